@@ -1,0 +1,77 @@
+"""Sets of GPU architectures, as a case declares them.
+
+The table lists the architectures that PTX ISA 9.x names and that a Triton of today can aim at. Which of them the
+installed compilers really serve is probed (`harness.triton.targets`); this module only gives names and order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+# In order of compute capability; from 9.0 on Triton compiles for the architecture-specific target, suffix `a`.
+KNOWN = (
+    "sm_75", "sm_80", "sm_86", "sm_87", "sm_88", "sm_89", "sm_90a",
+    "sm_100a", "sm_103a", "sm_107a", "sm_110a", "sm_120a", "sm_121a",
+)  # fmt: skip
+
+
+def capability(target: str) -> int:
+    """The number in a target's name: 90 for `sm_90a`. Raises ValueError for anything else."""
+    found = re.fullmatch(r"sm_(\d+)([af]?)", target)
+    if not found:
+        raise ValueError(f"{target!r} is no target; write one like 'sm_90a' (known: {', '.join(KNOWN)})")
+    return int(found[1])
+
+
+def normal(name: str) -> str:
+    """The table's spelling of a target: `sm_90`, `90`, `sm_90a` and `sm90` all give `sm_90a`."""
+    digits = re.fullmatch(r"(?:sm_?)?(\d+)[af]?", name.strip().lower())
+    for target in KNOWN:
+        if digits and capability(target) == int(digits[1]):
+            return target
+    raise ValueError(f"{name!r} is no target that ptxdiff knows; known: {', '.join(KNOWN)}")
+
+
+@dataclass(frozen=True)
+class TargetSet:
+    """An immutable set of targets with the phrase it was declared by."""
+
+    names: frozenset[str]
+    text: str
+
+    def __contains__(self, target: object) -> bool:
+        return target in self.names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self.names, key=capability))
+
+    def __or__(self, other: TargetSet) -> TargetSet:
+        return TargetSet(self.names | other.names, f"{self.text} or {other.text}")
+
+    def __sub__(self, other: TargetSet) -> TargetSet:
+        return TargetSet(self.names - other.names, f"{self.text} except {other.text}")
+
+
+def only(*targets: str) -> TargetSet:
+    """Exactly these targets."""
+    names = [normal(t) for t in targets]
+    return TargetSet(frozenset(names), ", ".join(names))
+
+
+def since(target: str) -> TargetSet:
+    """This target and every one of a higher compute capability."""
+    first = capability(normal(target))
+    return TargetSet(frozenset(t for t in KNOWN if capability(t) >= first), f"{normal(target)} and later")
+
+
+ALL = TargetSet(frozenset(KNOWN), "every target")
+NONE = TargetSet(frozenset(), "no target")
+
+
+def target_set(value: TargetSet | str | Iterable[str]) -> TargetSet:
+    """A declaration in any of its spellings: a TargetSet, one name, or several."""
+    if isinstance(value, TargetSet):
+        return value
+    return only(value) if isinstance(value, str) else only(*value)
