@@ -1,0 +1,155 @@
+"""What describes a number format: the fields of `Format`, and tensor and scalar arguments of a format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from references.shapes import Dim, Scalar, Shaped
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """One number format.
+
+    `nan` says which codes are NaN: "ieee" (all-ones exponent, trailing significand not zero), "fn" (every bit
+    but the sign is one), or "none". `canonical_nan` is the NaN that PTX instructions generate. `ignored_bits`
+    counts low bits of a code that carry no value (tf32). `storage` is the numpy dtype name of one storage
+    unit, always an integer type; `codes_per_unit` codes share a unit, the first in its low bits, each in an
+    equal slot. `element_type` is the Triton pointee name; formats that Triton cannot load as numbers travel
+    as raw integers. `view` names the numpy dtype whose values the storage unit holds ("module.name"), where
+    one exists.
+    """
+
+    name: str
+    code_bits: int
+    kind: Literal["float", "signed", "unsigned"]
+    storage: str
+    element_type: str
+    exponent_bits: int = 0
+    mantissa_bits: int = 0
+    bias: int = 0
+    signed: bool = True
+    infinity: bool = False
+    nan: Literal["ieee", "fn", "none"] = "none"
+    canonical_nan: int | None = None
+    ignored_bits: int = 0
+    codes_per_unit: int = 1
+    packs: Format | None = None
+    view: str | None = None
+
+    def __getitem__(self, dims: Dim | tuple[Dim, ...]) -> Shaped:
+        """`BF16["M", "N"]`: a tensor of this format; each dimension counts storage units, `E2M1X2["M",
+        "N/2"]`.
+        """
+        return Shaped(self, dims if isinstance(dims, tuple) else (dims,))
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def scalar(self) -> Scalar:
+        """One value of this format passed to a kernel by value."""
+        if self.codes_per_unit > 1:
+            raise ValueError(f"{self.name} packs {self.codes_per_unit} codes a unit: a scalar holds one code")
+        return Scalar(self)
+
+    @property
+    def is_float(self) -> bool:
+        """Whether codes are floating-point numbers."""
+        return self.kind == "float"
+
+    @property
+    def code_mask(self) -> int:
+        """The bits of one code, as a non-negative integer."""
+        return (1 << self.code_bits) - 1
+
+    @property
+    def magnitude_mask(self) -> int:
+        """The bits of one code below its sign (all of them where there is no sign)."""
+        return self.code_mask >> int(self.kind != "unsigned" and self.signed)
+
+    @property
+    def sign_shift(self) -> int:
+        """The position of the sign bit; the code has none where `signed` is false or `kind` is unsigned."""
+        return self.code_bits - 1
+
+    @property
+    def has_sign(self) -> bool:
+        """Whether the top bit of a code is a sign."""
+        return self.kind != "unsigned" and self.signed
+
+    @property
+    def has_zero(self) -> bool:
+        """Whether zero can be represented: e8m0 cannot, it has no trailing significand to denote one."""
+        return not self.is_float or self.mantissa_bits > 0
+
+    @property
+    def unit_bits(self) -> int:
+        """Bits of a storage unit."""
+        return int(self.storage.lstrip("uint"))
+
+    @property
+    def slot_bits(self) -> int:
+        """Bits that one code takes in a storage unit: e2m3x2 keeps 6-bit codes in bytes, padded with zeros on
+        top.
+        """
+        return self.unit_bits // self.codes_per_unit
+
+    @property
+    def infinity_code(self) -> int | None:
+        """The code of positive infinity, or None."""
+        exponent = ((1 << self.exponent_bits) - 1) << (self.mantissa_bits + self.ignored_bits)
+        return exponent if self.infinity else None
+
+    @property
+    def max_finite(self) -> int:
+        """The code of the largest finite value."""
+        if not self.is_float:
+            return self.magnitude_mask
+        top = self.magnitude_mask >> self.ignored_bits
+        if self.infinity or self.nan == "ieee":
+            top = (((1 << self.exponent_bits) - 1) << self.mantissa_bits) - 1
+        elif self.nan == "fn":
+            top -= 1
+        return top << self.ignored_bits
+
+    @property
+    def min_normal(self) -> int:
+        """The code of the smallest positive normal value."""
+        return 1 << (self.mantissa_bits + self.ignored_bits) if self.has_zero else 0
+
+    @property
+    def min_positive(self) -> int:
+        """The code of the smallest positive value."""
+        return 1 << self.ignored_bits if self.has_zero else 0
+
+    @property
+    def min_exponent(self) -> int:
+        """The exponent of the smallest normal value, as a power of two."""
+        return 1 - self.bias if self.has_zero else -self.bias
+
+    @property
+    def precision(self) -> int:
+        """Significant bits of a normal value, the implicit one included."""
+        return self.mantissa_bits + 1
+
+    @property
+    def single(self) -> Format:
+        """The format of one code by itself: `E2M1X2.single` is `E2M1`."""
+        return self.packs or self
+
+    def numpy_dtype(self) -> Any:
+        """The numpy dtype of one storage unit."""
+        import numpy as np
+
+        return np.dtype(self.storage)
+
+    def view_dtype(self) -> Any:
+        """The numpy dtype whose values a storage unit holds; the storage dtype where numpy and ml_dtypes have
+        none.
+        """
+        import importlib
+
+        module, _, name = (self.view or f"numpy.{self.storage}").partition(".")
+        return importlib.import_module("numpy").dtype(getattr(importlib.import_module(module), name))
