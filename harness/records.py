@@ -1,0 +1,376 @@
+"""Records: the measured facts that leave a run, as typed, versioned JSON lines.
+
+A records file holds one `run` line (the environment, once), then in the order in which they came: `case` lines (what a
+report must know of a case, so that it needs no case file), `text` lines (asm, PTX and SASS, each stored once under its
+hash), `result` lines, and an `end` line that a run which was cut short lacks. Values are bits in hexadecimal, because
+JSON has no NaN. Reports, comparisons and gates read these and nothing else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import threading
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TextIO
+
+SCHEMA = 1
+
+Verdict = Literal["pass", "fail", "unsupported", "error", "not run"]
+VERDICTS: tuple[Verdict, ...] = ("pass", "fail", "unsupported", "error", "not run")
+
+
+class RecordError(ValueError):
+    """A records file that cannot be read; the message names the file and the line."""
+
+
+@dataclass(frozen=True, order=True)
+class Key:
+    """What a result is about. Two results with equal keys measured the same thing, on any machine, at any time.
+
+    shape is `1023`, `7x129` or `M=4,N=64`; alignment is in bytes; input_set carries its version: `edges/1`.
+    """
+
+    case: str
+    variant: str
+    target: str
+    backend: str
+    pack: int = 1
+    shape: str = ""
+    alignment: int = 16
+    num_warps: int = 4
+    context: str = "straight"
+    fusion: bool = False
+    input_set: str = ""
+
+    @property
+    def item(self) -> tuple[str, str, str, str]:
+        """The part that names a test item: case, variant, target, backend."""
+        return (self.case, self.variant, self.target, self.backend)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.case}::{self.variant}[{self.target}-{self.backend}] pack={self.pack} shape={self.shape} "
+            f"align={self.alignment} num_warps={self.num_warps} {self.context} "
+            f"fusion={'on' if self.fusion else 'off'} inputs={self.input_set}"
+        )
+
+
+@dataclass(frozen=True)
+class Bits:
+    """One code: its bits in hexadecimal and its value as a person reads it."""
+
+    bits: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Offender:
+    """One element that differs.
+
+    index: its position among the output's codes; place: its position within its pack, in codes.
+    output: the output's name. difference: the class. ulp: the signed distance got - expected on the format's ordered
+    line, None where no distance is defined.
+    """
+
+    index: int
+    place: int
+    output: str
+    inputs: Mapping[str, Bits]
+    expected: Bits
+    got: Bits
+    difference: str
+    ulp: int | None = None
+
+
+@dataclass(frozen=True)
+class Block:
+    """A digest of the output bits of a run of inputs: `count` inputs from number `first` on."""
+
+    first: int
+    count: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """One verdict with all that was measured on the way to it."""
+
+    key: Key
+    verdict: Verdict
+    expected_failure: bool = False
+    """A failure that the case declares, with the declared diagnosis reproduced."""
+    evidence: str = "none"
+    words: str = ""
+    """The reason behind a verdict other than pass, in one line."""
+    message: str = ""
+    """The whole failure message, ready to act on."""
+    diagnosis: str = ""
+    total: int = 0
+    """Codes compared, over all outputs."""
+    different: int = 0
+    unchecked: int = 0
+    """Codes that differ where no bound is promised."""
+    classes: Mapping[str, int] = field(default_factory=dict)
+    """Number of failing codes by class of difference."""
+    ulps: Mapping[str, int] = field(default_factory=dict)
+    """Signed ulp distance to number of codes, beyond +-16 by powers of two, as `17..32`; passing codes included."""
+    worst: Offender | None = None
+    offenders: tuple[Offender, ...] = ()
+    findings: tuple[str, ...] = ()
+    replay: str = ""
+    inputs_digest: str = ""
+    outputs_digest: tuple[Block, ...] = ()
+    seed: int = 0
+    contraction_open: bool = False
+    asm: str = ""
+    """Hash of the asm text as run; `ptx` and `sass` likewise, of the compiled code."""
+    ptx: str = ""
+    sass: str = ""
+    resources: Mapping[str, int] = field(default_factory=dict)
+    instructions: Mapping[str, int] = field(default_factory=dict)
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
+    """Hashes of what the variant is made of: asm, constraints, reference, policies."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class VariantInfo:
+    """What a report says about a variant."""
+
+    kind: str
+    match: str
+    ftz: str
+    nan: str
+    targets: str
+    note: str = ""
+    expected_failure: str = ""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """Pack to asm as run."""
+    constraints: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CaseInfo:
+    """What a report says about a case; `path` is relative to where the run was started."""
+
+    case: str
+    path: str
+    title: str
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    reference: str
+    source: str
+    variants: Mapping[str, VariantInfo]
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text stored once: kind is asm, ptx or sass."""
+
+    hash: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """The head of a records file."""
+
+    run_id: str
+    started: str
+    """UTC, ISO 8601."""
+    effort: str
+    seed: int
+    environment: Mapping[str, Any]
+    arguments: tuple[str, ...] = ()
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True)
+class End:
+    """The last line of a run that came to its end."""
+
+    finished: str
+    seconds: float
+    verdicts: Mapping[str, int]
+
+
+Record = Run | CaseInfo | Text | Result | End
+_KINDS: dict[str, type[Any]] = {"run": Run, "case": CaseInfo, "text": Text, "result": Result, "end": End}
+_NAMES = {cls: name for name, cls in _KINDS.items()}
+
+
+def text_hash(text: str) -> str:
+    """The hash under which a text is stored."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def to_json(record: Record) -> dict[str, Any]:
+    """A record as the JSON object of its line; fields at their defaults are left out."""
+    return {"record": _NAMES[type(record)], **_plain(record)}
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return {
+            f.name: _plain(v)
+            for f in dataclasses.fields(value)
+            if (v := getattr(value, f.name)) != _default(f)
+        }
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return value
+
+
+def _default(f: dataclasses.Field[Any]) -> Any:
+    if f.name == "schema":
+        return dataclasses.MISSING  # always written: a reader decides by it
+    return f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
+
+
+def from_json(obj: Mapping[str, Any]) -> Record:
+    """The record that `to_json` wrote. Raises RecordError for anything else."""
+    try:
+        cls = _KINDS[obj["record"]]
+        record: Record = _build(cls, {k: v for k, v in obj.items() if k != "record"})
+    except RecordError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as e:
+        raise RecordError(f"not a record: {type(e).__name__}: {e}") from e
+    if isinstance(record, Run) and record.schema != SCHEMA:
+        raise RecordError(f"schema {record.schema}; this version reads {SCHEMA}")
+    return record
+
+
+_HINTS: dict[type[Any], dict[str, Any]] = {}
+
+
+def _build(cls: type[Any], obj: Mapping[str, Any]) -> Any:
+    hints = _HINTS.setdefault(cls, typing.get_type_hints(cls))
+    unknown = set(obj) - set(hints)
+    if unknown:
+        raise RecordError(f"{_NAMES.get(cls, cls.__name__)}: unknown field {', '.join(sorted(unknown))}")
+    return cls(**{name: _restore(hints[name], value) for name, value in obj.items()})
+
+
+def _restore(hint: Any, value: Any) -> Any:
+    if value is None:
+        return None
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if dataclasses.is_dataclass(hint):
+        return _build(typing.cast(type[Any], hint), value)
+    if origin is tuple:
+        return tuple(_restore(args[0], v) for v in value)
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+        return {k: _restore(args[1], v) for k, v in value.items()}
+    if origin in (typing.Union, types.UnionType):
+        return _restore(next(a for a in args if a is not type(None)), value)
+    return value
+
+
+class Writer:
+    """Appends records to a file as they come, flushing each line, and stores each text once.
+
+    The path's folders are made. Safe to use from several threads of one process; several processes never share a file
+    (under pytest-xdist only the controller writes).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file: TextIO = path.open("w", encoding="utf-8")
+        self._texts: set[str] = set()
+        self._cases: set[str] = set()
+        self._lock = threading.Lock()
+
+    def write(self, record: Record) -> None:
+        """Append one record; a text or a case that the file already has is dropped."""
+        with self._lock:
+            if isinstance(record, Text):
+                if record.hash in self._texts:
+                    return
+                self._texts.add(record.hash)
+            if isinstance(record, CaseInfo):
+                if record.case in self._cases:
+                    return
+                self._cases.add(record.case)
+            self._file.write(json.dumps(to_json(record), ensure_ascii=False, separators=(",", ":")) + "\n")
+            self._file.flush()
+
+    def close(self) -> None:
+        """Close the file; further writes fail."""
+        self._file.close()
+
+
+def read_lines(path: Path) -> Iterator[Record]:
+    """The records of one file. A last line cut off in mid-write is dropped; any other fault raises RecordError."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as e:
+        raise RecordError(f"{path}: {e}") from e
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            obj = json.loads(line)
+        except ValueError as e:
+            if number == len(lines):  # no newline behind it: the writer was stopped here
+                return
+            raise RecordError(f"{path}:{number}: not JSON: {e}") from e
+        try:
+            yield from_json(obj)
+        except RecordError as e:
+            raise RecordError(f"{path}:{number}: {e}") from e
+
+
+@dataclass
+class RunRecords:
+    """One run, read back."""
+
+    run: Run
+    cases: dict[str, CaseInfo] = field(default_factory=dict)
+    texts: dict[str, Text] = field(default_factory=dict)
+    results: list[Result] = field(default_factory=list)
+    end: End | None = None
+    path: Path | None = None
+
+
+def read(path: Path) -> RunRecords:
+    """One records file, or the newest `*.jsonl` of a folder. Raises RecordError where there is none or it is faulty."""
+    if path.is_dir():
+        files = sorted(path.glob("*.jsonl"))
+        if not files:
+            raise RecordError(f"{path}: no records (*.jsonl) in this folder")
+        path = files[-1]
+    return collect(read_lines(path), path)
+
+
+def collect(records: Iterable[Record], path: Path | None = None) -> RunRecords:
+    """Records in order, sorted into a `RunRecords`. The first must be the run's head."""
+    found: RunRecords | None = None
+    for record in records:
+        if isinstance(record, Run):
+            if found is not None:
+                raise RecordError(f"{path}: two runs in one file")
+            found = RunRecords(record, path=path)
+        elif found is None:
+            raise RecordError(f"{path}: the first line is no run record")
+        elif isinstance(record, CaseInfo):
+            found.cases[record.case] = record
+        elif isinstance(record, Text):
+            found.texts[record.hash] = record
+        elif isinstance(record, Result):
+            found.results.append(record)
+        else:
+            found.end = record
+    if found is None:
+        raise RecordError(f"{path}: empty; a records file begins with a run record")
+    return found
