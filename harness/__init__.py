@@ -1,0 +1,36 @@
+"""ptxdiff: a differential correctness test harness for inline PTX in Triton kernels.
+
+A case file needs `from harness import Case, asm, plain, ulp` and formats and references from `references`. Everything
+here is loaded when it is first used: importing this package loads neither torch, triton nor numba.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.case import Case, ExpectedFailure, Meets, asm, kernel, numpy_reference, plain
+    from harness.match import Domain, absolute, between, exact, magnitude, relative, ulp
+    from harness.ptx import emulate
+    from harness.targetset import ALL, NONE, only, since
+
+_HOMES = {
+    "harness.case": ("Case", "ExpectedFailure", "Meets", "asm", "kernel", "numpy_reference", "plain"),
+    "harness.match": ("Domain", "absolute", "between", "exact", "magnitude", "relative", "ulp"),
+    "harness.ptx": ("emulate",),
+    "harness.targetset": ("ALL", "NONE", "only", "since"),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "ALL", "NONE", "Case", "Domain", "ExpectedFailure", "Meets", "absolute", "asm", "between", "emulate", "exact",
+    "kernel", "magnitude", "numpy_reference", "only", "plain", "relative", "since", "ulp",
+]  # fmt: skip
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'harness' has no attribute {name!r}; it offers {', '.join(__all__)}")
+    return getattr(importlib.import_module(_HOME_OF[name]), name)

@@ -37,9 +37,7 @@ class Domain:
 
 def magnitude(name: str, low: float, high: float) -> Domain:
     """The inputs with low <= |name| <= high; NaN lies outside."""
-    return Domain(
-        f"{low:g} <= |{name}| <= {high:g}", lambda v: (abs(v[name]) >= low) & (abs(v[name]) <= high)
-    )
+    return Domain(f"{low:g} <= |{name}| <= {high:g}", lambda v: (abs(v[name]) >= low) & (abs(v[name]) <= high))
 
 
 def between(name: str, low: float, high: float) -> Domain:

@@ -218,11 +218,7 @@ def to_json(record: Record) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
-        return {
-            f.name: _plain(v)
-            for f in dataclasses.fields(value)
-            if (v := getattr(value, f.name)) != _default(f)
-        }
+        return {f.name: _plain(v) for f in dataclasses.fields(value) if (v := getattr(value, f.name)) != _default(f)}
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
