@@ -1,0 +1,211 @@
+"""The input sets of a case, as storage arrays made in chunks, so that even 2^32 inputs need little memory."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.case import Case, format_of
+from harness.inputs.edges import edge_units, product
+from harness.inputs.ties import tie_codes
+from harness.match import Domain
+from references.formats import Format, to_float64, unpack
+
+Codes = NDArray[np.int64]
+Units = Mapping[str, NDArray[np.generic]]
+
+EFFORTS = ("quick", "full", "exhaustive")
+
+# By effort: rows of an edge product, tie codes of one input, random inputs, and the bits up to which all are run.
+_EDGE_ROWS = {"quick": 12_000, "full": 200_000, "exhaustive": 200_000}
+_TIE_CODES = {"quick": 6_000, "full": 60_000, "exhaustive": 60_000}
+_RANDOM = {"quick": 16_384, "full": 1 << 20, "exhaustive": 1 << 20}
+_ALL_BITS = {"quick": 16, "full": 24, "exhaustive": 32}
+
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class InputSet:
+    """A named, versioned list of inputs for a case.
+
+    name: as keys write it, `edges/1`. count: how many inputs there are. seed: what the random choices came from.
+    """
+
+    name: str
+    count: int
+    seed: int
+    _slice: Callable[[int, int], dict[str, NDArray[np.generic]]]
+
+    def take(self, first: int, count: int) -> dict[str, NDArray[np.generic]]:
+        """Inputs `first` to `first + count` (cut at the end): one-dimensional storage arrays by input name."""
+        return self._slice(first, min(first + count, self.count))
+
+    def all(self) -> dict[str, NDArray[np.generic]]:
+        """Every input at once."""
+        return self.take(0, self.count)
+
+    def chunks(self, size: int = CHUNK) -> Iterator[dict[str, NDArray[np.generic]]]:
+        """The inputs in order, at most `size` at a time."""
+        for first in range(0, self.count, size):
+            yield self.take(first, size)
+
+
+def seed_of(case_name: str, set_name: str) -> int:
+    """The seed of a case's set: a hash of both names, so that no order of running changes an input."""
+    return int.from_bytes(hashlib.sha256(f"{case_name}/{set_name}".encode()).digest()[:6], "big")
+
+
+def input_sets(case: Case, case_name: str, effort: str) -> list[InputSet]:
+    """The sets that an elementwise case is run on at an effort, those that are empty left out.
+
+    Where every input fits the effort's bound, `exhaustive` is the one set besides the case's own hard cases.
+    """
+    if effort not in EFFORTS:
+        raise ValueError(f"no effort is called {effort!r}; one of {', '.join(EFFORTS)}")
+    return list(_input_sets(case, case_name, effort))
+
+
+@functools.lru_cache(maxsize=32)
+def _cached(key: tuple[int, str, str], case_ref: _Ref) -> tuple[InputSet, ...]:
+    return tuple(_make(case_ref.case, key[1], key[2]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Ref:
+    """Lets a case, which holds mappings, be part of a cache key by identity."""
+
+    case: Case
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Ref) and other.case is self.case
+
+    def __hash__(self) -> int:
+        return id(self.case)
+
+
+def _input_sets(case: Case, case_name: str, effort: str) -> tuple[InputSet, ...]:
+    return _cached((id(case), case_name, effort), _Ref(case))
+
+
+def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
+    formats = {name: format_of(a) for name, a in case.inputs.items()}
+    bits = sum(f.unit_bits for f in formats.values())
+    builders: list[tuple[str, Callable[[np.random.Generator], list[Codes]]]] = [
+        ("hard/1", lambda rng: _hard(case, formats)),
+    ]
+    if bits <= _ALL_BITS[effort] and case.where is None:
+        yield _exhaustive(formats, bits)
+    else:
+        builders += [
+            ("edges/1", lambda rng: product([edge_units(f) for f in formats.values()], _EDGE_ROWS[effort], rng)),
+            ("ties/1", lambda rng: _ties(case, formats, effort, rng)),
+            ("random/1", lambda rng: [_random(f, _RANDOM[effort], rng) for f in formats.values()]),
+        ]
+    for name, build in builders:
+        seed = seed_of(case_name, name)
+        made = _listed(name, seed, formats, build(np.random.default_rng(seed)), case.where)
+        if made.count:
+            yield made
+
+
+def named_set(case: Case, case_name: str, effort: str, name: str) -> InputSet:
+    """One set by its name. Raises KeyError naming the sets there are."""
+    found = {s.name: s for s in input_sets(case, case_name, effort)}
+    if name not in found:
+        raise KeyError(f"{case_name} has no input set {name!r} at effort {effort}; it has {', '.join(found)}")
+    return found[name]
+
+
+def _listed(
+    name: str, seed: int, formats: Mapping[str, Format], columns: Sequence[Codes], where: Domain | None
+) -> InputSet:
+    if not formats:
+        return InputSet(name, int(name == "edges/1"), seed, lambda first, last: {})
+    units = {n: c.astype(f.numpy_dtype()) for (n, f), c in zip(formats.items(), columns, strict=True)}
+    if where is not None and len(columns[0]):
+        keep = where.predicate({n: values_of(f, units[n]) for n, f in formats.items()})
+        units = {n: u[np.asarray(keep, dtype=bool)] for n, u in units.items()}
+    count = len(next(iter(units.values())))
+    return InputSet(name, count, seed, lambda first, last: {n: u[first:last] for n, u in units.items()})
+
+
+def values_of(fmt: Format, units: NDArray[np.generic]) -> NDArray[np.float64]:
+    """The values behind storage units as float64, one per code; 64-bit integers are rounded to float64."""
+    codes = unpack(fmt, units)
+    if not fmt.is_float and fmt.code_bits == 64:
+        return (codes if fmt.has_sign else codes.view(np.uint64)).astype(np.float64)  # type: ignore[no-any-return]
+    return to_float64(fmt, codes)  # type: ignore[no-any-return]
+
+
+def _exhaustive(formats: Mapping[str, Format], bits: int) -> InputSet:
+    """Every input, counted up: the last input's bits vary fastest."""
+
+    def cut(first: int, last: int) -> dict[str, NDArray[np.generic]]:
+        counter = np.arange(first, last, dtype=np.int64)
+        units: dict[str, NDArray[np.generic]] = {}
+        shift = bits
+        for name, fmt in formats.items():
+            shift -= fmt.unit_bits
+            units[name] = ((counter >> shift) & ((1 << fmt.unit_bits) - 1)).astype(fmt.numpy_dtype())
+        return units
+
+    return InputSet("exhaustive/1", 1 << bits, 0, cut)
+
+
+def _hard(case: Case, formats: Mapping[str, Format]) -> list[Codes]:
+    columns = list(zip(*case.hard_cases, strict=True)) or [()] * len(formats)
+    return [_units_of(f, column) for f, column in zip(formats.values(), columns, strict=True)]
+
+
+def _units_of(fmt: Format, codes: Sequence[int]) -> Codes:
+    """Storage units whose every slot holds the given code."""
+    units = [sum(c << (k * fmt.slot_bits) for k in range(fmt.codes_per_unit)) for c in codes]
+    return np.array([u - (1 << 64) if u >> 63 else u for u in units], dtype=np.int64)
+
+
+def _ties(case: Case, formats: Mapping[str, Format], effort: str, rng: np.random.Generator) -> list[Codes]:
+    """The ties of each input in turn, with the other inputs at ties of their own or at random edges."""
+    results = [format_of(a) for a in case.outputs.values()]
+    ties = {n: _tie_units(f, results, _TIE_CODES[effort]) for n, f in formats.items()}
+    rows: list[list[Codes]] = []
+    for name, column in ties.items():
+        if not len(column):
+            continue
+        others = {n: np.concatenate([ties[n], edge_units(f)]) for n, f in formats.items()}
+        rows.append([column if n == name else rng.choice(others[n], len(column)) for n in formats])
+    if not rows:
+        return [np.zeros(0, dtype=np.int64)] * len(formats)
+    return [np.concatenate([row[k] for row in rows]) for k in range(len(formats))]
+
+
+def _tie_units(fmt: Format, results: Sequence[Format], cap: int) -> Codes:
+    codes = [tie_codes(fmt, result, cap) for result in results]
+    merged = np.unique(np.concatenate(codes))
+    if fmt.codes_per_unit == 1 or not len(merged):
+        return merged
+    slots = [np.roll(merged, k) << (k * fmt.slot_bits) for k in range(fmt.codes_per_unit)]
+    units: Codes = np.bitwise_or.reduce(slots)
+    return units
+
+
+def _random(fmt: Format, count: int, rng: np.random.Generator) -> Codes:
+    """Random units: half uniform bits; for floats the rest near one, among the subnormals and among the edges."""
+    uniform = rng.integers(0, 1 << min(fmt.unit_bits, 63), count, dtype=np.int64)
+    if fmt.unit_bits == 64:
+        uniform |= rng.integers(0, 2, count, dtype=np.int64) << 63
+    if not fmt.is_float or fmt.codes_per_unit > 1 or fmt.code_bits <= 8:
+        return uniform
+    kind = rng.random(count)
+    fraction_bits = fmt.mantissa_bits + fmt.ignored_bits
+    sign_and_fraction = uniform & ~(((1 << fmt.exponent_bits) - 1) << fraction_bits)
+    near_one = rng.integers(fmt.bias - 12, fmt.bias + 13, count, dtype=np.int64) << fraction_bits
+    result = np.where(kind < 0.3, sign_and_fraction | near_one, uniform)
+    result = np.where((kind >= 0.3) & (kind < 0.4), sign_and_fraction, result)
+    edges = rng.choice(edge_units(fmt), count)
+    return np.where((kind >= 0.4) & (kind < 0.5), edges, result)

@@ -1,0 +1,119 @@
+"""Ties: the inputs on which a conversion to a narrower format has two nearest outputs, and their neighbours.
+
+Derived from the two formats, never listed: every midpoint of neighbouring outputs that the input format holds, the
+point half a step above the largest finite output (where rounding turns into overflow), and the input values one step
+below and above each, of both signs.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from references.formats import Format, encode, finite_codes, fraction, from_ordinal, ordinal
+
+Codes = NDArray[np.int64]
+
+
+@functools.cache
+def tie_codes(source: Format, result: Format, cap: int) -> Codes:
+    """Codes of `source` at and beside every tie of a conversion to `result`; empty where none is narrower.
+
+    At most about `cap` codes: of more midpoints, evenly spaced ones and all those at the ends of binades are kept.
+    """
+    source, result = source.single, result.single
+    if not source.is_float or source == result:
+        return _integer_ties(source, result) if not source.is_float and result.is_float else _none()
+    if not result.is_float:
+        return _codes(source, _half_integers(result))
+    if result.precision >= source.precision and result.exponent_bits >= source.exponent_bits:
+        return _none()
+    return _codes(source, _midpoints(result, cap // 6))
+
+
+def _none() -> Codes:
+    return np.zeros(0, dtype=np.int64)
+
+
+def _midpoints(result: Format, most: int) -> list[Fraction]:
+    if result.code_bits <= 8:
+        values = [fraction(result, c) for c in finite_codes(result) if c <= result.max_finite]
+    else:
+        values = [fraction(result, c) for c in _spread(result, most)]
+    values = sorted(v for v in set(values) if v >= 0)
+    if result.code_bits <= 8:
+        middles = [(a + b) / 2 for a, b in itertools.pairwise(values)]
+    else:
+        middles = [v + _gap_above(result, v) / 2 for v in values]
+    top = fraction(result, result.max_finite)
+    middles += [top + _gap_below(result, top) / 2, *values[1:]]
+    return middles
+
+
+def _spread(result: Format, most: int) -> list[int]:
+    """Codes of a wide format: the ends of every binade, and as many others as fit."""
+    binade = result.min_normal
+    ends = [e + d * result.min_positive for e in range(0, result.max_finite, binade) for d in (0, 1, 2, -1, -2)]
+    step = max(1, result.max_finite // max(1, most)) | 1
+    return [c for c in (*ends, *range(0, result.max_finite, step)) if 0 <= c < result.max_finite]
+
+
+def _gap_above(fmt: Format, value: Fraction) -> Fraction:
+    code = encode(fmt, value)
+    return fraction(fmt, code + fmt.min_positive) - value
+
+
+def _gap_below(fmt: Format, value: Fraction) -> Fraction:
+    return value - fraction(fmt, encode(fmt, value) - fmt.min_positive)
+
+
+def _half_integers(result: Format) -> list[Fraction]:
+    """Halves near zero and near powers of two, and both limits of an integer format with their surroundings."""
+    halves = [Fraction(2 * k + 1, 2) for k in range(20)]
+    halves += [(1 << p) + Fraction(d, 2) for p in range(5, result.code_bits + 1) for d in (-3, -1, 0, 1, 3)]
+    return halves
+
+
+def _codes(source: Format, values: list[Fraction]) -> Codes:
+    """The codes at the values, where the format holds them (beside them where it does not), and one step around."""
+    found: set[int] = set()
+    for value in values:
+        place = ordinal(source, _nearest_below(source, value))
+        for neighbour in (place - 1, place, place + 1):
+            if 0 <= neighbour <= ordinal(source, source.max_finite):
+                found.add(from_ordinal(source, neighbour))
+    sign = 1 << source.sign_shift if source.has_sign else 0
+    both = sorted(found) + [c | sign for c in sorted(found)] * bool(sign)
+    return np.array([c - (1 << 64) if c >> 63 else c for c in both], dtype=np.int64)
+
+
+def _nearest_below(source: Format, value: Fraction) -> int:
+    """The code of the largest value of the format that is not above `value` (0 or more)."""
+    if value <= 0:
+        return 0
+    exponent = max(math.floor(math.log2(value)) - 1, source.min_exponent)
+    while Fraction(2) ** (exponent + 1) <= value:
+        exponent += 1
+    unit = Fraction(2) ** (exponent - source.mantissa_bits)
+    truncated = (value // unit) * unit
+    largest = fraction(source, source.max_finite)
+    return source.max_finite if truncated > largest else encode(source, truncated)
+
+
+def _integer_ties(source: Format, result: Format) -> Codes:
+    """Integers with one bit more than the significand holds: halfway between two floats, and beside that."""
+    codes: list[int] = []
+    limit = source.code_bits - int(source.has_sign)
+    for exponent in range(result.precision, limit):
+        half = 1 << (exponent - result.precision)
+        for multiple in (0, 1, 2, (1 << result.mantissa_bits) - 1):
+            base = (1 << exponent) + multiple * 2 * half + half
+            codes += [base - 1, base, base + 1]
+    codes = [c for c in codes if c < 1 << limit]
+    negative = [-c & source.code_mask for c in codes] if source.has_sign else []
+    return np.array([c - (1 << 64) if c >> 63 else c for c in codes + negative], dtype=np.int64)
