@@ -80,9 +80,7 @@ def pack(fmt: Format, codes: Codes) -> Codes:
     if fmt.codes_per_unit > 1:
         if not codes.shape or codes.shape[-1] % fmt.codes_per_unit:
             last = codes.shape[-1] if codes.shape else "no"
-            raise ValueError(
-                f"{fmt.name} packs {fmt.codes_per_unit} codes a unit, but {last} codes are given"
-            )
+            raise ValueError(f"{fmt.name} packs {fmt.codes_per_unit} codes a unit, but {last} codes are given")
         slots = codes.reshape((*codes.shape[:-1], codes.shape[-1] // fmt.codes_per_unit, fmt.codes_per_unit))
         codes = slots[..., 0]
         for index in range(1, fmt.codes_per_unit):
@@ -166,11 +164,7 @@ def ordinal(fmt: Format, codes: Codes) -> Codes:
     if fmt.kind == "signed":
         return (codes & fmt.max_finite) + sign(fmt, codes) * -(1 << fmt.sign_shift)
     if not fmt.has_sign:
-        return (
-            codes & fmt.code_mask
-            if fmt.code_bits < 64
-            else (codes & ~_MIN64) + (((codes >> 63) & 1) ^ 1) * _MIN64
-        )
+        return codes & fmt.code_mask if fmt.code_bits < 64 else (codes & ~_MIN64) + (((codes >> 63) & 1) ^ 1) * _MIN64
     return magnitude(fmt, codes) * (1 - 2 * sign(fmt, codes))
 
 
@@ -260,9 +254,7 @@ def to_float64(fmt: Format, codes: Codes) -> Codes:
     scale = ((exponent + 1023) << 52).view(library.float64)
     finite = cast(significand * (1 - 2 * sign(fmt, codes)), library.float64) * scale
     negative_zero = is_zero(fmt, codes) & (sign(fmt, codes) == 1)
-    special = library.where(is_nan(fmt, codes), math.nan, math.inf) * cast(
-        1 - 2 * sign(fmt, codes), library.float64
-    )
+    special = library.where(is_nan(fmt, codes), math.nan, math.inf) * cast(1 - 2 * sign(fmt, codes), library.float64)
     finite = library.where(negative_zero, -0.0, finite)
     return library.where(is_finite(fmt, codes), finite, special)
 
@@ -310,9 +302,7 @@ def _encode_positive(fmt: Format, size: Fraction) -> int | None:
     if significand.denominator != 1:
         return None
     implicit = 1 << fmt.mantissa_bits
-    code = (
-        ((exponent + fmt.bias - int(fmt.has_zero)) << fmt.mantissa_bits) + int(significand)
-    ) << fmt.ignored_bits
+    code = (((exponent + fmt.bias - int(fmt.has_zero)) << fmt.mantissa_bits) + int(significand)) << fmt.ignored_bits
     code -= 0 if fmt.has_zero else implicit
     return code if 0 <= code <= fmt.max_finite else None
 

@@ -1,0 +1,127 @@
+"""IEEE 754 arithmetic on float16, bfloat16 and float32: one exact operation, rounded once, in every rounding
+mode.
+
+All functions take and return int64 code tensors, one code per element, broadcast like torch operators; `fmt`
+is the format of operands and result. Subnormals are kept: flushing (`.ftz`) is applied by the caller with
+`references.rounding.flush_subnormals`. NaN results are the canonical NaN of the format.
+
+float64 carries the exact intermediate. Operands have at most p = 24 significant bits, so a product (2p <= 48
+bits) is exact, a sum is rounded to odd, and for quotients and roots the nearest float64 decides as the true
+value would: where a / b is not itself a boundary f (a number of at most p + 1 bits: a format value or a
+midpoint), it differs from f by a relative 2^-(2p+1) >= 2^-49 or more, since a - f*b is a whole multiple of
+the last place of f*b; for a root, from a - f*f likewise, by 2^-(2p+3) = 2^-51. The float64 result is off by a
+relative 2^-53 at most, and f is a float64. Exponents of all these intermediates stay far inside float64's
+range (at least 2^-298, below 2^257).
+
+Sources: IEEE 754-2019 5.4.1, 6.1 to 6.3 (specials and signs of zero); PTX ISA 9, floating-point instructions.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from references.formats import F32, Format, is_nan, magnitude, sign, to_float64
+from references.rounding import Rounding, nan_code, odd_sum, round_float64
+
+
+def _exact(fmt: Format, codes: Tensor) -> Tensor:
+    if not fmt.is_float or fmt.precision > 24:
+        raise ValueError(f"{fmt.name}: float64 intermediates are exact for float formats up to float32 only")
+    value: Tensor = to_float64(fmt, codes)
+    return value
+
+
+def _zero_sign(total: Tensor, left: Tensor, right: Tensor, rounding: Rounding) -> Tensor:
+    """An exact zero sum of operands with unlike signs is +0, or -0 when rounding down (IEEE 754 6.3)."""
+    like = torch.signbit(left) == torch.signbit(right)
+    zero = -0.0 if rounding == "rm" else 0.0
+    return torch.where((total == 0) & ~like, zero, total)
+
+
+def add(a: Tensor, b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn") -> Tensor:
+    """`a + b`. inf - inf is NaN; x - x is +0, or -0 with rm."""
+    left, right = _exact(fmt, a), _exact(fmt, b)
+    return round_float64(fmt, _zero_sign(odd_sum(left, right), left, right, rounding), rounding=rounding)
+
+
+def sub(a: Tensor, b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn") -> Tensor:
+    """`a - b`, the same as `a + (-b)`."""
+    left, right = _exact(fmt, a), -_exact(fmt, b)
+    return round_float64(fmt, _zero_sign(odd_sum(left, right), left, right, rounding), rounding=rounding)
+
+
+def mul(a: Tensor, b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn") -> Tensor:
+    """`a * b`. 0 * inf is NaN; the sign is the exclusive or of the signs, of zeros and infinities too."""
+    return round_float64(fmt, _exact(fmt, a) * _exact(fmt, b), rounding=rounding)
+
+
+def fma(a: Tensor, b: Tensor, c: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn") -> Tensor:
+    """`a * b + c`, rounded once. 0 * inf + c is NaN whatever c is."""
+    left, right = _exact(fmt, a) * _exact(fmt, b), _exact(fmt, c)
+    return round_float64(fmt, _zero_sign(odd_sum(left, right), left, right, rounding), rounding=rounding)
+
+
+def div(a: Tensor, b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn") -> Tensor:
+    """`a / b`. x / 0 is infinity, 0 / 0 and inf / inf are NaN."""
+    return round_float64(fmt, _exact(fmt, a) / _exact(fmt, b), rounding=rounding)
+
+
+def sqrt(a: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn") -> Tensor:
+    """The square root. Of -0 it is -0, of anything below it NaN."""
+    return round_float64(fmt, torch.sqrt(_exact(fmt, a)), rounding=rounding)
+
+
+# ---- Signs and selection ---------------------------------------------------------------------------------
+
+
+def absolute(a: Tensor, *, fmt: Format = F32) -> Tensor:
+    """`abs`: the sign bit cleared; NaN gives the canonical NaN (the ISA leaves its bits open)."""
+    return torch.where(is_nan(fmt, a), nan_code(fmt), a & (fmt.magnitude_mask | ((1 << fmt.ignored_bits) - 1)))
+
+
+def negate(a: Tensor, *, fmt: Format = F32) -> Tensor:
+    """`neg`: the sign bit flipped; NaN gives the canonical NaN (the ISA leaves its bits open)."""
+    flipped = a ^ (torch.ones_like(a) << fmt.sign_shift)
+    return torch.where(is_nan(fmt, a), nan_code(fmt), flipped)
+
+
+def copysign(a: Tensor, b: Tensor, *, fmt: Format = F32) -> Tensor:
+    """`copysign d, a, b`: the sign of `a` on the magnitude of `b` (PTX's order), NaNs included, bits
+    unchanged.
+    """
+    top = torch.ones_like(a) << fmt.sign_shift
+    return (a & top) | (b & ~top)
+
+
+def maximum(
+    a: Tensor, b: Tensor, *, fmt: Format = F32, nan: bool = False, xorsign_abs: bool = False, absolute: bool = False
+) -> Tensor:
+    """`max`: the larger; +0 is larger than -0. A NaN operand gives the other one, two NaNs the canonical NaN.
+
+    With `nan` (`.NaN`) any NaN operand gives the canonical NaN. `xorsign_abs` compares magnitudes and gives
+    the result the exclusive or of the operands' signs; `absolute` (`.abs`) compares magnitudes and drops
+    signs.
+    """
+    return _select(a, b, fmt, +1, nan, xorsign_abs, absolute)
+
+
+def minimum(
+    a: Tensor, b: Tensor, *, fmt: Format = F32, nan: bool = False, xorsign_abs: bool = False, absolute: bool = False
+) -> Tensor:
+    """`min`: the smaller; -0 is smaller than +0. NaNs and modifiers as in `maximum`."""
+    return _select(a, b, fmt, -1, nan, xorsign_abs, absolute)
+
+
+def _select(a: Tensor, b: Tensor, fmt: Format, direction: int, nan: bool, xorsign_abs: bool, absolute: bool) -> Tensor:
+    signs = (sign(fmt, a) ^ sign(fmt, b)) << fmt.sign_shift
+    nan_a, nan_b = is_nan(fmt, a), is_nan(fmt, b)
+    if xorsign_abs or absolute:
+        a, b = a & fmt.magnitude_mask, b & fmt.magnitude_mask
+    # Not ordinals: those of -0 and +0 are equal, and here -0 is smaller.
+    place_a, place_b = (magnitude(fmt, code) ^ -sign(fmt, code) for code in (a, b))
+    a_wins = place_a > place_b if direction > 0 else place_a < place_b
+    result = torch.where((a_wins & ~nan_a) | nan_b, a, b)
+    if xorsign_abs:
+        result = result | signs
+    return torch.where((nan_a | nan_b) if nan else (nan_a & nan_b), nan_code(fmt), result)

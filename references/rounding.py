@@ -1,0 +1,221 @@
+"""Exact rounding to any format, in torch int64: the one place where a real number becomes a code.
+
+A real number arrives as sign, integer significand, exponent of its unit and a sticky bit ("the true value
+lies strictly between this significand and the next"), or as a float64 that is exact or rounded to odd. Every
+step is integer arithmetic without data-dependent control flow: it runs on CPU and CUDA tensors and under
+`torch.compile`.
+
+Rounding modes carry PTX's names: rn (to nearest, ties to even), rna (ties away from zero), rz (toward zero),
+rm (toward minus infinity), rp (toward plus infinity). Sources: IEEE 754-2019 sections 4.3 and 7.4; PTX ISA,
+rounding modifiers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from references.formats import F64, Format, encode, is_infinity, is_nan, is_subnormal, sign
+
+Rounding = Literal["rn", "rna", "rz", "rm", "rp"]
+ROUNDINGS: tuple[Rounding, ...] = ("rn", "rna", "rz", "rm", "rp")
+
+MIN64 = -(1 << 63)
+MAX64 = (1 << 63) - 1
+
+
+# ---- 64-bit helpers: torch's int64 is signed -------------------------------------------------------------
+
+
+def shift_right(value: Tensor, count: Tensor | int) -> Tensor:
+    """Logical right shift of 64-bit patterns; `count` from 0 to 63."""
+    mask = (MAX64 >> count) << 1 | 1 if isinstance(count, int) else ((torch.full_like(count, MAX64) >> count) << 1) | 1
+    return (value >> count) & mask
+
+
+def unsigned_less(left: Tensor, right: Tensor) -> Tensor:
+    """Whether `left < right`, both read as unsigned 64-bit integers."""
+    return (left ^ MIN64) < (right ^ MIN64)
+
+
+def bit_length(value: Tensor) -> Tensor:
+    """Bits needed for a non-negative int64, 0 for 0: Python's `int.bit_length`."""
+    length = torch.zeros_like(value)
+    for step in (32, 16, 8, 4, 2, 1):
+        wide = (value >> step > 0).to(torch.int64) * step
+        length, value = length + wide, value >> wide
+    return length + value
+
+
+# ---- Rounding --------------------------------------------------------------------------------------------
+
+# Whether to go up to the next magnitude, from (negative, odd, compared to half: -1 0 1, inexact).
+_INCREMENT: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
+    "rn": lambda negative, odd, half, inexact: (half > 0) | ((half == 0) & odd),
+    "rna": lambda negative, odd, half, inexact: half >= 0,
+    "rz": lambda negative, odd, half, inexact: inexact & False,
+    "rm": lambda negative, odd, half, inexact: inexact & negative,
+    "rp": lambda negative, odd, half, inexact: inexact & ~negative,
+}
+
+
+def round_exact(
+    fmt: Format,
+    negative: Tensor,
+    significand: Tensor,
+    exponent: Tensor,
+    sticky: Tensor | None = None,
+    *,
+    rounding: Rounding = "rn",
+    satfinite: bool = False,
+) -> Tensor:
+    """The code of `+-(significand + sticky/2) * 2^exponent`, rounded once; all int64, `negative` bool, one
+    shape.
+
+    `significand` is at least 0 and below 2^61; `sticky` is 0 or 1. Where it is 1, `significand` needs at
+    least `fmt.precision + 1` bits (or the result must be subnormal by as much), else the bits to round from
+    are not there.
+
+    Overflow goes to infinity, or to the largest finite value where the mode rounds toward zero on that side
+    or with `satfinite`. A format without infinity overflows to its NaN (OCP, non-saturating), and one without
+    NaN must saturate: `ValueError`. Underflow gives subnormals and signed zeros; ue8m0 has neither and stops
+    at 2^-127.
+    """
+    if fmt.nan == "none" and not satfinite:
+        raise ValueError(f"{fmt.name} has neither infinity nor NaN: overflow must saturate, pass satfinite=True")
+    significand = (significand << 1) | (0 if sticky is None else sticky)
+    exponent = exponent - 1
+    lowest = fmt.min_exponent - fmt.mantissa_bits
+    unit = (exponent + bit_length(significand) - fmt.precision).clamp(min=lowest)
+    unit = torch.where(significand == 0, lowest, unit)
+    # A shift of 63 leaves nothing of a significand below 2^62 and less than half of the unit: further is the
+    # same.
+    right = (unit - exponent).clamp(0, 63)
+    kept = significand >> right
+    rest = significand - (kept << right)
+    above_half = rest - (1 << (right - 1).clamp(min=0))
+    half = torch.where(right == 0, -1, above_half)
+    kept = kept << (exponent - unit).clamp(0, 63)
+    up = _INCREMENT[rounding](negative, (kept & 1) == 1, half, rest != 0)
+    kept = kept + up.to(torch.int64)
+    # For normals the leading one in `kept` adds the 1 that the field lacks; a subnormal has field 0 and no
+    # such one.
+    field = unit - lowest - (0 if fmt.has_zero else 1)
+    largest = fmt.max_finite >> fmt.ignored_bits
+    last_field = (largest >> fmt.mantissa_bits) - 1
+    code = ((field.clamp(max=last_field) << fmt.mantissa_bits) + kept).clamp(min=0)
+    code = torch.where(field > last_field, largest + 1, code)
+    return attach_sign(fmt, negative, _overflow(fmt, negative, code, rounding, satfinite))
+
+
+def _overflow(fmt: Format, negative: Tensor, code: Tensor, rounding: Rounding, satfinite: bool) -> Tensor:
+    largest = fmt.max_finite >> fmt.ignored_bits
+    beyond = largest if satfinite else largest + 1  # infinity, or the NaN of a format without one, comes next
+    code = torch.where(code > largest, beyond, code)
+    if rounding in ("rn", "rna"):
+        return code
+    toward_zero = {"rz": negative | True, "rm": ~negative, "rp": negative}[rounding]
+    return torch.where((code > largest) & toward_zero, largest, code)
+
+
+def attach_sign(fmt: Format, negative: Tensor, magnitude: Tensor) -> Tensor:
+    """A code from the sign and the magnitude that `references.formats.magnitude` gives."""
+    code = magnitude << fmt.ignored_bits
+    return code | (negative.to(torch.int64) << fmt.sign_shift) if fmt.has_sign else code
+
+
+def decompose(fmt: Format, codes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(negative, significand, exponent) of finite float codes: `+-significand * 2^exponent`, exactly."""
+    size = (codes >> fmt.ignored_bits) & (fmt.magnitude_mask >> fmt.ignored_bits)
+    field = size >> fmt.mantissa_bits
+    fraction = size & ((1 << fmt.mantissa_bits) - 1)
+    if not fmt.has_zero:
+        return codes < 0, torch.ones_like(codes), field - fmt.bias
+    normal = (field > 0).to(torch.int64)
+    exponent = field + (1 - normal) - fmt.bias - fmt.mantissa_bits
+    return sign(fmt, codes) == 1, fraction | (normal << fmt.mantissa_bits), exponent
+
+
+def round_float64(fmt: Format, value: Tensor, *, rounding: Rounding = "rn", satfinite: bool = False) -> Tensor:
+    """The code of a float64 tensor, specials included; exact for values that are exact or rounded to odd.
+
+    NaN gives the canonical NaN, or the largest finite value, positive, where the format has none (PTX ISA,
+    cvt); an infinity gives infinity, with `satfinite` the largest finite value, in a format without infinity
+    its NaN. The sign of zero is kept.
+
+    Why rounded to odd is enough: a value rounded to odd at 53 bits lies on the same side of every number of
+    at most 52 bits as the true value. The numbers where a decision changes are format values and midpoints,
+    at most `fmt.precision + 1` bits, so the format may have up to 51.
+    """
+    codes = value.view(torch.int64)
+    negative, significand, exponent = decompose(F64, codes)
+    infinite = is_infinity(F64, codes)
+    significand = torch.where(infinite, 1, significand)
+    exponent = torch.where(infinite, 2000, exponent)
+    # An infinity is exact: it does not round down to the largest finite value, whatever the mode.
+    result = round_exact(fmt, negative, significand, exponent, rounding=rounding, satfinite=satfinite)
+    if not satfinite:
+        largest = fmt.max_finite >> fmt.ignored_bits
+        result = torch.where(infinite, attach_sign(fmt, negative, torch.full_like(codes, largest + 1)), result)
+    return torch.where(is_nan(F64, codes), nan_code(fmt), result)
+
+
+def nan_code(fmt: Format) -> int:
+    """What a NaN converts to: the canonical NaN as an int64, or the largest finite value where there is no
+    NaN.
+    """
+    code = fmt.max_finite if fmt.canonical_nan is None else fmt.canonical_nan
+    return code - (1 << 64) if code > MAX64 else code
+
+
+# ---- float64 with rounding to odd ------------------------------------------------------------------------
+
+
+def odd(value: Tensor, error: Tensor) -> Tensor:
+    """`value + error` rounded to odd, for a nearest float64 `value` and the sign of what it lost in `error`.
+
+    Round to odd: exact, or else the neighbour with an odd significand. Where the nearest result is even and
+    inexact, the odd neighbour lies on the side of the error. Infinities and NaNs pass.
+    """
+    codes = value.view(torch.int64)
+    outward = (error > 0) == (value > 0)  # one code up is away from zero
+    step = torch.where(outward, 1, -1)
+    inexact_even = (error != 0) & ((codes & 1) == 0) & torch.isfinite(value) & torch.isfinite(error)
+    return torch.where(inexact_even, codes + step, codes).view(torch.float64)
+
+
+def odd_sum(left: Tensor, right: Tensor) -> Tensor:
+    """`left + right` in float64, rounded to odd: Knuth's TwoSum gives the exact error as long as nothing
+    overflows.
+
+    Only additions and subtractions, so contraction to fma cannot change it unless an argument is itself an
+    inexact product; pass exact products only.
+    """
+    total = left + right
+    virtual = total - left
+    error = (left - (total - virtual)) + (right - virtual)
+    return odd(total, error)
+
+
+# ---- Result modifiers ------------------------------------------------------------------------------------
+
+
+def flush_subnormals(fmt: Format, codes: Tensor) -> Tensor:
+    """`.ftz`: subnormal codes become zero of the same sign (PTX ISA: sign-preserving zero)."""
+    return torch.where(is_subnormal(fmt, codes), codes & ~fmt.magnitude_mask, codes)
+
+
+def relu(fmt: Format, codes: Tensor) -> Tensor:
+    """`.relu`: negative results and negative zero become +0, NaN the canonical NaN (PTX ISA, cvt and fma)."""
+    clamped = torch.where(sign(fmt, codes) == 1, 0, codes)
+    return torch.where(is_nan(fmt, codes), nan_code(fmt), clamped)
+
+
+def saturate(fmt: Format, codes: Tensor) -> Tensor:
+    """`.sat`: clamp to [0, 1]; NaN and negative values become +0 (PTX ISA, `.sat`)."""
+    one = encode(fmt, 1.0)
+    low = (sign(fmt, codes) == 1) | is_nan(fmt, codes)
+    return torch.where(low, 0, torch.where(codes > one, one, codes))

@@ -1,0 +1,141 @@
+"""Exact rounding against fractions, for every format and mode."""
+
+import itertools
+from fractions import Fraction
+
+import pytest
+import torch
+from second_opinion import round_fraction, same
+
+from references import formats, rounding
+from references.formats import E2M1, E2M3, E3M2, E4M3, E5M2, F16, F32, F64, TF32, UE8M0, Format
+from references.rounding import MAX64, ROUNDINGS
+
+NARROW = [E2M1, E2M3, E3M2, E4M3, E5M2]
+
+
+def ties_and_neighbours(fmt: Format) -> list[float]:
+    """Every value and midpoint of a narrow format, past the overflow threshold, and float64 neighbours of
+    each.
+    """
+    values = [formats.fraction(fmt, code) for code in formats.finite_codes(fmt) if code <= fmt.max_finite]
+    values = [value for value in values if value >= 0]
+    values += [2 * values[-1] - values[-2], 4 * values[-1]]
+    middles = [(low + high) / 2 for low, high in itertools.pairwise(values)]
+    exact = [float(value) for value in values + middles]
+    near = torch.tensor(exact, dtype=torch.float64)
+    around = [near, torch.nextafter(near, near + 1), torch.nextafter(near, near * 0 - 1)]
+    both = torch.cat([*around, *(-x for x in around)])
+    return both.tolist()
+
+
+@pytest.mark.parametrize("mode", ROUNDINGS)
+@pytest.mark.parametrize("satfinite", [False, True])
+@pytest.mark.parametrize("fmt", [*NARROW, F16], ids=str)
+def test_float64_on_all_ties(fmt: Format, mode: rounding.Rounding, satfinite: bool) -> None:
+    if fmt.nan == "none" and not satfinite:
+        with pytest.raises(ValueError, match="must saturate"):
+            rounding.round_float64(fmt, torch.zeros(1, dtype=torch.float64), rounding=mode)
+        return
+    inputs = ties_and_neighbours(fmt)
+    if fmt is F16:
+        inputs = inputs[:: len(inputs) // 3000] + inputs[-50:]
+    got = rounding.round_float64(fmt, torch.tensor(inputs, dtype=torch.float64), rounding=mode, satfinite=satfinite)
+    expected = [round_fraction(fmt, Fraction(x), mode, satfinite, negative=str(x).startswith("-")) for x in inputs]
+    same(torch.tensor(expected), got, torch.tensor(inputs, dtype=torch.float64).view(torch.int64))
+
+
+@pytest.mark.parametrize("mode", ROUNDINGS)
+@pytest.mark.parametrize("fmt", [F32, F64, TF32, F16, UE8M0], ids=str)
+def test_sticky_significands(fmt: Format, mode: rounding.Rounding) -> None:
+    """Significands of 55 to 61 bits, exact and with a sticky bit, from deep underflow to overflow."""
+    generator = torch.Generator().manual_seed(3)
+    count = 400
+    significand = torch.randint(1 << 55, 1 << 61, (count,), generator=generator)
+    significand[::3] = (significand[::3] >> 40) << 40  # exact ties and values
+    significand[::7] = 1 << 60
+    span = fmt.bias + fmt.precision + 8
+    exponent = torch.randint(-span - 61, span - 55, (count,), generator=generator)
+    sticky = torch.randint(0, 2, (count,), generator=generator)
+    negative = torch.randint(0, 2, (count,), generator=generator) == 1
+    if not fmt.has_sign:
+        negative[:] = False
+    got = rounding.round_exact(fmt, negative, significand, exponent, sticky, rounding=mode)
+    expected = []
+    for minus, n, e, s in zip(*(x.tolist() for x in (negative, significand, exponent, sticky)), strict=True):
+        exact = (Fraction(n) + Fraction(s, 3)) * Fraction(2) ** e * (-1 if minus else 1)
+        code = round_fraction(fmt, exact, mode) if fmt.has_zero else round_power_of_two(exact, mode)
+        expected.append(code - (1 << 64) if code > MAX64 else code)
+    same(torch.tensor(expected), got, significand, exponent, sticky)
+
+
+def round_power_of_two(exact: Fraction, mode: str) -> int:
+    """ue8m0 by its values: the smallest one catches everything below, beyond the largest comes NaN."""
+    for code in range(254):
+        low, high = formats.fraction(UE8M0, code), formats.fraction(UE8M0, code + 1)
+        if exact < low:
+            return 0
+        if exact < high:
+            up = {"rz": False, "rm": False, "rp": exact > low}.get(mode, exact - low >= (high - low) / 2)
+            if mode == "rn" and exact - low == (high - low) / 2:
+                up = True  # a single bit of precision: the even significand belongs to the next power of two
+            return code + up
+    largest = formats.fraction(UE8M0, 254)
+    if mode in ("rz", "rm"):
+        return 254
+    beyond = exact > largest if mode == "rp" else exact >= largest * 3 / 2
+    return 255 if beyond else 254
+
+
+def test_specials() -> None:
+    inf, nan = float("inf"), float("nan")
+    special = torch.tensor([inf, -inf, nan, -nan, 0.0, -0.0], dtype=torch.float64)
+    assert rounding.round_float64(F32, special).tolist() == [
+        0x7F800000, 0xFF800000, 0x7FFFFFFF, 0x7FFFFFFF, 0, 0x80000000,
+    ]  # fmt: skip
+    for mode in ROUNDINGS:
+        assert rounding.round_float64(F16, special[:2], rounding=mode).tolist() == [0x7C00, 0xFC00]
+    assert rounding.round_float64(E4M3, special, satfinite=True).tolist() == [0x7E, 0xFE, 0x7F, 0x7F, 0, 0x80]
+    assert rounding.round_float64(E4M3, special).tolist() == [0x7F, 0xFF, 0x7F, 0x7F, 0, 0x80]
+    assert rounding.round_float64(E2M1, special, satfinite=True).tolist() == [7, 15, 7, 7, 0, 8]
+
+
+def test_64_bit_helpers() -> None:
+    values = [0, 1, 2, 3, 5, 1 << 31, 1 << 32, (1 << 32) - 1, 1 << 62, MAX64]
+    assert rounding.bit_length(torch.tensor(values)).tolist() == [value.bit_length() for value in values]
+    patterns = torch.tensor([*values, -1, -2, rounding.MIN64])
+    unsigned = [value % (1 << 64) for value in patterns.tolist()]
+    for shift in (0, 1, 31, 63):
+        shifted = [(value >> shift) % (1 << 64) for value in unsigned]
+        for count in (shift, torch.full_like(patterns, shift)):
+            assert [x % (1 << 64) for x in rounding.shift_right(patterns, count).tolist()] == shifted
+    less = rounding.unsigned_less(patterns[:, None], patterns[None, :])
+    assert less.tolist() == [[a < b for b in unsigned] for a in unsigned]
+
+
+def test_odd_sum_keeps_the_side() -> None:
+    """2^60 + 1 lies above 2^60, 2^60 - 1 below: rounding up or down from the odd neighbour shows it."""
+    big, one = torch.tensor([2.0**60], dtype=torch.float64), torch.tensor([1.0], dtype=torch.float64)
+    up, down = rounding.odd_sum(big, one), rounding.odd_sum(big, -one)
+    assert up > big
+    assert down < big
+    assert rounding.round_float64(F32, up, rounding="rp").item() == formats.encode(F32, 2.0**60) + 1
+    assert rounding.round_float64(F32, down, rounding="rz").item() == formats.encode(F32, 2.0**60) - 1
+
+
+def test_modifiers() -> None:
+    codes = torch.tensor([0x80000000, 0xBF800000, 0x3F000000, 0x40000000, 0x7FC00000, 0xFFC00000, 0x7F800000, 1])
+    assert rounding.relu(F32, codes).tolist() == [
+        0, 0, 0x3F000000, 0x40000000, 0x7FFFFFFF, 0x7FFFFFFF, 0x7F800000, 1,
+    ]  # fmt: skip
+    assert rounding.saturate(F32, codes).tolist() == [0, 0, 0x3F000000, 0x3F800000, 0, 0, 0x3F800000, 1]
+    assert rounding.flush_subnormals(F32, torch.tensor([1, 0x807FFFFF, 0x800000])).tolist() == [0, 0x80000000, 0x800000]
+
+
+def test_no_data_dependent_control_flow() -> None:
+    """The whole path traces into one graph, as the sweeps on a GPU need it."""
+    traced = torch.compile(
+        lambda x: rounding.round_float64(F16, formats.to_float64(F32, x)), backend="eager", fullgraph=True
+    )
+    codes = torch.tensor([0x3F800000, 0x477FF000, 0x7FC00000, 0x80000001])
+    assert traced(codes).tolist() == [0x3C00, 0x7C00, 0x7FFF, 0x8000]
