@@ -1,0 +1,157 @@
+"""From PTX to machine code: ptxas called by ourselves, its account of resources, and the disassembly.
+
+Triton calls ptxas too, but on failure prints the whole PTX and keeps the reason to itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.triton.compile import Compilation, Memo
+from harness.triton.diagnostics import Complaint, Refusal, kind_of, main_line, ptxas_complaints, with_hint
+from harness.triton.ptxtext import asm_line, blamed_line
+
+PTXAS_TIMEOUT = 120.0
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """What ptxas made of a kernel.
+
+    resources: "registers", "spill_stores", "spill_loads", "stack", "shared", "barriers"; bytes but for registers and
+    barriers. warnings: ptxas's, one line each.
+    """
+
+    cubin: bytes = field(repr=False)
+    resources: Mapping[str, int]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Disassembly:
+    """SASS as nvdisasm prints it, and how often each opcode occurs in it ("FFMA", "MUFU.RCP")."""
+
+    text: str
+    opcodes: Mapping[str, int]
+
+
+Assembled = Assembly | Refusal
+_memo = Memo(1024)
+
+
+def assemble(compilation: Compilation) -> Assembled:
+    """Assemble a compiled kernel for its own target, as Triton would; each kernel once a process."""
+    key = (compilation.ptx_hash, compilation.spec.target, compilation.ptxas, compilation.spec.enable_fp_fusion)
+
+    def start() -> Future[Assembled]:
+        future: Future[Assembled] = Future()
+        future.set_result(_assemble(compilation))
+        return future
+
+    return _memo.get(key, start).result()
+
+
+def _assemble(compilation: Compilation) -> Assembled:
+    spec = compilation.spec
+    # A kernel compiled without contraction must not have it put back by ptxas, whose own default is to contract.
+    contraction = [] if spec.enable_fp_fusion else ["--fmad=false"]
+    with tempfile.TemporaryDirectory(prefix="ptxdiff-") as folder:
+        source, cubin = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
+        source.write_text(compilation.ptx)
+        command = [compilation.ptxas.path, "-lineinfo", *contraction, "-v", f"--gpu-name={spec.target}"]
+        try:
+            done = subprocess.run(
+                [*command, str(source), "-o", str(cubin)],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=PTXAS_TIMEOUT,
+            )
+        except subprocess.TimeoutExpired:
+            return Refusal(
+                "error", f"ptxas {compilation.ptxas.version} did not finish in {PTXAS_TIMEOUT:g} s", stage="ptxas"
+            )
+        said = (done.stdout + done.stderr).strip()
+        if done.returncode or not cubin.exists():
+            return _refusal(compilation, done.returncode, said)
+        warnings = tuple(dict.fromkeys(c.words for c in ptxas_complaints(said, ("warning",))))
+        return Assembly(cubin.read_bytes(), resources(said), warnings)
+
+
+def _refusal(compilation: Compilation, status: int, said: str) -> Refusal:
+    complaints = ptxas_complaints(said)
+    if not complaints:
+        how = f"ended by signal {-status}" if status < 0 else f"failed with status {status}"
+        words = f"ptxas {compilation.ptxas.version} {how}"
+        return Refusal("error", f"{words}: {main_line(said)}" if said else words, said, "ptxas")
+    # Only where every complaint is about the target is the code itself in order; and a mismatch of arguments is often
+    # said of an operand that another complaint names.
+    worst = min(complaints, key=lambda c: (kind_of(c.words), c.words.startswith("Arguments mismatch")))
+    return Refusal(kind_of(worst.words), with_hint(worst.words + _place(compilation.ptx, worst)), said, "ptxas")
+
+
+def _place(ptx: str, complaint: Complaint) -> str:
+    if complaint.line is None:
+        return ""
+    number = blamed_line(ptx, complaint.line) if "Parsing error" in complaint.words else complaint.line
+    asm = asm_line(ptx, number)
+    if asm is None:
+        lines = ptx.splitlines()
+        return f", PTX line {number}" + (f" `{lines[number - 1].strip()}`" if number <= len(lines) else "")
+    where = "asm line" if asm.ours else "line of another asm block"
+    return f", {where} {asm.number} `{asm.text}`"
+
+
+_RESOURCES = {
+    "registers": r"Used (\d+) registers",
+    "barriers": r"used (\d+) barriers",
+    "shared": r"(\d+) bytes smem",
+    "stack": r"(\d+) bytes stack frame",
+    "spill_stores": r"(\d+) bytes spill stores",
+    "spill_loads": r"(\d+) bytes spill loads",
+}
+
+
+def resources(said: str) -> dict[str, int]:
+    """Resources by name from what `ptxas -v` prints; what it does not mention is zero."""
+    found = {name: re.search(pattern, said) for name, pattern in _RESOURCES.items()}
+    return {name: int(m[1]) if m else 0 for name, m in found.items()}
+
+
+def disassemble(assembly: Assembly, nvdisasm: str) -> Disassembly | Refusal:
+    """Disassemble with the nvdisasm at a path (about a quarter of a second; each cubin once a process)."""
+    return _disassemble(assembly.cubin, nvdisasm)
+
+
+@functools.lru_cache(maxsize=512)
+def _disassemble(cubin: bytes, nvdisasm: str) -> Disassembly | Refusal:
+    with tempfile.NamedTemporaryFile(prefix="ptxdiff-", suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        command = [nvdisasm, "-c", file.name]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=PTXAS_TIMEOUT)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return Refusal("error", f"nvdisasm: {error}", stage="nvdisasm")
+    if done.returncode:
+        return Refusal("error", f"nvdisasm: {main_line(done.stderr or done.stdout)}", done.stderr, "nvdisasm")
+    return Disassembly(done.stdout, opcodes(done.stdout))
+
+
+_INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z][\w.]*)", re.M)
+
+
+def opcodes(sass: str) -> dict[str, int]:
+    """How often each opcode, with its modifiers, stands in SASS; the padding after the last EXIT left out."""
+    counted = Counter(m["opcode"] for m in _INSTRUCTION.finditer(sass))
+    counted.pop("NOP", None)
+    return dict(sorted(counted.items()))

@@ -1,0 +1,60 @@
+"""From a `KernelSpec` to machine code, and whether a refusal is the target's or everybody's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from harness.targetset import capability
+from harness.triton.assemble import Assembly, assemble
+from harness.triton.compile import Compilation, KernelSpec, compile_kernel
+from harness.triton.diagnostics import Refusal
+from harness.triton.targets import available
+
+# LLVM knows no instruction of the target for what a kernel asks.
+_NO_INSTRUCTION = re.compile(r"Cannot select")
+
+
+@dataclass(frozen=True)
+class Built:
+    """A kernel that compiled and assembled."""
+
+    compilation: Compilation
+    assembly: Assembly
+
+
+def build(spec: KernelSpec) -> Built | Refusal:
+    """Compile and assemble for the spec's target.
+
+    ptxas often says of an instruction that the target lacks what it says of a misspelt one ("Arguments mismatch",
+    "Unknown modifier"), above all the older release that serves the older targets. So code that it calls wrong counts
+    as `unsupported` where it assembles for another target, and as an `error` where no target takes it.
+    """
+    built = _build(spec)
+    if not isinstance(built, Refusal) or built.kind == "unsupported" or not _could_be_the_targets(built):
+        return built
+    taken = accepting(spec, (t for t in _newest_first() if t != spec.target))
+    return replace(built, kind="unsupported", words=f"{built.words}; {taken} takes it") if taken else built
+
+
+def accepting(spec: KernelSpec, targets: Iterable[str]) -> str | None:
+    """The first of `targets` for which the kernel can be built."""
+    return next((t for t in targets if isinstance(_build(spec.for_target(t)), Built)), None)
+
+
+def _build(spec: KernelSpec) -> Built | Refusal:
+    compilation = compile_kernel(spec)
+    if isinstance(compilation, Refusal):
+        return compilation
+    assembly = assemble(compilation)
+    return assembly if isinstance(assembly, Refusal) else Built(compilation, assembly)
+
+
+def _could_be_the_targets(refusal: Refusal) -> bool:
+    """Whether another target might take it: a fault of the constraints, or of the kernel's source, is none of these."""
+    return refusal.stage == "ptxas" or bool(_NO_INSTRUCTION.search(refusal.words))
+
+
+def _newest_first() -> list[str]:
+    return sorted(available(), key=capability, reverse=True)

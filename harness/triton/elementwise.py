@@ -1,0 +1,181 @@
+"""The elementwise kernel of one setup: how it is compiled, and the arguments it is launched with.
+
+Compiling and launching take their arguments from the same place, so that what was compiled ahead is what runs.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness.triton.compile import FunctionRef, KernelSpec
+from harness.triton.diagnostics import Refusal
+from harness.triton.ptxtext import marked
+from harness.triton.specialise import Constant, Pointer, specialise
+
+TEMPLATES = "harness.triton.templates"
+_TEMPLATE_FILE = str(Path(__file__).resolve().with_name("templates.py"))
+
+
+@dataclass(frozen=True)
+class InlineAsm:
+    """The arguments of `tl.inline_asm_elementwise` that describe the asm."""
+
+    text: str
+    constraints: str
+    pack: int = 1
+    is_pure: bool = True
+
+
+@dataclass(frozen=True)
+class PlainFunction:
+    """A user's @triton.jit function of the element tensors, and the constants that follow them as arguments."""
+
+    function: FunctionRef
+    constants: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """One elementwise kernel.
+
+    inputs, outputs: Triton's names of the element types ("fp32", "u8"). shape: one or two dimensions, the same for all.
+    alignment: bytes by which all pointers are aligned; 16 or more lets Triton vectorise.
+    carry: for the loop context, the number of the output that becomes each input in the next step, -1 for none; None
+    for the straight context.
+    block: elements a program; a tile of as many in two dimensions.
+    """
+
+    computation: InlineAsm | PlainFunction
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    shape: tuple[int, ...]
+    block: int = 256
+    alignment: int = 16
+    num_warps: int = 4
+    carry: tuple[int, ...] | None = None
+    steps: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.inputs or not self.outputs:
+            raise ValueError("an elementwise kernel has at least one input and one output")
+        if len(self.shape) not in (1, 2):
+            raise ValueError(f"shape {self.shape}: elementwise kernels have one or two dimensions")
+        if math.prod(self.shape) > 2**31 - self.block:
+            raise ValueError(
+                f"shape {self.shape}: Triton counts elements in 32 bits; use fewer than 2^31 - {self.block}"
+            )
+        if self.block < 1 or self.block & (self.block - 1):
+            raise ValueError(f"block {self.block} is no power of two")
+
+    @property
+    def template(self) -> str:
+        """The template's name in `harness.triton.templates`."""
+        return f"elementwise_{len(self.shape)}d"
+
+    @property
+    def tile(self) -> tuple[int, ...]:
+        """Elements of a program in each dimension."""
+        if len(self.shape) == 1:
+            return (self.block,)
+        columns = min(self.block, 1 << max(0, self.shape[1] - 1).bit_length())
+        return (self.block // columns, columns)
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Programs in each dimension."""
+        return tuple(-(-size // tile) for size, tile in zip(self.shape, self.tile, strict=True))
+
+    @property
+    def row_stride(self) -> int:
+        """Units from one row to the next: the columns and a gap, which shows stores past a row's end.
+
+        Divisible by 16 exactly where the number of columns is.
+        """
+        columns = self.shape[-1]
+        return columns + (16 if columns % 16 == 0 else 1)
+
+    @property
+    def extent(self) -> int:
+        """Units from the first element to the last, gaps between rows included."""
+        if len(self.shape) == 1 or 0 in self.shape:
+            return math.prod(self.shape)
+        return (self.shape[0] - 1) * self.row_stride + self.shape[1]
+
+    def arguments(self, ins: Any, outs: Any, constexpr: Any) -> dict[str, Any]:
+        """All arguments by name, in the template's order.
+
+        ins and outs stand for the tuples of pointers; `constexpr` marks a value inside a tuple as a compile-time one.
+        """
+        asm, plain = self._parts()
+        common = {
+            "steps": self.steps,
+            "constants": tuple(constexpr(c) for c in plain.constants) if plain else (),
+            "ASM": marked(asm.text) if asm else None,
+            "CONSTRAINTS": asm.constraints if asm else None,
+            "PACK": asm.pack if asm else None,
+            "PURE": asm.is_pure if asm else None,
+            "FUNCTION": plain.function if plain else None,
+            "CARRY": self.carry,
+        }
+        if len(self.shape) == 1:
+            return {"ins": ins, "outs": outs, "n": self.shape[0], **common, "BLOCK": self.block}
+        strides = {"in_strides": (self.row_stride,) * len(ins), "out_strides": (self.row_stride,) * len(outs)}
+        rows, columns = self.tile
+        sizes = {"rows": self.shape[0], "columns": self.shape[1], **strides}
+        return {"ins": ins, "outs": outs, **sizes, **common, "BLOCK_ROWS": rows, "BLOCK_COLUMNS": columns}
+
+    def _parts(self) -> tuple[InlineAsm | None, PlainFunction | None]:
+        c = self.computation
+        return (c, None) if isinstance(c, InlineAsm) else (None, c)
+
+    @property
+    def registers(self) -> tuple[int, int]:
+        """The registers of the results and of the arguments of one asm invocation, which the constraints must list.
+
+        Triton gives the elements of a pack in 32-bit registers, several to one where they are narrower (the last one
+        filled up), and a 64-bit register to each 64-bit element.
+        """
+        pack = self.computation.pack if isinstance(self.computation, InlineAsm) else 1
+        outs, ins = (sum(_registers(t, pack) for t in types) for types in (self.outputs, self.inputs))
+        return outs, ins
+
+    def explain(self, refusal: Refusal) -> Refusal:
+        """The refusal, with the numbers of registers added where it is about them."""
+        asm, _ = self._parts()
+        if asm is None or not re.search("constraints does not match|without outputs", refusal.words):
+            return refusal
+        given = [c.strip() for c in asm.constraints.split(",") if c.strip() and not c.strip().startswith("~")]
+        outs = sum(c.startswith("=") for c in given)
+        types = f"{', '.join(self.inputs)} -> {', '.join(self.outputs)}"
+        need = " and ".join(_count(n, what) for n, what in zip(self.registers, ("output", "input"), strict=True))
+        counts = f"pack {asm.pack} of {types} takes {need}; the constraints list {outs} and {len(given) - outs}"
+        return replace(refusal, words=f"{refusal.words}; {counts}")
+
+    def spec(self, target: str, *, enable_fp_fusion: bool) -> KernelSpec:
+        """What the worker compiles: the specialisation that Triton chooses for a launch of `arguments`."""
+        aligned = self.alignment % 16 == 0
+        ins, outs = (tuple(Pointer(t, aligned) for t in types) for types in (self.inputs, self.outputs))
+        arguments = self.arguments(ins, outs, constexpr=Constant)
+        return specialise(
+            FunctionRef(TEMPLATES, _TEMPLATE_FILE, self.template),
+            arguments,
+            constexprs=[name for name in arguments if name.isupper()],
+            unspecialised=["steps"],
+            target=target,
+            enable_fp_fusion=enable_fp_fusion,
+            num_warps=self.num_warps,
+        )
+
+
+def _registers(element: str, pack: int) -> int:
+    found = re.search(r"(?:fp|bf|[iu])(\d+)", element)
+    bits = int(found[1]) if found else 32
+    return pack if bits >= 32 else -(-pack * bits // 32)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

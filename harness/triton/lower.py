@@ -1,0 +1,141 @@
+"""Triton's stages from a kernel to PTX, as a worker process runs them. Imported in workers only."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import os
+import re
+import sys
+from types import ModuleType
+from typing import Any
+
+from triton._C.libtriton import ir
+from triton.backends.compiler import GPUTarget
+from triton.compiler.compiler import ASTSource, make_backend
+
+from harness.targetset import capability
+from harness.triton.compile import FunctionRef, KernelSpec, Lowered
+from harness.triton.worker import forget_output
+
+
+class CompileFailure(Exception):
+    """A kernel that Triton's front end refuses, in one line."""
+
+
+def lower(spec: KernelSpec) -> Lowered:
+    """Compile to PTX. Raises CompileFailure with the root cause; LLVM may end the process instead."""
+    function = load(spec.function)
+    constants = {place: _loaded(value) for place, value in spec.constants}
+    forget_output()
+    attributes = {place: [["tt.divisibility", 16]] for place in spec.divisible}
+    source = ASTSource(function, dict(spec.signature), constants, attributes)
+    options = {"num_warps": spec.num_warps, "enable_fp_fusion": spec.enable_fp_fusion, **dict(spec.options)}
+    try:
+        ptx, metadata = _run_stages(source, capability(spec.target), options)
+    except Exception as error:
+        raise CompileFailure(_root_cause(error)) from error
+    return Lowered(
+        ptx=ptx,
+        entry=metadata["name"],
+        shared=metadata.get("shared") or 0,
+        num_warps=metadata.get("num_warps") or spec.num_warps,
+        ptxas=_ptxas(capability(spec.target)),
+    )
+
+
+def _run_stages(source: Any, arch: int, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    target = GPUTarget("cuda", arch, 32)
+    backend = make_backend(target)
+    options = backend.parse_options(given)
+    stages: dict[str, Any] = {}
+    backend.add_stages(stages, options, source.language)
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    codegen = backend.get_codegen_implementation(options)
+    module = source.make_ir(target, options, codegen, backend.get_module_map(), context)
+    metadata: dict[str, Any] = {"target": target}
+    for name, stage in stages.items():
+        module = stage(module, metadata)
+        if name == "ptx":
+            return module, metadata
+    raise RuntimeError(f"Triton has no stage 'ptx' for sm_{arch}; its stages are {', '.join(stages)}")
+
+
+def _root_cause(error: BaseException) -> str:
+    """The words of the first cause, with the line of the kernel that Triton names."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    words = getattr(error, "error_message", None)
+    if not isinstance(words, str):
+        return f"{type(error).__name__}: {error}"
+    # Triton keeps the repr of what was raised: ValueError('...').
+    if wrapped := re.fullmatch(r"(\w+)\((['\"])(.*)\2,?\)", words, flags=re.DOTALL):
+        words = f"{wrapped[1]}: {wrapped[3]}"
+    source, line = getattr(error, "src", None), getattr(getattr(error, "node", None), "lineno", 0)
+    return f"{words} [in: {source.splitlines()[line - 1].strip()}]" if source and line else words
+
+
+def _ptxas(arch: int) -> tuple[str, str]:
+    from triton.backends.nvidia.compiler import get_ptxas
+
+    tool = get_ptxas(arch)
+    return tool.path, tool.version
+
+
+def _loaded(value: Any) -> Any:
+    if isinstance(value, FunctionRef):
+        return load(value)
+    return tuple(map(_loaded, value)) if type(value) is tuple else value
+
+
+def load(ref: FunctionRef) -> Any:
+    """The function that `ref` names; raises CompileFailure where its file no longer has it."""
+    found: Any = _module(ref)
+    for part in ref.qualname.split("."):
+        found = getattr(found, part, None)
+    if found is None:
+        raise CompileFailure(f"{ref.path} has no function {ref.qualname}")
+    return found
+
+
+def _module(ref: FunctionRef) -> ModuleType:
+    """The module, under its own name if that leads to the same file, so that its relative imports work."""
+    known = sys.modules.get(ref.module)
+    if known is not None and _same_file(getattr(known, "__file__", None), ref.path):
+        return known
+    if ref.module != "__main__" and _same_file(_origin(ref.module), ref.path):
+        return importlib.import_module(ref.module)
+    status = os.stat(ref.path)
+    return _from_file(ref.path, status.st_mtime_ns, status.st_size)
+
+
+def _origin(name: str) -> str | None:
+    try:
+        found = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    return found.origin if found else None
+
+
+def _same_file(one: str | None, other: str) -> bool:
+    return one is not None and os.path.realpath(one) == os.path.realpath(other)
+
+
+@functools.cache
+def _from_file(path: str, mtime_ns: int, size: int) -> ModuleType:
+    """Load a file by itself, again when it has changed."""
+    name = f"_ptxdiff_{abs(hash((path, mtime_ns, size))):x}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise CompileFailure(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # inspect, and so triton.jit, look for a function's module there
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

@@ -1,0 +1,93 @@
+"""What can be told from PTX as text: the body that matters, the asm blocks in it, and whether ptxas may contract it.
+
+Nothing here parses PTX; `harness.ptx` does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+BEGIN = "// ptxdiff:begin"
+END = "// ptxdiff:end"
+
+_LOC = re.compile(r"\s*\.loc\b")
+_DEBUG_LABEL = re.compile(r"\$L__(?:tmp|func_begin|func_end)\w*:")
+_COMMENT = re.compile(r"//.*")
+_BLOCK_COMMENT = re.compile(r"/\*.*?\*/", re.S)
+
+
+def marked(asm: str) -> str:
+    """The asm text with a comment before and after, by which it is found again in PTX."""
+    return f"{BEGIN}\n{asm}\n{END}"
+
+
+def body(ptx: str) -> str:
+    """The code of the PTX: no header, comments, line numbers, debug labels or debug sections; one space for many."""
+    code = _BLOCK_COMMENT.sub(" ", ptx)
+    end = code.find("\n\t.file")
+    lines = []
+    for line in code[: end if end >= 0 else None].splitlines():
+        text = " ".join(_COMMENT.sub("", line).split())
+        if text and not _LOC.match(text) and not _DEBUG_LABEL.fullmatch(text):
+            lines.append(text)
+    return "\n".join(line for line in lines if not line.startswith((".version", ".target")))
+
+
+def body_hash(ptx: str) -> str:
+    """SHA-256 of `body`, in hexadecimal."""
+    return hashlib.sha256(body(ptx).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class AsmLine:
+    """A line of PTX traced to inline asm.
+
+    number: the line within the asm text as its author wrote it, from 1; text: that line, operands filled in.
+    ours: whether it lies in the asm that the harness marked, not in a block that Triton or a user's function wrote.
+    """
+
+    number: int
+    text: str
+    ours: bool
+
+
+def asm_line(ptx: str, line: int) -> AsmLine | None:
+    """Trace line `line` (from 1) of the PTX to the asm block around it; None where there is none."""
+    number, ours, block = 0, False, False
+    for index, text in enumerate(ptx.splitlines(), 1):
+        mark = text.strip()
+        if mark in ("// begin inline asm", BEGIN):
+            number, block, ours = 0, True, mark == BEGIN
+        elif mark in ("// end inline asm", END):
+            block = ours = False
+        elif block and not _LOC.match(text):  # Triton 3.9 puts these between the lines of asm
+            number += 1
+        if index == line:
+            return AsmLine(max(number, 1), mark, ours) if block else None
+    return None
+
+
+def blamed_line(ptx: str, line: int) -> int:
+    """The line at fault for a syntax error found in `line`: the one before, if that does not end a statement."""
+    lines = ptx.splitlines()
+    for index in range(min(line, len(lines) + 1) - 1, 0, -1):
+        code = _COMMENT.sub("", lines[index - 1]).strip()
+        if code and not _LOC.match(code):
+            return line if code[-1] in ";{}:" else index
+    return line
+
+
+_ROUNDED = re.compile(r"\.(?:rn|rz|rm|rp|rna|rs)\b")
+_FLOAT_OP = re.compile(r"\b(?P<op>mul|add|sub)(?P<mods>(?:\.\w+)*)\.(?:f16|f16x2|bf16|bf16x2|f32|f32x2|f64)\b")
+
+
+def contraction_open(ptx: str) -> bool:
+    """Whether the code holds a multiplication and an addition that ptxas may fuse into one rounding.
+
+    PTX ISA, `mul`, `add`, `sub` (floating point): without a rounding modifier they round to nearest even and may be
+    contracted; with one they never are.
+    """
+    found = {m["op"] for m in _FLOAT_OP.finditer(body(ptx)) if not _ROUNDED.search(m["mods"])}
+    return "mul" in found and bool(found & {"add", "sub"})

@@ -1,0 +1,170 @@
+"""Which targets the installed Triton serves, probed once per installation.
+
+Triton's choice of ptxas, its LLVM and the ptxas releases each know another range of architectures, and asking for one
+too many aborts the process. So every candidate is tried: an empty kernel is compiled in a worker, assembled,
+disassembled. The result is kept in the user's cache folder, under a name that changes with the installation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.targetset import KNOWN, capability
+from harness.triton.assemble import Assembly, assemble, disassemble
+from harness.triton.compile import Compilation, Compiled, FunctionRef, KernelSpec, submit
+from harness.triton.diagnostics import Refusal
+from harness.triton.pool import default_size
+
+SCHEMA = 1
+_TOOLS = ("ptxas", "ptxas-blackwell", "nvdisasm")
+_OVERRIDES = {"ptxas": "TRITON_PTXAS_PATH", "ptxas-blackwell": "TRITON_PTXAS_BLACKWELL_PATH"}
+_OLDEST = 75  # the oldest that the ISA in use still documents instructions for and both ptxas releases know
+# A probe that ended so says something of the machine's day, not of the installation.
+_TRANSIENT = ("was killed", "was stopped", "gave no answer", "did not finish")
+
+
+class NoTriton(RuntimeError):
+    """Triton is not installed here, so nothing can be compiled."""
+
+
+@dataclass(frozen=True)
+class TargetInfo:
+    """What is known of one target.
+
+    available: Triton compiles for it and its ptxas accepts the result. words: the reason where it is not.
+    ptxas, ptx_version: the assembler that serves it ("13.4") and the PTX ISA version Triton writes ("9.4").
+    disassembles: whether nvdisasm reads the result.
+    """
+
+    name: str
+    available: bool
+    words: str = ""
+    ptxas: str = ""
+    ptx_version: str = ""
+    disassembles: bool = False
+
+
+@functools.cache
+def triton_folder() -> Path:
+    """Where Triton is installed, found without importing it; raises NoTriton."""
+    found = importlib.util.find_spec("triton")
+    if found is None or not found.origin:
+        raise NoTriton("triton is not installed: pip install triton")
+    return Path(found.origin).parent
+
+
+def tool(name: str) -> Path:
+    """The path of a tool that Triton carries ("nvdisasm"), or that its environment variable names."""
+    override = os.environ.get(_OVERRIDES.get(name, ""), "")
+    return Path(override) if override and Path(override).exists() else _bundled(name)
+
+
+def _bundled(name: str) -> Path:
+    return triton_folder() / "backends" / "nvidia" / "bin" / name
+
+
+@functools.cache
+def probe() -> Mapping[str, TargetInfo]:
+    """Every candidate target by name, in order of capability. Cached on disk; safe to call from several processes."""
+    path = _cache_file()
+    try:
+        stored = json.loads(path.read_text())
+        return {entry["name"]: TargetInfo(**entry) for entry in stored}
+    except (OSError, ValueError, TypeError, KeyError):
+        pass  # never probed, or written by something else: probe
+    table = _probe()
+    if not any(word in info.words for info in table.values() for word in _TRANSIENT):
+        _write(path, json.dumps([dataclasses.asdict(info) for info in table.values()], indent=1))
+    return table
+
+
+def available() -> tuple[str, ...]:
+    """The targets of the case model that the installed Triton compiles and assembles for, in order of capability."""
+    return tuple(name for name, info in probe().items() if info.available and name in KNOWN)
+
+
+def _probe() -> dict[str, TargetInfo]:
+    names = candidates()
+    pending = [submit(_empty_kernel(name)) for name in names]
+    with ThreadPoolExecutor(default_size()) as threads:
+        infos = threads.map(lambda name, future: _inspect(name, future.result()), names, pending)
+        return dict(zip(names, infos, strict=True))
+
+
+def candidates() -> tuple[str, ...]:
+    """The targets worth trying: those the case model knows, and those that either ptxas lists."""
+    found = {capability(name) for name in KNOWN}
+    for name in ("ptxas", "ptxas-blackwell"):
+        try:
+            told = subprocess.run([str(tool(name)), "--help"], capture_output=True, text=True, timeout=60).stdout
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        found |= {int(number) for number in re.findall(r"'sm_(\d+)a?'", told)}
+    # Triton writes the architecture-specific target from 9.0 on.
+    return tuple(f"sm_{n}a" if n >= 90 else f"sm_{n}" for n in sorted(found) if n >= _OLDEST)
+
+
+def _empty_kernel(target: str) -> KernelSpec:
+    templates = str(Path(__file__).resolve().with_name("templates.py"))
+    function = FunctionRef("harness.triton.templates", templates, "empty")
+    return KernelSpec(function, (), (), (), target, enable_fp_fusion=False)
+
+
+def _inspect(name: str, compiled: Compiled) -> TargetInfo:
+    if isinstance(compiled, Refusal):
+        return TargetInfo(name, False, compiled.words)
+    info = TargetInfo(name, False, "", compiled.ptxas.version, _header(compiled, "version"))
+    written = _header(compiled, "target").split(",")[0]
+    if written != name:
+        return replace(info, words=f"Triton writes .target {written} for it")
+    assembly = assemble(compiled)
+    if not isinstance(assembly, Assembly):
+        return replace(info, words=assembly.words)
+    readable = not isinstance(disassemble(assembly, str(tool("nvdisasm"))), Refusal)
+    return replace(info, available=True, disassembles=readable)
+
+
+def _header(compiled: Compilation, directive: str) -> str:
+    found = re.search(rf"^\.{directive}\s+(\S+)", compiled.ptx, re.M)
+    return found[1] if found else ""
+
+
+def _cache_file() -> Path:
+    """One file per installation: Triton's version and place, and the size and time of each tool."""
+    parts = [str(SCHEMA), importlib.metadata.version("triton"), str(triton_folder())]
+    for name in _TOOLS:
+        path = tool(name)
+        status = path.stat() if path.exists() else None
+        parts += [str(path), f"{status.st_size} {status.st_mtime_ns}" if status else "absent"]
+    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    return cache_folder() / f"targets-{key}.json"
+
+
+def cache_folder() -> Path:
+    """The user's cache folder for this project; it may not exist."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "ptxdiff"
+
+
+def _write(path: Path, text: str) -> None:
+    """Put a file in place whole, or not at all; a folder that cannot be written only costs the next run a probe."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
+            file.write(text)
+        os.replace(file.name, path)
+    except OSError:
+        return

@@ -1,0 +1,125 @@
+"""The kernels that the harness launches itself: one skeleton for every number of inputs and outputs.
+
+All tensors of an elementwise variant have one shape, counted in storage units, and each invocation sees one unit of
+each input. What computes an element is either inline asm or a user's `@triton.jit` function.
+
+In the loop context the outputs named in CARRY become inputs of the next step, and what is stored are the outputs of the
+last step: the code of a running maximum. The number of steps is a run-time value, so that the loop stays a loop.
+
+Only compiler processes and the gpu backend import this module; it needs triton.
+"""
+
+# Triton compiles this, not Python: no star expressions, no types, no conditional tuples.
+# ruff: noqa: RUF005, SIM108
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _as_tuple(result):
+    if isinstance(result, tl.tuple):
+        return result
+    else:  # noqa: RET505 - Triton compiles the statements after an `if`, so an early return is none
+        return (result,)
+
+
+@triton.jit
+def _check_type(result: tl.constexpr, output: tl.constexpr):
+    same: tl.constexpr = result == output or (result.is_int() and output.is_int())
+    tl.static_assert(same, "a result's type is not its output's: convert it in the function, with .to(...)")
+
+
+@triton.jit
+def _checked(results, outs):
+    """The results of a user's function. Their types must be the outputs': a store would round them silently."""
+    tl.static_assert(len(results) == len(outs), "the function does not return one tensor for each output of the case")
+    for i in tl.static_range(len(outs)):
+        _check_type(results[i].dtype, outs[i].dtype.element_ty)
+    return results
+
+
+@triton.jit
+def _apply(
+    xs, outs, constants,
+    ASM: tl.constexpr, CONSTRAINTS: tl.constexpr, PACK: tl.constexpr, PURE: tl.constexpr, FUNCTION: tl.constexpr,
+):  # fmt: skip
+    if FUNCTION is None:
+        return tl.inline_asm_elementwise(
+            ASM, CONSTRAINTS, xs, dtype=[p.dtype.element_ty for p in outs], is_pure=PURE, pack=PACK
+        )
+    else:  # noqa: RET505
+        return _checked(_as_tuple(FUNCTION(*xs, *constants)), outs)
+
+
+@triton.jit
+def _carried(xs, ys, CARRY: tl.constexpr):
+    """The next step's inputs: for each, output number CARRY[i], or itself where that is -1."""
+    following = ()
+    for i in tl.static_range(len(xs)):
+        if CARRY[i] < 0:
+            following = following + (xs[i],)
+        else:
+            following = following + (ys[CARRY[i]],)
+    return following
+
+
+@triton.jit
+def _map(
+    ins, outs, in_offsets, out_offsets, mask, steps, constants,
+    ASM: tl.constexpr, CONSTRAINTS: tl.constexpr, PACK: tl.constexpr, PURE: tl.constexpr,
+    FUNCTION: tl.constexpr, CARRY: tl.constexpr,
+):  # fmt: skip
+    xs = ()
+    for i in tl.static_range(len(ins)):
+        xs = xs + (tl.load(ins[i] + in_offsets[i], mask=mask),)
+    if CARRY is None:
+        ys = _apply(xs, outs, constants, ASM, CONSTRAINTS, PACK, PURE, FUNCTION)
+    else:
+        ys = [tl.zeros(mask.shape, p.dtype.element_ty) for p in outs]
+        for _ in range(steps):
+            ys = _apply(xs, outs, constants, ASM, CONSTRAINTS, PACK, PURE, FUNCTION)
+            xs = _carried(xs, ys, CARRY)
+    for i in tl.static_range(len(outs)):
+        tl.store(outs[i] + out_offsets[i], ys[i], mask=mask)
+
+
+@triton.jit(do_not_specialize=["steps"])
+def elementwise_1d(
+    ins, outs, n, steps, constants,
+    ASM: tl.constexpr, CONSTRAINTS: tl.constexpr, PACK: tl.constexpr, PURE: tl.constexpr,
+    FUNCTION: tl.constexpr, CARRY: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Contiguous tensors of n units, BLOCK of them a program."""
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    _map(
+        ins, outs, [offsets for p in ins], [offsets for p in outs], mask,
+        steps, constants,
+        ASM, CONSTRAINTS, PACK, PURE, FUNCTION, CARRY,
+    )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["steps"])
+def elementwise_2d(
+    ins, outs, rows, columns, in_strides, out_strides, steps, constants,
+    ASM: tl.constexpr, CONSTRAINTS: tl.constexpr, PACK: tl.constexpr, PURE: tl.constexpr,
+    FUNCTION: tl.constexpr, CARRY: tl.constexpr, BLOCK_ROWS: tl.constexpr, BLOCK_COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Tensors of rows x columns units, each with a row stride of its own, in tiles of BLOCK_ROWS x BLOCK_COLUMNS."""
+    row = tl.program_id(0) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)[:, None]
+    column = tl.program_id(1) * BLOCK_COLUMNS + tl.arange(0, BLOCK_COLUMNS)[None, :]
+    mask = (row < rows) & (column < columns)
+    _map(
+        ins, outs, [row * s + column for s in in_strides], [row * s + column for s in out_strides], mask,
+        steps, constants,
+        ASM, CONSTRAINTS, PACK, PURE, FUNCTION, CARRY,
+    )  # fmt: skip
+
+
+@triton.jit
+def empty():
+    """Does nothing: what a target is probed with."""
