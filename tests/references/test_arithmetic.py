@@ -108,7 +108,9 @@ def test_directed_square_roots_bracket(fmt: Format, rounding: Rounding) -> None:
 
 @pytest.mark.parametrize("fmt", FORMATS, ids=str)
 def test_fma_beside_a_tie(fmt: Format) -> None:
-    """Half an ulp times (1 + u)(1 - u) = 1 - u^2: below the tie by less than any float64 sum of the parts shows."""
+    """Half an ulp times (1 + u)(1 - u) = 1 - u^2: below the tie by less than any float64 sum of the parts
+    shows.
+    """
     u = Fraction(1, 1 << fmt.mantissa_bits)
     factors = [1 - u, Fraction(1), 1 + u]
     for mantissa in (Fraction(1), 1 + u, 2 - u, 2 - 2 * u):

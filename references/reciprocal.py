@@ -1,0 +1,87 @@
+"""Reciprocals and quotients of float32: the rounded ones, and the product with an approximate reciprocal.
+
+PTX ISA 9, rcp and div: `rcp.rn/.rz/.rm/.rp` and `div.rn/...` are IEEE 754 correctly rounded, with subnormals;
+`rcp.approx.ftz` is within 1 ulp of 1 / b over its full range, with subnormal operands and results flushed to
+zero of the same sign, 1 / +-0 = +-inf and 1 / +-inf = +-0.
+
+What `a * rcp.approx.ftz(b)`, one rounded multiplication, can promise:
+
+- Against `times_reciprocal`, which multiplies by the correctly rounded, flushed reciprocal r: an
+  approximation one place on the line of values beside r differs from it by a relative 2^-23 at most, so the
+  exact products differ by |p| * 2^-23, under 2 ulp(p). An interval that short contains at most two midpoints
+  of neighbouring values (below a power of two the spacing halves, but there |p| * 2^-23 is one larger ulp),
+  so the rounded products lie at most 2 places apart. Exceptions at the edges of the range: at |b| = 2^126, r
+  is the smallest normal value and an approximation below it is flushed to zero; and one product may overflow
+  where the other does not.
+- Against a / b itself no bound holds for all b: from |b| > 2^126 on 1 / b is subnormal and flushed, so the
+  product is 0 however large a is; for subnormal b it is infinity. On `times_reciprocal_domain` it holds: the
+  approximation lies within 1 ulp of 1 / b, a relative 2^-23, so the product is at most 2 places from the
+  rounded quotient; 3 if the approximation is only known to lie within one place of the *rounded* reciprocal
+  (1.5 ulp of 1 / b).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from references import arithmetic
+from references.formats import F32, Format, encode, from_ordinal, is_infinity, is_nan, is_zero, magnitude, ordinal
+from references.rounding import Rounding, flush_subnormals
+
+
+def correctly_rounded(b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn") -> Tensor:
+    """`1 / b`, rounded once; int64 codes of `fmt`. 1 / +-0 is +-inf, 1 / +-inf is +-0, NaN is canonical."""
+    return arithmetic.div(torch.full_like(b, encode(fmt, 1.0)), b, fmt=fmt, rounding=rounding)
+
+
+def quotient(a: Tensor, b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn") -> Tensor:
+    """`a / b`, rounded once; int64 codes of `fmt`."""
+    return arithmetic.div(a, b, fmt=fmt, rounding=rounding)
+
+
+def flushed(b: Tensor, *, rounding: Rounding = "rn") -> Tensor:
+    """`rcp.rn.ftz`: the rounded reciprocal with subnormal operand and result flushed to zero of the same
+    sign.
+    """
+    return flush_subnormals(F32, correctly_rounded(flush_subnormals(F32, b), rounding=rounding))
+
+
+def times_reciprocal(a: Tensor, b: Tensor, *, offset: int = 0) -> Tensor:
+    """`a` times the flushed reciprocal of `b`, rounded to nearest even: the specification of `a *
+    rcp.approx.ftz(b)`.
+
+    `offset` moves the reciprocal by so many places on the line of values, where it is finite and not zero: -1
+    and 1 give the results of the approximations furthest from it that the ISA allows (see
+    `times_reciprocal_range`).
+    """
+    reciprocal = flushed(b)
+    if offset:
+        moved = from_ordinal(F32, ordinal(F32, reciprocal) + offset)
+        fixed = is_zero(F32, reciprocal) | is_infinity(F32, reciprocal) | is_nan(F32, reciprocal)
+        reciprocal = torch.where(fixed, reciprocal, flush_subnormals(F32, moved))
+    return arithmetic.mul(a, reciprocal)
+
+
+def times_reciprocal_range(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """The lowest and highest codes, in the order of values, that `a * rcp.approx.ftz(b)` may give; NaN where
+    it is NaN.
+    """
+    below, above = times_reciprocal(a, b, offset=-1), times_reciprocal(a, b, offset=1)
+    swap = ordinal(F32, below) > ordinal(F32, above)
+    return torch.where(swap, above, below), torch.where(swap, below, above)
+
+
+def times_reciprocal_domain(a: Tensor, b: Tensor) -> Tensor:
+    """Where `a * rcp.approx.ftz(b)` also comes within 2 ulp of the rounded a / b (3: see the module's text).
+
+    2^-126 <= |b| < 2^126 and |a / b| not within a few ulp of overflow; or b zero, infinite or NaN, or a
+    infinite or NaN, where both are special alike (a special and b subnormal, or |b| from 2^126 on, included
+    only where they agree).
+    """
+    size = magnitude(F32, b)
+    ordinary = (size >= encode(F32, 2.0**-126)) & (size < encode(F32, 2.0**126))
+    near_overflow = magnitude(F32, quotient(a, b)) > F32.max_finite - 4
+    special = is_zero(F32, b) | is_infinity(F32, b) | is_nan(F32, b) | is_nan(F32, a)
+    inside: Tensor = (ordinary & (~near_overflow | is_infinity(F32, a))) | special
+    return inside
