@@ -1,0 +1,24 @@
+"""PTX on the CPU: parse it, bind it as Triton does, and run it bit-exactly. Needs numpy, ml_dtypes and numba only.
+
+`emulate` runs an inline asm block on arrays; `errors` has the exceptions. Names load when first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .api import emulate
+    from .errors import PtxError
+
+__all__ = ["PtxError", "emulate"]
+
+_HOME = {"emulate": "api", "PtxError": "errors"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

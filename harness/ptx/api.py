@@ -1,0 +1,160 @@
+"""Run an inline asm block on numpy arrays, with the meaning it has in `tl.inline_asm_elementwise`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from .binding import REGISTER_WIDTH, Constraint, Operand, bind, parse_constraints
+from .data import DType, Placement, Tensor, dtype_of, load, store, tensors, width_of
+from .errors import BindingError, PtxError
+from .machine import Frame, run
+from .parser import parse_asm
+from .program import Builder, Program
+from .targets import Target
+from .types import TYPES
+from .vectorise import UNSIGNED, Array
+
+CHUNK = 1 << 14
+"""Lanes of one piece of work: registers of that many lanes stay in a core's cache."""
+
+Share = tuple[tuple[int, int], ...]
+
+
+def emulate(
+    asm: str,
+    constraints: str,
+    args: Sequence[Any],
+    dtype: DType | Sequence[DType],
+    *,
+    pack: int = 1,
+    target: str = "sm_90a",
+    order: int | None = None,
+    padding: int | None = None,
+    share: Mapping[int, int] | None = None,
+    fuse: bool = False,
+) -> Array | tuple[Array, ...]:
+    """Run `asm` on every element of the arguments, `pack` elements an invocation.
+
+    `constraints`, `args`, `dtype` and `pack` are those of `tl.inline_asm_elementwise`: the arguments broadcast
+    against each other and Python numbers are allowed; a partial pack is padded; an empty array gives an empty
+    one, no arguments a 0-dimensional one. Bits pass unchanged. The result is one array, or a tuple of them where
+    `dtype` is a sequence. dtypes are numpy's, ml_dtypes' or their names.
+
+    `target`: refuse what this GPU does not have. `order`: a seed that shuffles which elements share a pack (None:
+    consecutive ones). `padding`: a seed for the bits in a partial pack and in the unused part of a register;
+    None leaves them undefined, and undefined bits that reach a result are an error. `share`: operand numbers,
+    output to input, that get one register, as LLVM may choose for an output without early clobber. `fuse`:
+    evaluate a multiplication without rounding modifier and the addition that uses it as one fma, as ptxas may.
+
+    Raises PtxError (see `harness.ptx.errors`).
+    """
+    several = isinstance(dtype, (list, tuple))
+    wanted = [dtype_of(d) for d in dtype] if several else [dtype_of(dtype)]
+    if not wanted:
+        raise BindingError("an asm block returns at least one tensor; dtype is empty")
+    inputs, shape = tensors(args)
+    parsed = parse_constraints(constraints)
+    operands = bind(parsed, [width_of(t.dtype) for t in inputs], [width_of(d) for d in wanted], pack)
+    block = assemble(asm, constraints, target, tuple((share or {}).items()), fuse)
+    placement = Placement.make(int(np.prod(shape)), pack, order, padding)
+    outputs = [np.zeros(placement.elements, UNSIGNED[max(width_of(d), 8)]) for d in wanted]
+    _run_chunks(block, operands, inputs, outputs, placement)
+    results = tuple(o.view(d).reshape(shape) for o, d in zip(outputs, wanted, strict=True))
+    return results if several else results[0]
+
+
+@dataclass(frozen=True)
+class AsmBlock:
+    """A checked block: its program and the register slot of each operand."""
+
+    program: Program
+    slots: tuple[int, ...]
+
+
+@lru_cache(maxsize=512)
+def assemble(asm: str, constraints: str, target: str | None, share: Share = (), fuse: bool = False) -> AsmBlock:
+    """Parse and check an asm block for a target (None: any). Raises PtxError."""
+    parsed = parse_constraints(constraints)
+    tree, source = parse_asm(asm, len(parsed))
+    builder = Builder(source, Target.parse(target) if target else None, elementwise=True)
+    slots = _allot(builder, parsed, dict(share))
+    builder.add(tree)
+    program = builder.build()
+    if fuse:
+        from .contraction import fused
+
+        program = fused(program)
+    return AsmBlock(program, slots)
+
+
+def _allot(builder: Builder, constraints: Sequence[Constraint], share: Mapping[int, int]) -> tuple[int, ...]:
+    """A register for each operand; tied and shared operands get one together."""
+    partner = {n: c.tied for n, c in enumerate(constraints) if c.tied is not None}
+    for output, source in share.items():
+        _check_share(constraints, output, source)
+        partner[source] = output
+    slots: list[int] = []
+    for number, constraint in enumerate(constraints):
+        width = REGISTER_WIDTH[constraint.letter]
+        kind = TYPES["pred" if width == 1 else f"b{width}"]
+        other = partner.get(number)
+        register = builder.registers[slots[other]] if other is not None else builder.new_register(f"${number}", kind)
+        builder.declare_operand(number, register)
+        slots.append(register.slot)
+    return tuple(slots)
+
+
+def _check_share(constraints: Sequence[Constraint], output: int, source: int) -> None:
+    count = len(constraints)
+    if not (
+        0 <= output < count and constraints[output].output and 0 <= source < count and not constraints[source].output
+    ):
+        raise BindingError(f"share={{{output}: {source}}} must map an output operand to an input operand")
+    if constraints[output].early:
+        raise BindingError(f"output ${output} is written early ('=&'), so it never shares a register with an input")
+    if REGISTER_WIDTH[constraints[output].letter] != REGISTER_WIDTH[constraints[source].letter]:
+        raise BindingError(f"operands ${output} and ${source} have registers of different sizes")
+
+
+def _run_chunks(
+    block: AsmBlock,
+    operands: Sequence[Operand],
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Array],
+    placement: Placement,
+) -> None:
+    def chunk(start: int) -> None:
+        frame = Frame(block.program, min(CHUNK, placement.lanes - start))
+        for operand, slot in zip(operands, block.slots, strict=True):
+            if not operand.output:
+                load(frame, slot, operand, inputs[operand.tensor], placement, start)
+        run(block.program, frame)
+        for operand, slot in zip(operands, block.slots, strict=True):
+            if operand.output:
+                store(frame, slot, operand, outputs[operand.tensor], placement, start)
+
+    starts = range(0, placement.lanes, CHUNK)
+    if len(starts) <= 1:
+        for start in starts:
+            chunk(start)
+        return
+    with ThreadPoolExecutor(_cores()) as pool:
+        # The list raises the first failure; the pool's exit waits for the others.
+        list(pool.map(chunk, starts))
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
+__all__ = ["AsmBlock", "PtxError", "assemble", "emulate"]

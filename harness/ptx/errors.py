@@ -1,0 +1,68 @@
+"""The exceptions of `harness.ptx`: every one says what, where (line and column, from 1) and what to do.
+
+`PtxError` is the root; whoever runs untrusted PTX catches that one class.
+"""
+
+from __future__ import annotations
+
+
+class PtxError(Exception):
+    """Anything wrong with PTX text, its operands, or what happened when it ran.
+
+    `message` is the sentence without its place; `line` and `column` count from 1 in the text that the user
+    gave (0: no place applies); `source` is that line of text. `str(error)` joins them.
+    """
+
+    def __init__(self, message: str, line: int = 0, column: int = 0, source: str = "") -> None:
+        self.message = message
+        self.line = line
+        self.column = column
+        self.source = source
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        if not self.line:
+            return self.message
+        text = f"line {self.line}, column {self.column}: {self.message}"
+        if self.source.strip():
+            text += f"\n    {self.source.strip()}"
+        return text
+
+    def __reduce__(self) -> tuple[object, tuple[str, int, int, str]]:
+        return type(self), (self.message, self.line, self.column, self.source)
+
+
+class ParseError(PtxError):
+    """The text is not PTX: ptxas would refuse it too."""
+
+
+class BindingError(PtxError):
+    """Constraints, arguments, pack and asm text do not fit together; Triton or LLVM would refuse them."""
+
+
+class UnknownInstruction(PtxError):
+    """No instruction, modifier or type of this name is known; the message lists what is near it."""
+
+
+class OperandError(PtxError):
+    """An operand has the wrong count, kind, size or type for its instruction; ptxas would refuse it."""
+
+
+class UnsupportedOnTarget(PtxError):
+    """The instruction exists, but not on the target asked for."""
+
+
+class NotElementwise(PtxError):
+    """The instruction has no meaning for one element alone: memory, barriers, tensor cores, other threads."""
+
+
+class ExecutionError(PtxError):
+    """The program ran into something that a correct one never does, such as an endless loop."""
+
+
+class UndefinedBits(ExecutionError):
+    """Bits that nobody defined reached an output element, an address or a branch."""
+
+
+class MemoryFault(ExecutionError):
+    """An access outside every buffer, misaligned, of memory never written, or racing with another thread."""

@@ -1,0 +1,15 @@
+"""Moves, branches and what has no effect on values (ISA 9.7.9 data movement, 9.7.12 control flow)."""
+
+from __future__ import annotations
+
+from .registry import operation
+
+_MOV = ".pred .b16 .b32 .b64 .u16 .u32 .u64 .s16 .s32 .s64 .f32 .f64"
+
+operation("mov.type", "mov", section="9.7.9.1", type=_MOV)
+operation("mov.vec.type", "mov_vector", section="9.7.9.1", vec=".v2 .v4", type=".b32 .u32 .s32 .f32")
+operation("bra{.uni}", "bra", section="9.7.12.3")
+operation("ret{.uni}", "exit", section="9.7.12.7")
+operation("exit", "exit", section="9.7.12.8")
+operation("nanosleep.u32", "nothing", section="9.7.19.7", requires=70)
+operation("pmevent", "nothing", section="9.7.19.5")

@@ -1,0 +1,423 @@
+"""The registry of instruction forms: how one is declared, found, and specialised.
+
+See the package's docstring for how to add an instruction.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property, lru_cache
+from typing import Any
+
+from harness.ptx.bits import scalar
+from harness.ptx.errors import NotElementwise, UnknownInstruction, UnsupportedOnTarget
+from harness.ptx.nodes import Instruction, Source
+from harness.ptx.targets import Requirement, Target, requirement
+from harness.ptx.types import TYPES, ScalarType
+from harness.ptx.vectorise import Array, ArrayFunction
+
+from .modifiers import CODES, VECTORS
+
+Undefined = Callable[[list[Array], list[Array]], Array]
+"""From argument values and the masks of their undefined bits to the result's mask."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperandSpec:
+    """One operand of a form: its name in the scalar definition, its type, and how it may be written."""
+
+    name: str
+    type: str
+    destination: bool
+    optional: bool = False
+    constant: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A place in the spelling: the alternatives, and whether it may be left out."""
+
+    name: str
+    choices: tuple[str, ...]
+    optional: bool
+    flag: bool
+
+
+@dataclass(eq=False)
+class Form:
+    """A declared instruction form: one row of the ISA's syntax box, with the definition behind it."""
+
+    pattern: str
+    opcode: str
+    groups: tuple[Group, ...]
+    operands: tuple[OperandSpec, ...]
+    function: Callable[..., int] | None
+    section: str
+    requires: Requirement
+    needs: dict[str, Requirement]
+    approximate: bool
+    contracts: str
+    relaxed: bool
+    undefined: str | Undefined
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    operation: str = ""
+    elementwise: bool = True
+    excludes: tuple[tuple[str, ...], ...] = ()
+    wants: str = ""
+    module: str = ""
+    constants: tuple[str, ...] = field(default=())
+
+    @cached_property
+    def destinations(self) -> tuple[OperandSpec, ...]:
+        """The operands that are written."""
+        return tuple(o for o in self.operands if o.destination)
+
+    @cached_property
+    def sources(self) -> tuple[OperandSpec, ...]:
+        """The operands that are read."""
+        return tuple(o for o in self.operands if not o.destination)
+
+    @property
+    def documentation(self) -> str:
+        """The rule, from the definition's docstring."""
+        return inspect.getdoc(self.function) or "" if self.function else ""
+
+    def spellings(self) -> Iterable[Bound]:
+        """Every legal way to write this form, in the ISA's order of modifiers."""
+        options = [([None] if g.optional else []) + list(g.choices) for g in self.groups]
+        for chosen in itertools.product(*options):
+            bound = Bound(self, tuple(chosen))
+            if not bound.excluded:
+                yield bound
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A form with its modifiers chosen: `chosen[i]` is the spelling at `form.groups[i]`, None if left out."""
+
+    form: Form
+    chosen: tuple[str | None, ...]
+
+    @cached_property
+    def modifiers(self) -> dict[str, str | None]:
+        """The choice by group name."""
+        return {g.name: c for g, c in zip(self.form.groups, self.chosen, strict=True)}
+
+    @cached_property
+    def spelling(self) -> str:
+        """The instruction as the ISA orders it: `add.rn.ftz.f32`."""
+        return ".".join([self.form.opcode, *(c for c in self.chosen if c)])
+
+    @property
+    def excluded(self) -> bool:
+        """Whether the modifiers chosen cannot stand together."""
+        have = {c for c in self.chosen if c}
+        return any(have.issuperset(e) for e in self.form.excludes)
+
+    def type_of(self, spec: OperandSpec) -> ScalarType:
+        """The operand's type under the chosen modifiers."""
+        return self._type(spec.type)
+
+    def _type(self, name: str) -> ScalarType:
+        if name.startswith("wide "):
+            narrow = self._type(name[5:])
+            return TYPES[f"{narrow.kind}{2 * narrow.width}"]
+        chosen = self.modifiers.get(name)
+        return TYPES[chosen if chosen else name]
+
+    def requirement_unmet(self, target: Target) -> Requirement | None:
+        """What the target lacks of this spelling, or None."""
+        wanted = [self.form.requires] + [self.form.needs[c] for c in self.chosen if c in self.form.needs]
+        return next((r for r in wanted if not r.met_by(target)), None)
+
+    @property
+    def contraction(self) -> str:
+        """`mul`, `add` or `sub` if ptxas may fuse this with its partner, else empty."""
+        return self.form.contracts if self.modifiers.get("rnd") is None else ""
+
+    def _constant(self, name: str, result: int) -> int:
+        if name == "result":
+            return result
+        for suffix in ("width", "signed"):
+            if name.endswith(suffix):
+                chosen = self.modifiers.get(name.removesuffix(suffix) + "type")
+                if chosen:
+                    return int(getattr(TYPES[chosen], suffix))
+        group = next(g for g in self.form.groups if g.name == name)
+        chosen = self.modifiers[name]
+        if group.flag:
+            return int(chosen is not None)
+        return CODES[chosen or group.choices[0]]
+
+    def array_function(self, result: int = 0) -> ArrayFunction:
+        """The definition over arrays, for destination number `result` (implicit ones after the written)."""
+        return _array_function(self, result)
+
+    @cached_property
+    def source_types(self) -> tuple[tuple[int, bool], ...]:
+        """Width and signedness of every value that the definition reads, implicit registers included."""
+        kinds = [self.type_of(s) for s in self.form.sources]
+        return tuple((t.width, t.signed) for t in kinds) + ((1, False),) * len(self.form.reads)
+
+
+@cache
+def _array_function(bound: Bound, result: int) -> ArrayFunction:
+    form = bound.form
+    assert form.function is not None
+    constants = tuple(bound._constant(name, result) for name in form.constants)
+    written = len(form.destinations)
+    width = bound.type_of(form.destinations[result]).width if result < written else 1
+    return ArrayFunction(form.function, constants, bound.source_types, width)
+
+
+FORMS: dict[str, list[Form]] = {}
+"""Every form by opcode, in the order of declaration."""
+
+
+def _groups(pattern: str, choices: dict[str, str]) -> tuple[str, tuple[Group, ...]]:
+    """Split `add{.rnd}{.ftz}.f32` into the opcode and its groups."""
+    text = pattern.replace("}", "")
+    opcode = text.split("{")[0].split(".")[0]
+    rest = text[len(opcode) :]
+    groups = []
+    at = 0
+    while at < len(rest):
+        optional = rest[at] == "{"
+        at += 2 if optional else 1
+        end = min((i for i in (rest.find(".", at), rest.find("{", at)) if i >= 0), default=len(rest))
+        name = rest[at:end]
+        at = end
+        flag = name not in choices
+        names = (name,) if flag else tuple(choices[name].replace(".", " ").split())
+        groups.append(Group(name, names, optional, flag))
+    return opcode, tuple(groups)
+
+
+def _operands(text: str, groups: Sequence[Group]) -> tuple[OperandSpec, ...]:
+    """Parse `d, a, b:u32, c?` and `p|q, a, b, {c}`; destinations come first, before the first comma."""
+    types = [g.name for g in groups if all(c in TYPES for c in g.choices)]
+    if not text.strip():
+        return ()
+    parts = [p.strip() for p in text.split(",")]
+    found = []
+    for number, part in enumerate(parts):
+        destination = number == 0
+        default = (types[0] if destination else types[-1]) if types else "b32"
+        for piece in part.split("|"):
+            name, _, kind = piece.strip().partition(":")
+            constant = kind.startswith("const ")
+            optional = name.endswith("?")
+            found.append(
+                OperandSpec(name.rstrip("?"), kind.removeprefix("const ") or default, destination, optional, constant)
+            )
+    return tuple(found)
+
+
+def instruction(
+    pattern: str,
+    operands: str,
+    *,
+    section: str,
+    requires: Requirement | int | str = 0,
+    needs: Mapping[str, Requirement | int | str] | None = None,
+    approximate: bool = False,
+    contracts: str = "",
+    relaxed: bool = False,
+    undefined: str | Undefined = "all",
+    reads: str = "",
+    writes: str = "",
+    excludes: Iterable[str] = (),
+    **choices: str,
+) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Declare a form and the scalar definition under it; see `harness.ptx.isa` for the whole story.
+
+    Stacked decorators declare several forms of one definition. Raises ValueError when the definition's
+    parameters do not fit the operands and modifiers.
+    """
+
+    def declare(function: Callable[..., int]) -> Callable[..., int]:
+        opcode, groups = _groups(pattern, choices)
+        specs = _operands(operands, groups)
+        form = Form(
+            pattern=_display(pattern, choices),
+            opcode=opcode,
+            groups=groups,
+            operands=specs,
+            function=function,
+            section=section,
+            requires=requirement(requires),
+            needs={k: requirement(v) for k, v in (needs or {}).items()},
+            approximate=approximate,
+            contracts=contracts,
+            relaxed=relaxed,
+            undefined=undefined,
+            reads=tuple(reads.split()),
+            writes=tuple(writes.split()),
+            excludes=tuple(tuple(e.replace(".", " ").split()) for e in excludes),
+            module=function.__module__.rpartition(".")[2],
+        )
+        parameters = list(inspect.signature(function).parameters)
+        inputs = [s.name for s in form.sources] + list(form.reads)
+        if parameters[: len(inputs)] != inputs:
+            raise ValueError(f"{pattern}: the definition must begin with the parameters {', '.join(inputs)}")
+        form.constants = tuple(parameters[len(inputs) :])
+        _check_constants(form)
+        FORMS.setdefault(opcode, []).append(form)
+        return scalar(function)
+
+    return declare
+
+
+def _check_constants(form: Form) -> None:
+    names = {g.name for g in form.groups}
+    for name in form.constants:
+        known = name == "result" or name in names
+        for suffix in ("width", "signed"):
+            known = known or (name.endswith(suffix) and name.removesuffix(suffix) + "type" in names)
+        if not known:
+            raise ValueError(f"{form.pattern}: parameter {name!r} is neither an operand nor a modifier")
+        group = next((g for g in form.groups if g.name == name), None)
+        if group and not group.flag and not all(c in CODES for c in group.choices):
+            raise ValueError(f"{form.pattern}: no code in isa.modifiers for {group.choices}")
+
+
+def operation(
+    pattern: str,
+    name: str,
+    *,
+    section: str,
+    requires: Requirement | int | str = 0,
+    needs: Mapping[str, Requirement | int | str] | None = None,
+    elementwise: bool = True,
+    wants: str = "",
+    operands: str = "",
+    **choices: str,
+) -> Form:
+    """Declare an instruction that the machine itself carries out (moves of vectors, branches, memory).
+
+    `name` is its handler in the machine. `elementwise=False` marks what means nothing for one element alone;
+    `wants` then says what it is, for the message.
+    """
+    opcode, groups = _groups(pattern, choices)
+    form = Form(
+        pattern=_display(pattern, choices),
+        opcode=opcode,
+        groups=groups,
+        operands=_operands(operands, groups),
+        function=None,
+        section=section,
+        requires=requirement(requires),
+        needs={k: requirement(v) for k, v in (needs or {}).items()},
+        approximate=False,
+        contracts="",
+        relaxed=True,
+        undefined="all",
+        reads=(),
+        writes=(),
+        operation=name,
+        elementwise=elementwise,
+        wants=wants,
+    )
+    FORMS.setdefault(opcode, []).append(form)
+    return form
+
+
+def _display(pattern: str, choices: dict[str, str]) -> str:
+    """The pattern for messages, small groups spelled out."""
+    text = pattern
+    for name, value in choices.items():
+        names = value.split()
+        if len(names) <= 6:
+            text = (
+                text.replace(f".{name}", "|".join(names), 1)
+                if f"{{.{name}}}" in text
+                else text.replace(f".{name}", names[0] if len(names) == 1 else "(" + "|".join(names) + ")", 1)
+            )
+    return text
+
+
+def _match(form: Form, plain: tuple[str, ...], types: tuple[str, ...]) -> Bound | None:
+    """Fit modifiers to a form. Types must come in the form's order; other modifiers in any, as for ptxas."""
+    left = list(plain)
+    queue = list(types)
+    chosen: list[str | None] = []
+    for group in form.groups:
+        pick = None
+        if queue and queue[0] in group.choices:
+            pick = queue.pop(0)
+        else:
+            pick = next((m for m in left if m in group.choices), None)
+            if pick is not None:
+                left.remove(pick)
+            elif not group.optional:
+                return None
+        chosen.append(pick)
+    if left or queue:
+        return None
+    bound = Bound(form, tuple(chosen))
+    return None if bound.excluded else bound
+
+
+@lru_cache(maxsize=4096)
+def find(opcode: str, modifiers: tuple[str, ...]) -> tuple[Bound, ...]:
+    """All forms that `opcode` with these modifiers can mean; they differ in their operands. May be empty."""
+    types = tuple(m for m in modifiers if m in TYPES or m in VECTORS)
+    plain = tuple(m for m in modifiers if m not in TYPES and m not in VECTORS)
+    matches = (_match(form, plain, types) for form in FORMS.get(opcode, ()))
+    return tuple(m for m in matches if m is not None)
+
+
+def lookup(node: Instruction, source: Source, target: Target | None, elementwise: bool) -> tuple[Bound, ...]:
+    """The forms a parsed instruction can mean on `target`.
+
+    Raises UnknownInstruction naming what is near, UnsupportedOnTarget, or NotElementwise.
+    """
+    found = find(node.opcode, node.modifiers)
+    if not found:
+        raise source.error(UnknownInstruction, _unknown(node), node.offset)
+    if elementwise and not any(b.form.elementwise for b in found):
+        what = found[0].form.wants or "an instruction with no meaning for one element alone"
+        message = f"{node.spelling} is {what}; an elementwise snippet cannot use it"
+        raise source.error(NotElementwise, message, node.offset)
+    if target is None:
+        return found
+    fitting = tuple(b for b in found if b.requirement_unmet(target) is None)
+    if not fitting:
+        needed = found[0].requirement_unmet(target)
+        raise source.error(UnsupportedOnTarget, f"{node.spelling} needs {needed}; the target is {target}", node.offset)
+    return fitting
+
+
+def _unknown(node: Instruction) -> str:
+    forms = FORMS.get(node.opcode)
+    if not forms:
+        near = difflib.get_close_matches(node.opcode, FORMS, 3, 0.5)
+        hint = f"; near it there is {', '.join(near)}" if near else ""
+        return f"unknown instruction {node.spelling!r}{hint}"
+    known = {c for f in forms for g in f.groups for c in g.choices}
+    strange = [m for m in node.modifiers if m not in known]
+    if strange:
+        near = difflib.get_close_matches(strange[0], known, 3, 0.4)
+        hint = f" (near it: {', '.join('.' + n for n in near)})" if near else ""
+        text = f"{node.spelling}: {node.opcode} has no modifier .{strange[0]}{hint}"
+    else:
+        text = f"{node.spelling}: {node.opcode} has no form with these modifiers"
+    wanted = set(node.modifiers)
+
+    def closeness(form: Form) -> int:
+        spelled = {c for g in form.groups for c in g.choices}
+        missing = sum(1 for g in form.groups if not g.optional and not wanted & set(g.choices))
+        return len(wanted & spelled) * 2 - missing
+
+    best = sorted(forms, key=closeness, reverse=True)[:4]
+    return f"{text}; supported: {', '.join(f.pattern for f in best)}"
+
+
+def describe(forms: Iterable[Any]) -> list[str]:
+    """Patterns of forms, for listings."""
+    return sorted({f.pattern for f in forms})

@@ -1,0 +1,248 @@
+"""The lockstep machine: every register is an array over lanes, every instruction runs on all of them at once.
+
+Lanes are elements (or packs) of a bare snippet, or threads of a kernel. Divergence is handled by always running
+the lanes with the lowest step number: lanes that jumped ahead wait where they landed until the others arrive, so
+that loops and if-else reconverge. Each register has, besides its values, a mask of bits that nobody defined
+(None when all are defined, which costs nothing).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .definedness import propagate
+from .errors import ExecutionError, UndefinedBits
+from .operations import RUNNERS, UNDEFINED
+from .program import Program, Reader, Step, Writer
+from .vectorise import UNSIGNED, Array
+
+STEP_LIMIT = 5_000_000
+"""Steps after which a program without end is given up."""
+
+
+class Frame:
+    """The register file of a number of lanes.
+
+    `values[slot]` is an array over lanes (None: never written) and `undefined[slot]` the mask of its undefined
+    bits: None, an array, or a 0-dimensional array that holds for all lanes. Arrays are never changed in place.
+    """
+
+    def __init__(self, program: Program, lanes: int) -> None:
+        self.program = program
+        self.lanes = lanes
+        self.values: list[Array | None] = [None] * len(program.registers)
+        self.undefined: list[Any] = [None] * len(program.registers)
+        self._constants: dict[tuple[int, int], Array] = {}
+
+    def constant(self, pattern: int, width: int) -> Array:
+        """An array with the same pattern in every lane."""
+        found = self._constants.get((pattern, width))
+        if found is None:
+            found = self._constants[pattern, width] = np.full(self.lanes, pattern, UNSIGNED[width])
+        return found
+
+    def read(self, reader: Reader) -> tuple[Array, Any]:
+        """Values and undefined bits of a source operand, cut to its width."""
+        slot = reader.slot
+        if slot == -1:
+            return self.constant(reader.pattern, reader.width), None
+        value = self.values[slot] if slot != UNDEFINED else None
+        if value is None:
+            kind = UNSIGNED[reader.width]
+            ones = 1 if reader.width == 1 else (1 << reader.width) - 1
+            return self.constant(0, reader.width), np.array(ones, kind)
+        undefined = self.undefined[slot]
+        kind = UNSIGNED[reader.width]
+        if value.dtype != kind:
+            value = value.astype(kind)
+            if undefined is not None:
+                undefined = undefined.astype(kind)
+        if reader.negated:
+            value = value ^ 1
+        return value, undefined
+
+    def write(self, writer: Writer, value: Array, undefined: Any, active: Array | None) -> None:
+        """Store a result in the active lanes (None: all), widened to the register."""
+        slot = writer.slot
+        if slot < 0:
+            return
+        kind = UNSIGNED[writer.width]
+        if value.dtype != kind:
+            value, undefined = _widen(value, undefined, kind, writer.signed)
+        if undefined is not None and not undefined.any():
+            undefined = None
+        if active is not None:
+            old, old_undefined = self.values[slot], self.undefined[slot]
+            if old is None:
+                old = self.constant(0, writer.width)
+                old_undefined = np.array(1 if writer.width == 1 else (1 << writer.width) - 1, kind)
+            value = np.where(active, value, old)
+            if undefined is not None or old_undefined is not None:
+                zero = kind(0)
+                undefined = np.where(
+                    active,
+                    zero if undefined is None else undefined,
+                    zero if old_undefined is None else old_undefined,
+                )
+                if not undefined.any():
+                    undefined = None
+        self.values[slot] = value
+        self.undefined[slot] = undefined
+
+    def special(self, name: str, component: str) -> Array:
+        """The stand-in values of a special register in a bare snippet: lanes are threads of one long block."""
+        from .standins import special
+
+        return special(name, component, self.lanes)
+
+
+def _widen(value: Array, undefined: Any, kind: Any, signed: bool) -> tuple[Array, Any]:
+    """Zero- or sign-extend values and their masks (a sign that is undefined makes what it fills undefined)."""
+    if not signed:
+        return value.astype(kind), None if undefined is None else undefined.astype(kind)
+    narrow = value.dtype.str.replace("u", "i")
+    wide = np.dtype(kind).str.replace("u", "i")
+    extended = value.view(narrow).astype(wide).view(kind)
+    if undefined is None:
+        return extended, None
+    return extended, undefined.view(narrow).astype(wide).view(kind)
+
+
+def run(program: Program, frame: Frame) -> None:
+    """Execute the program to its end. Raises ExecutionError and its kinds, with the instruction's place."""
+    if not program.branches:
+        for step in program.steps:
+            execute(frame, step, None)
+        return
+    Scheduler(program, frame).run()
+
+
+def execute(frame: Frame, step: Step, active: Array | None) -> None:
+    """Execute one step in the active lanes."""
+    if step.guard >= 0:
+        active, doubtful = guarded(frame, step, active)
+        if active is not None and not active.any():
+            return
+    else:
+        doubtful = None
+    runner = RUNNERS.get(step.kind)
+    if runner is not None:
+        runner(frame, step, active)
+    else:
+        _scalar(frame, step, active)
+    if doubtful is not None:
+        _taint(frame, step, doubtful)
+
+
+def guarded(frame: Frame, step: Step, active: Array | None) -> tuple[Array | None, Array | None]:
+    """The active lanes whose guard holds (None: all), and the lanes whose guard is undefined (None: none)."""
+    value, undefined = frame.read(Reader(step.guard, 1, negated=step.guard_negated))
+    holds = value.view(np.bool_)
+    doubtful = None
+    if undefined is not None:
+        doubtful = np.broadcast_to(undefined.astype(np.bool_), holds.shape)
+        if active is not None:
+            doubtful = doubtful & active
+    if active is not None:
+        return holds & active, doubtful
+    return (None if holds.all() else holds), doubtful
+
+
+def _scalar(frame: Frame, step: Step, active: Array | None) -> None:
+    arguments = [frame.read(r) for r in step.sources]
+    values = [a for a, _ in arguments]
+    masks = [u for _, u in arguments]
+    known = all(u is None for u in masks)
+    results = []
+    for function, writer in zip(step.functions, step.destinations, strict=True):
+        value = function(frame.lanes, *values)
+        undefined = None if known else propagate(step.bound.form.undefined, values, masks, value)
+        results.append((writer, value, undefined))
+    for writer, value, undefined in results:
+        frame.write(writer, value, undefined, active)
+
+
+def _taint(frame: Frame, step: Step, doubtful: Array) -> None:
+    """What an instruction under an undefined guard may have written is undefined."""
+    for writer in step.destinations:
+        if writer.slot >= 0:
+            kind = UNSIGNED[writer.width]
+            ones = kind(1 if writer.width == 1 else (1 << writer.width) - 1)
+            old = frame.undefined[writer.slot]
+            frame.undefined[writer.slot] = np.where(doubtful, ones, kind(0) if old is None else old)
+
+
+class Scheduler:
+    """Runs a program with branches: the lanes with the lowest step number go first."""
+
+    def __init__(self, program: Program, frame: Frame) -> None:
+        self.program = program
+        self.frame = frame
+        self.waiting: dict[int, Array] = {}
+
+    def run(self) -> None:
+        """Until every lane has left the program."""
+        steps = self.program.steps
+        frame = self.frame
+        at: int = 0
+        active: Array | None = np.ones(frame.lanes, np.bool_)
+        whole = True
+        budget = STEP_LIMIT
+        while True:
+            if self.waiting:
+                at, active = self._next(at, active)
+                whole = bool(active.all()) if active is not None else True
+            if active is None or at >= len(steps):
+                if not self.waiting:
+                    return
+                active = None
+                continue
+            step = steps[at]
+            budget -= 1
+            if budget < 0:
+                raise self._error(ExecutionError, step, f"still running after {STEP_LIMIT} steps: an endless loop?")
+            if step.kind in ("branch", "exit"):
+                at, active = self._jump(step, at, active)
+                whole = active is not None and bool(active.all())
+                continue
+            execute(frame, step, None if whole else active)
+            at += 1
+
+    def _next(self, at: int, active: Array | None) -> tuple[int, Array | None]:
+        """The group to go on with: the lowest step, together with all that wait there."""
+        lowest = min(self.waiting)
+        if active is None:
+            return lowest, self.waiting.pop(lowest)
+        if lowest > at:
+            return at, active
+        other = self.waiting.pop(lowest)
+        if lowest == at:
+            return at, active | other
+        self._park(at, active)
+        return lowest, other
+
+    def _park(self, at: int, lanes: Array) -> None:
+        old = self.waiting.get(at)
+        self.waiting[at] = lanes if old is None else old | lanes
+
+    def _jump(self, step: Step, at: int, active: Array) -> tuple[int, Array | None]:
+        taken: Array = active
+        if step.guard >= 0:
+            held, doubtful = guarded(self.frame, step, active)
+            if doubtful is not None and doubtful.any():
+                lane = int(np.flatnonzero(doubtful)[0])
+                raise self._error(
+                    UndefinedBits, step, f"the branch depends on bits that nobody defined (first in lane {lane})"
+                )
+            taken = active if held is None else held
+        stay = active & ~taken
+        if step.kind == "branch" and taken.any():
+            if not stay.any():
+                return step.target, taken
+            self._park(step.target, taken)
+        return at + 1, (stay if stay.any() else None)
+
+    def _error(self, kind: type[ExecutionError], step: Step, message: str) -> ExecutionError:
+        return self.program.source.error(kind, message, step.node.offset)

@@ -1,0 +1,250 @@
+"""Instructions that the machine carries out itself: vector moves, special registers, branches.
+
+A binder checks the operands when the program is built and returns a Step; a runner executes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .errors import OperandError
+from .isa.registry import Bound
+from .nodes import Instruction, Name, Operand, Sink, Vector
+from .program import Builder, Reader, Register, Step, Writer
+from .special import SPECIAL_REGISTERS
+from .types import TYPES, ScalarType
+from .vectorise import UNSIGNED, Array
+
+if TYPE_CHECKING:
+    from .machine import Frame
+
+Binder = Callable[[Builder, Instruction, Bound], Step]
+Runner = Callable[["Frame", Step, "Array | None"], None]
+
+BINDERS: dict[str, Binder] = {}
+"""Operation name to the function that checks operands."""
+RUNNERS: dict[str, Runner] = {}
+"""Operation name to the function that executes a step."""
+
+
+def binds(name: str) -> Callable[[Binder], Binder]:
+    """Register a binder."""
+
+    def register(binder: Binder) -> Binder:
+        BINDERS[name] = binder
+        return binder
+
+    return register
+
+
+def runs(name: str) -> Callable[[Runner], Runner]:
+    """Register a runner."""
+
+    def register(runner: Runner) -> Runner:
+        RUNNERS[name] = runner
+        return runner
+
+    return register
+
+
+def expect(builder: Builder, node: Instruction, *counts: int) -> None:
+    """Raise OperandError unless the instruction has one of these numbers of operands."""
+    if len(node.operands) not in counts:
+        wanted = " or ".join(map(str, counts))
+        message = f"{node.spelling} takes {wanted} operands, not {len(node.operands)}"
+        raise builder.error(OperandError, message, node.offset)
+
+
+# moves ---------------------------------------------------------------------------------------------------
+
+
+@binds("mov")
+def _bind_mov(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 2)
+    to, what = node.operands
+    kind = TYPES[bound.modifiers["type"] or ""]
+    if isinstance(what, Name) and what.text.partition(".")[0] in SPECIAL_REGISTERS:
+        return _bind_special(builder, node, bound, kind)
+    if isinstance(to, Vector):
+        return _bind_unpack(builder, node, bound, kind, to, what)
+    if isinstance(what, Vector):
+        return _bind_pack(builder, node, bound, kind, to, what)
+    if isinstance(what, Name) and (address := builder.address_of(what)) is not None:
+        reader = address
+    else:
+        reader = _strict_read(builder, what, kind, f"operand a of {bound.spelling}")
+    return Step("mov", node, bound, (reader,), (_strict_write(builder, to, kind, bound),))
+
+
+def _strict_read(builder: Builder, node: Operand, kind: ScalarType, role: str) -> Reader:
+    return builder.read(node, kind, False, role)
+
+
+def _strict_write(builder: Builder, node: Operand, kind: ScalarType, bound: Bound) -> Writer:
+    if isinstance(node, Name) and not node.negated:
+        register = builder.resolve(node)
+        builder.check(register, kind, False, node, f"destination of {bound.spelling}")
+        return Writer(register.slot, kind.width)
+    return builder.destination(node, kind, bound)
+
+
+def _element(builder: Builder, kind: ScalarType, vector: Vector, node: Instruction) -> ScalarType:
+    """The type of one element when `kind` is split over the vector."""
+    width = kind.width // len(vector.elements)
+    if kind.kind != "b" or width not in (8, 16, 32, 64) or width * len(vector.elements) != kind.width:
+        message = f"{node.spelling} cannot be split into {len(vector.elements)} elements"
+        raise builder.error(OperandError, message, vector.offset)
+    return TYPES[f"b{width}"]
+
+
+def _bind_unpack(
+    builder: Builder, node: Instruction, bound: Bound, kind: ScalarType, to: Vector, what: Operand
+) -> Step:
+    element = _element(builder, kind, to, node)
+    if all(isinstance(e, Sink) for e in to.elements):
+        raise builder.error(OperandError, "a vector of '_' alone has no element type", to.offset)
+    writers = tuple(
+        Writer(-1, element.width) if isinstance(e, Sink) else _strict_write(builder, e, element, bound)
+        for e in to.elements
+    )
+    reader = _strict_read(builder, what, kind, f"operand a of {bound.spelling}")
+    return Step("unpack", node, bound, (reader,), writers)
+
+
+def _bind_pack(builder: Builder, node: Instruction, bound: Bound, kind: ScalarType, to: Operand, what: Vector) -> Step:
+    element = _element(builder, kind, what, node)
+    role = f"element of {bound.spelling}"
+    # An element left open (`_`) has whatever value the hardware finds there.
+    readers = tuple(
+        Reader(UNDEFINED, element.width) if isinstance(e, Sink) else _strict_read(builder, e, element, role)
+        for e in what.elements
+    )
+    return Step("pack", node, bound, readers, (_strict_write(builder, to, kind, bound),))
+
+
+UNDEFINED = -2
+"""Slot number of a source that has no defined bits."""
+
+
+@binds("mov_vector")
+def _bind_mov_vector(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    """`mov.v4.b32 {a,b,c,d}, {..}`: as many plain moves, all sources read first."""
+    expect(builder, node, 2)
+    count = int((bound.modifiers["vec"] or "v1")[1:])
+    kind = TYPES[bound.modifiers["type"] or ""]
+    to = builder.elements(node.operands[0], count)
+    what = node.operands[1]
+    if isinstance(what, Name) and what.text in SPECIAL_REGISTERS:
+        special = [(what.text, c) for c in "xyzw"[:count]]
+        writers = tuple(_strict_write(builder, e, kind, bound) for e in to)
+        return Step("special", node, bound, (), writers, detail=special)
+    readers = tuple(
+        _strict_read(builder, e, kind, f"element of {bound.spelling}") for e in builder.elements(what, count)
+    )
+    writers = tuple(
+        Writer(-1, kind.width) if isinstance(e, Sink) else _strict_write(builder, e, kind, bound) for e in to
+    )
+    return Step("mov", node, bound, readers, writers)
+
+
+def _bind_special(builder: Builder, node: Instruction, bound: Bound, kind: ScalarType) -> Step:
+    what = node.operands[1]
+    assert isinstance(what, Name)
+    name, _, component = what.text.partition(".")
+    type_name, vector = SPECIAL_REGISTERS[name]
+    if vector != bool(component) or (component and component not in "xyzw"):
+        message = f"{name} has the components .x .y .z .w" if vector else f"{name} has no components"
+        raise builder.error(OperandError, message, what.offset)
+    own = TYPES[type_name]
+    # %tid and its like may also be read in 16 bits; the ISA keeps that for old programs.
+    if own.width != kind.width and not (vector and kind.width == 16):
+        message = f"{name} has {own.width} bits; {node.spelling} moves {kind.width}"
+        raise builder.error(OperandError, message, what.offset)
+    writer = _strict_write(builder, node.operands[0], kind, bound)
+    return Step("special", node, bound, (), (writer,), detail=[(name, component)])
+
+
+@runs("mov")
+def _run_mov(frame: Frame, step: Step, active: Array | None) -> None:
+    values = [frame.read(r) for r in step.sources]
+    for writer, (value, undefined) in zip(step.destinations, values, strict=True):
+        frame.write(writer, value, undefined, active)
+
+
+@runs("unpack")
+def _run_unpack(frame: Frame, step: Step, active: Array | None) -> None:
+    value, undefined = frame.read(step.sources[0])
+    for number, writer in enumerate(step.destinations):
+        if writer.slot >= 0:
+            frame.write(writer, _part(value, number, writer.width), _part(undefined, number, writer.width), active)
+
+
+def _part(value: Any, number: int, width: int) -> Any:
+    if value is None:
+        return None
+    if value.dtype == UNSIGNED[width]:
+        return value
+    return (value >> value.dtype.type(number * width)).astype(UNSIGNED[width])
+
+
+@runs("pack")
+def _run_pack(frame: Frame, step: Step, active: Array | None) -> None:
+    writer = step.destinations[0]
+    parts = [frame.read(r) for r in step.sources]
+    width = step.sources[0].width
+    value = _joined([p[0] for p in parts], width, writer.width)
+    undefined = None
+    if any(u is not None for _, u in parts):
+        undefined = _joined([np.zeros_like(v) if u is None else u for v, u in parts], width, writer.width)
+    frame.write(writer, value, undefined, active)
+
+
+def _joined(parts: list[Array], width: int, total: int) -> Array:
+    kind = UNSIGNED[total]
+    result = parts[0].astype(kind)
+    for number, part in enumerate(parts[1:], 1):
+        result |= part.astype(kind) << kind(number * width)
+    return result
+
+
+@runs("special")
+def _run_special(frame: Frame, step: Step, active: Array | None) -> None:
+    for writer, (name, component) in zip(step.destinations, step.detail, strict=True):
+        value = frame.special(name, component)
+        frame.write(writer, value.astype(UNSIGNED[writer.width]), None, active)
+
+
+# control -------------------------------------------------------------------------------------------------
+
+
+@binds("bra")
+def _bind_bra(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 1)
+    label = node.operands[0]
+    if not isinstance(label, Name) or label.negated:
+        raise builder.error(OperandError, "bra needs a label", node.offset)
+    step = Step("branch", node, bound)
+    builder.jump(step, label)
+    return step
+
+
+@binds("exit")
+def _bind_exit(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 0)
+    return Step("exit", node, bound)
+
+
+@binds("nothing")
+def _bind_nothing(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    return Step("nothing", node, bound)
+
+
+@runs("nothing")
+def _run_nothing(frame: Frame, step: Step, active: Array | None) -> None:
+    """Timing hints change no value."""
+
+
+__all__ = ["BINDERS", "RUNNERS", "Register", "binds", "expect", "runs"]

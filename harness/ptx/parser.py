@@ -1,0 +1,456 @@
+"""PTX text to a syntax tree: asm blocks as written in a kernel, and whole modules as a compiler emits them.
+
+What ptxas accepts parses, what it refuses as syntax is refused with line and column. Names are not resolved
+and operands not checked here; that is the work of `binding` and `program`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .constants import ConstantExpressions
+from .errors import BindingError, ParseError
+from .lexer import OPERAND, Token, tokenize
+from .nodes import (
+    Address,
+    Block,
+    Declaration,
+    Function,
+    Guard,
+    Instruction,
+    Label,
+    Location,
+    Module,
+    Name,
+    Operand,
+    Pair,
+    Sink,
+    Source,
+    Statement,
+    Vector,
+)
+
+_SPACES = {".reg", ".shared", ".global", ".local", ".const", ".param"}
+_LINKAGE = {".visible", ".extern", ".weak", ".common"}
+_INSTRUCTION_LIMIT = 200_000
+
+
+def parse_asm(text: str, operand_count: int | None = None) -> tuple[Block, Source]:
+    """Parse the text of an inline asm block, with LLVM's escapes (`$0`, `${1}`, `$$`).
+
+    `operand_count`: how many operands the constraints declare; a `$n` past it is refused. Raises ParseError,
+    and BindingError for an operand reference that LLVM refuses.
+    """
+    source = Source(text)
+    expanded = _expand(source, operand_count)
+    parser = _Parser(source, tokenize(source, expanded))
+    block = Block([], 0)
+    while parser.kind != "end":
+        parser.statement(block.statements)
+    return block, source
+
+
+def parse_module(text: str) -> Module:
+    """Parse a whole PTX module. Raises ParseError."""
+    source = Source(text)
+    return _Parser(source, tokenize(source, text)).module()
+
+
+_DOLLAR = re.compile(r"\$(?:(\$)|([(|)])|(\d+)|\{(\d*)(?::(\w*))?\}|)")
+
+
+def _expand(source: Source, operand_count: int | None) -> str:
+    """Replace LLVM's escapes, remembering in `source.moves` where the text moved."""
+    text = source.text
+    if OPERAND in text:
+        raise source.error(ParseError, "unexpected character '\\x01'", text.index(OPERAND))
+    parts: list[str] = []
+    at = length = 0
+    alternative = -1
+    for found in _DOLLAR.finditer(text):
+        dollar, choice, plain, braced, modifier = found.groups()
+        if alternative <= 0:
+            parts.append(text[at : found.start()])
+            length += found.start() - at
+        at = found.end()
+        if dollar:
+            piece = "$"
+        elif choice:
+            # `$(a$|b$)` offers assembler dialects; there is one, so the first is taken.
+            alternative = {"(": 0, "|": alternative + 1, ")": -1}[choice]
+            piece = ""
+        else:
+            piece = _operand(source, found.start(), plain or braced, modifier, operand_count)
+            if text[at : at + 1].isalnum() or text[at : at + 1] in ("_", "$"):
+                raise source.error(ParseError, f"operand {found.group()} runs into the text after it", found.start())
+        if alternative <= 0:
+            parts.append(piece)
+            length += len(piece)
+        source.moves.append((length, at))
+    if alternative > 0 or (alternative == 0 and at):
+        raise source.error(ParseError, "a $( is never closed by $)", at)
+    parts.append(text[at:])
+    return "".join(parts)
+
+
+def _operand(source: Source, at: int, digits: str | None, modifier: str | None, count: int | None) -> str:
+    if digits is None:
+        raise source.error(
+            BindingError, "a '$' must be followed by an operand number; a dollar sign itself is written $$", at
+        )
+    if not digits:
+        if modifier in ("uid", "comment", "private"):
+            return {"uid": "0", "comment": "//", "private": ""}[modifier]
+        raise source.error(BindingError, "${} must name an operand number", at)
+    if modifier not in (None, "r", ""):
+        raise source.error(BindingError, f"operand modifier ':{modifier}' does not exist for PTX", at)
+    number = int(digits)
+    if count is not None and number >= count:
+        have = f"the constraints declare {count} operands, $0 to ${count - 1}" if count else "there are no operands"
+        raise source.error(BindingError, f"operand ${number} does not exist: {have}", at)
+    return f"{OPERAND}{number}"
+
+
+class _Parser(ConstantExpressions):
+    """Recursive descent over the token list."""
+
+    def __init__(self, source: Source, tokens: list[Token]) -> None:
+        super().__init__(source, tokens)
+        self.location: Location | None = None
+        self.files: dict[int, str] = {}
+
+    # statements ------------------------------------------------------------------------------------------
+
+    def block(self) -> Block:
+        """`{ statements }`, the opening brace being next."""
+        node = Block([], self.offset)
+        self.advance()
+        while self.kind != "}":
+            if self.kind == "end":
+                raise self.source.error(ParseError, "this '{' is never closed", node.offset)
+            self.statement(node.statements)
+        self.advance()
+        return node
+
+    def statement(self, into: list[Statement]) -> None:
+        """Parse one statement and append what it declares or does."""
+        kind = self.kind
+        if kind == "name":
+            if self.tokens[self.at + 1][0] == ":":
+                into.append(Label(self.text, self.offset))
+                self.at += 2
+            else:
+                into.append(self.instruction(None))
+        elif kind == "@":
+            into.append(self.instruction(self.guard()))
+        elif kind == "{":
+            into.append(self.nested_block())
+        elif kind == "dot":
+            self.directive(into)
+        else:
+            raise self.unexpected("an instruction, a label, a declaration or '}'")
+
+    def nested_block(self) -> Block:
+        self.depth += 1
+        if self.depth > 100:
+            raise self.error("blocks are nested too deeply")
+        node = self.block()
+        self.depth -= 1
+        return node
+
+    def guard(self) -> Guard:
+        self.advance()
+        negated = self.accept("!")
+        if self.kind != "name":
+            raise self.unexpected("a predicate register after '@'")
+        name = Name(self.text, self.offset)
+        self.advance()
+        return Guard(name, negated)
+
+    def instruction(self, guard: Guard | None) -> Instruction:
+        if self.kind != "name":
+            raise self.unexpected("an instruction")
+        opcode, offset = self.text, self.offset
+        if opcode.startswith(OPERAND):
+            raise self.error(f"operand ${opcode[1:]} stands where an instruction should")
+        self.advance()
+        modifiers: list[str] = []
+        while self.kind == "dot":
+            modifiers.append(self.text[1:])
+            self.advance()
+        operands: list[Operand] = []
+        if self.kind != ";":
+            operands.append(self.operand())
+            while self.accept(","):
+                operands.append(self.operand())
+        if self.kind != ";":
+            name = ".".join((opcode, *modifiers))
+            raise self.unexpected(f"',' or ';' after the operands of {name}")
+        self.advance()
+        return Instruction(opcode, tuple(modifiers), operands, guard, offset, self.location)
+
+    def directive(self, into: list[Statement]) -> None:
+        word = self.text
+        if word in _SPACES:
+            into.extend(self.declarations())
+        elif word == ".loc":
+            self.advance()
+            self.location = self.loc()
+        elif word == ".pragma":
+            self.advance()
+            self.expect("string", "a string after .pragma")
+            self.expect(";", "';' after .pragma")
+        elif word == ".branchtargets" or word == ".callprototype":
+            self.skip_to(";")
+        else:
+            raise self.error(f"directive {word} has no place here")
+
+    def loc(self) -> Location:
+        numbers = [self.integer("a number of .loc") for _ in range(3)]
+        place = Location(numbers[0], numbers[1], numbers[2])
+        while self.accept(","):
+            word = self.text
+            self.advance()
+            if word == "function_name":
+                self.expect("name", "a label after function_name")
+                if self.accept("+"):
+                    self.integer("a number")
+            elif word == "inlined_at":
+                at = [self.integer("a number of inlined_at") for _ in range(3)]
+                place.inlined_at = Location(at[0], at[1], at[2])
+            else:
+                raise self.error(f"{word!r} is no attribute of .loc")
+        return place
+
+    # declarations ----------------------------------------------------------------------------------------
+
+    def declarations(self) -> list[Declaration]:
+        """`.reg .b32 a, b<4>;` and its like, to the semicolon."""
+        found = self.declaration_list()
+        self.expect(";", f"',' or ';' after the declaration of {found[-1].name}")
+        return found
+
+    def declaration_list(self) -> list[Declaration]:
+        space = self.text[1:]
+        self.advance()
+        vector, align, kind = 1, 0, ""
+        while self.kind == "dot":
+            word = self.text
+            if word == ".align":
+                self.advance()
+                align = self.integer("an alignment")
+                if align <= 0 or align & (align - 1) or align > 128:
+                    raise self.error(f".align {align} is no power of two up to 128")
+                continue
+            if word in (".v2", ".v4", ".v8"):
+                vector = int(word[2:])
+            elif word == ".ptr":
+                self.advance()
+                while self.text in (".global", ".shared", ".const", ".local", ".param"):
+                    self.advance()
+                continue
+            else:
+                kind = word[1:]
+            self.advance()
+        if not kind:
+            raise self.unexpected("a type such as .b32")
+        found = [self.declared(space, kind, vector, align)]
+        while self.accept(","):
+            found.append(self.declared(space, kind, vector, align))
+        return found
+
+    def declared(self, space: str, kind: str, vector: int, align: int) -> Declaration:
+        if self.kind != "name" or self.text.startswith(OPERAND):
+            raise self.unexpected("a name to declare")
+        node = Declaration(space, kind, self.text, self.offset, vector=vector, align=align)
+        self.advance()
+        if self.accept("<"):
+            node.count = self.integer("a count of registers")
+            if not 0 < node.count <= _INSTRUCTION_LIMIT:
+                raise self.error(f"{node.count} registers cannot be declared")
+            self.expect(">", "'>' after the count of registers")
+        while self.accept("["):
+            if self.kind == "]":
+                node.size = None
+            elif node.size is not None:
+                node.size *= self.integer("an array size")
+            self.expect("]", "']' after the array size")
+        if self.accept("="):
+            node.values = self.initial_values()
+        return node
+
+    def initial_values(self) -> list[int]:
+        if not self.accept("{"):
+            return [self.initial_value()]
+        values: list[int] = []
+        while self.kind != "}":
+            values.append(self.initial_value())
+            if not self.accept(","):
+                break
+        self.expect("}", "'}' after the initial values")
+        return values
+
+    def initial_value(self) -> int:
+        value = self.constant()
+        if value.single is not None:
+            return value.single
+        if value.double is not None:
+            return value.double
+        if isinstance(value.value, float):
+            raise self.source.error(ParseError, "write float initial values as 0f or 0d literals", value.offset)
+        return value.value
+
+    # operands --------------------------------------------------------------------------------------------
+
+    def operand(self) -> Operand:
+        kind, offset = self.kind, self.offset
+        if kind == "{":
+            node: Operand = self.vector()
+        elif kind == "[":
+            node = self.address()
+        elif kind == "sink":
+            self.advance()
+            node = Sink(offset)
+        elif kind == "name":
+            node = self.name()
+        elif kind == "!" and self.tokens[self.at + 1][0] == "name":
+            self.advance()
+            node = self.name()
+            node.negated = True
+        elif kind == "-" and self.tokens[self.at + 1][0] == "name":
+            raise self.error("an operand cannot be negated here; PTX has neg for that")
+        elif kind in ("int", "float", "-", "+", "~", "!", "("):
+            node = self.constant()
+        else:
+            raise self.unexpected("an operand")
+        if self.kind == "|":
+            self.advance()
+            node = Pair(node, self.operand(), offset)
+        return node
+
+    def name(self) -> Name:
+        node = Name(self.text, self.offset)
+        self.advance()
+        if self.kind == "dot":
+            node.text += self.text
+            self.advance()
+        return node
+
+    def vector(self) -> Vector:
+        node = Vector([], self.offset)
+        self.advance()
+        while True:
+            node.elements.append(self.operand())
+            if not self.accept(","):
+                break
+        self.expect("}", "',' or '}' in a vector")
+        return node
+
+    def address(self) -> Address:
+        offset = self.offset
+        self.advance()
+        base: Name | None = None
+        displacement = 0
+        if self.kind == "name":
+            base = self.name()
+            if self.kind in ("+", "-"):
+                minus = self.kind == "-"
+                self.advance()
+                if self.kind == "name":
+                    raise self.error("an address adds a constant to a register, not a register to a register")
+                value = int(self.constant().value)
+                displacement = -value if minus else value
+        else:
+            displacement = int(self.constant().value)
+        node = Address(base, displacement, offset)
+        while self.accept(","):
+            node.extra.append(self.operand())
+        self.expect("]", "']' after the address")
+        return node
+
+    # modules ---------------------------------------------------------------------------------------------
+
+    def module(self) -> Module:
+        version = target = ""
+        functions: list[Function] = []
+        variables: list[Declaration] = []
+        while self.kind != "end":
+            word = self.text
+            if self.kind != "dot":
+                raise self.unexpected("a directive")
+            if word == ".version":
+                self.advance()
+                version = self.take("float", "a version such as 8.8")
+            elif word == ".target":
+                self.advance()
+                target = self.take("name", "a target such as sm_90a")
+                while self.accept(","):
+                    self.take("name", "a target option")
+            elif word == ".address_size":
+                self.advance()
+                self.integer("32 or 64")
+            elif word == ".file":
+                self.file()
+            elif word in (".entry", ".func"):
+                functions.append(self.function())
+            elif word in _LINKAGE:
+                self.advance()
+            elif word in _SPACES:
+                variables.extend(self.declarations())
+            elif word == ".loc":
+                self.advance()
+                self.loc()
+            else:
+                raise self.error(f"directive {word} is not known here")
+        return Module(version, target, functions, variables, self.files, self.source)
+
+    def file(self) -> None:
+        self.advance()
+        number = self.integer("the number of a file")
+        self.files[number] = self.take("string", "a file name")[1:-1]
+        while self.accept(","):
+            self.integer("a number")
+
+    def function(self) -> Function:
+        kernel = self.text == ".entry"
+        offset = self.offset
+        self.advance()
+        if not kernel and self.kind == "(":
+            self.parameters()
+        name = self.take("name", "the name of a function")
+        parameters = self.parameters() if self.kind == "(" else []
+        directives: dict[str, list[int]] = {}
+        while self.kind == "dot":
+            word = self.text[1:]
+            self.advance()
+            numbers: list[int] = []
+            if self.kind == "int":
+                numbers.append(self.integer("a number"))
+                while self.accept(","):
+                    numbers.append(self.integer("a number"))
+            elif self.kind == "string":
+                self.advance()
+            directives[word] = numbers
+            if word == "pragma":
+                self.accept(";")
+        self.location = None
+        body = self.block() if self.kind == "{" else None
+        if body is None:
+            self.expect(";", "'{' or ';' after the head of a function")
+        return Function(name, kernel, parameters, directives, body, offset)
+
+    def parameters(self) -> list[Declaration]:
+        found: list[Declaration] = []
+        self.advance()
+        while self.kind != ")":
+            if self.text not in (".param", ".reg"):
+                raise self.unexpected(".param")
+            found.extend(self.declaration_list())
+            self.accept(",")
+        self.advance()
+        return found
+
+    def skip_to(self, kind: str) -> None:
+        while self.kind not in (kind, "end"):
+            self.advance()
+        self.expect(kind, f"{kind!r}")

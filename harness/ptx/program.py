@@ -1,0 +1,376 @@
+"""From a syntax tree to a program: names resolved to register slots, instructions to forms, operands checked.
+
+What ptxas would refuse is refused here, with the place in the text. A `Program` is immutable afterwards and is
+shared by threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from . import isa
+from .bits import f32_round, f64_bits
+from .errors import OperandError, ParseError, PtxError
+from .isa.registry import Bound, OperandSpec, lookup
+from .lexer import OPERAND
+from .nodes import (
+    Block,
+    Declaration,
+    Immediate,
+    Instruction,
+    Label,
+    Name,
+    Operand,
+    Pair,
+    Sink,
+    Source,
+    Statement,
+    Vector,
+)
+from .special import SPECIAL_REGISTERS
+from .targets import Target
+from .types import REGISTER_TYPES, TYPES, ScalarType, holds
+
+COMPONENTS = ({"x": 0, "y": 1, "z": 2, "w": 3}, {"r": 0, "g": 1, "b": 2, "a": 3})
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A register of the program: its place in the register file, its type, and its name as written."""
+
+    slot: int
+    type: ScalarType
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A source operand: a register slot or, with slot -1, a constant pattern; `width` bits of it are read."""
+
+    slot: int
+    width: int
+    pattern: int = 0
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """A destination: a register slot (-1: the result is discarded) and how a narrower result is widened."""
+
+    slot: int
+    width: int
+    signed: bool = False
+
+
+@dataclass(slots=True)
+class Step:
+    """One executable instruction.
+
+    `kind` is "scalar" (a definition over arrays), "branch", "exit", or the name of a machine operation, whose
+    own operands are in `detail`.
+    """
+
+    kind: str
+    node: Instruction
+    bound: Bound
+    sources: tuple[Reader, ...] = ()
+    destinations: tuple[Writer, ...] = ()
+    functions: tuple[Any, ...] = ()
+    target: int = -1
+    detail: Any = None
+    guard: int = -1
+    guard_negated: bool = False
+
+
+@dataclass(slots=True)
+class Program:
+    """Steps in order, the types of all register slots, and the slot of the carry flag."""
+
+    steps: list[Step]
+    registers: list[Register]
+    source: Source
+    branches: bool
+
+
+class Scope:
+    """Names visible in a block; a scope knows the one around it."""
+
+    def __init__(self, outer: Scope | None = None) -> None:
+        self.outer = outer
+        self.registers: dict[str, Register | list[Register]] = {}
+        self.labels: dict[str, int] = {}
+        self.variables: dict[str, Declaration] = {}
+
+    def register(self, name: str) -> Register | list[Register] | None:
+        """The register (or registers of a vector) of that name, from the innermost scope that has it."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.registers:
+                return scope.registers[name]
+            scope = scope.outer
+        return None
+
+    def label(self, name: str) -> int | None:
+        """The step that a label of that name stands before."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.labels:
+                return scope.labels[name]
+            scope = scope.outer
+        return None
+
+    def variable(self, name: str) -> Declaration | None:
+        """The variable of that name."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.variables:
+                return scope.variables[name]
+            scope = scope.outer
+        return None
+
+
+class Builder:
+    """Builds a Program in one pass over the tree; jumps find their labels at the end."""
+
+    def __init__(self, source: Source, target: Target | None, elementwise: bool) -> None:
+        isa.load()
+        self.source = source
+        self.target = target
+        self.elementwise = elementwise
+        self.registers: list[Register] = []
+        self.steps: list[Step] = []
+        self.scope = Scope()
+        self._jumps: list[tuple[Step, Name, Scope]] = []
+        self.carry = self.new_register("CC.CF", TYPES["pred"])
+
+    def new_register(self, name: str, kind: ScalarType) -> Register:
+        """A fresh register slot."""
+        register = Register(len(self.registers), kind, name)
+        self.registers.append(register)
+        return register
+
+    def declare_operand(self, number: int, register: Register) -> None:
+        """Let `$number` of inline asm name a register."""
+        self.scope.registers[f"{OPERAND}{number}"] = register
+
+    # the walk --------------------------------------------------------------------------------------------
+
+    def add(self, block: Block) -> None:
+        """Walk a block: declare its names in the current scope, bind its instructions."""
+        for statement in block.statements:
+            self._add(statement)
+
+    def _add(self, statement: Statement) -> None:
+        scope = self.scope
+        if isinstance(statement, Instruction):
+            self.steps.append(self._bind(statement))
+        elif isinstance(statement, Block):
+            self.scope = Scope(scope)
+            self.add(statement)
+            self.scope = scope
+        elif isinstance(statement, Label):
+            if statement.name in scope.labels:
+                raise self.error(OperandError, f"label {statement.name} is defined twice", statement.offset)
+            scope.labels[statement.name] = len(self.steps)
+        elif statement.space == "reg":
+            self._declare_registers(statement, scope)
+        else:
+            if statement.name in scope.variables:
+                raise self.error(OperandError, f"{statement.name} is declared twice", statement.offset)
+            scope.variables[statement.name] = statement
+
+    def _declare_registers(self, node: Declaration, scope: Scope) -> None:
+        if node.type not in REGISTER_TYPES:
+            raise self.error(ParseError, f"there are no .{node.type} registers", node.offset)
+        kind = TYPES[node.type]
+        names = [node.name] if node.count is None else [f"{node.name}{i}" for i in range(node.count)]
+        for name in names:
+            if name in scope.registers:
+                raise self.error(OperandError, f"register {name} is declared twice", node.offset)
+            if node.vector == 1:
+                scope.registers[name] = self.new_register(name, kind)
+            else:
+                parts = [self.new_register(f"{name}.{c}", kind) for c in "xyzw"[: node.vector]]
+                scope.registers[name] = parts
+
+    def jump(self, step: Step, label: Name) -> None:
+        """Remember that `step` goes to a label which may come later."""
+        self._jumps.append((step, label, self.scope))
+
+    def build(self) -> Program:
+        """The program, all jumps resolved. Raises OperandError for an unknown label."""
+        for step, label, scope in self._jumps:
+            target = scope.label(label.text)
+            if target is None:
+                raise self.error(OperandError, f"there is no label {label.text} here", label.offset)
+            step.target = target
+        branches = any(s.kind in ("branch", "exit") for s in self.steps)
+        return Program(self.steps, self.registers, self.source, branches)
+
+    def error(self, kind: type[PtxError], message: str, offset: int) -> PtxError:
+        """An error that points at `offset` of the text."""
+        return self.source.error(kind, message, offset)
+
+    def _bind(self, node: Instruction) -> Step:
+        found = lookup(node, self.source, self.target, self.elementwise)
+        first: PtxError | None = None
+        for bound in found:
+            try:
+                step = self._bind_form(node, bound)
+                if node.guard is not None:
+                    guard = self.predicate(node.guard.register)
+                    step.guard, step.guard_negated = guard.slot, node.guard.negated
+                return step
+            except OperandError as error:
+                first = first or error
+        assert first is not None
+        raise first
+
+    def _bind_form(self, node: Instruction, bound: Bound) -> Step:
+        form = bound.form
+        if form.operation:
+            from .operations import BINDERS
+
+            return BINDERS[form.operation](self, node, bound)
+        specs = form.operands
+        sources = form.sources
+        if len(node.operands) != 1 + len(sources):
+            raise self.error(
+                OperandError,
+                f"{node.spelling} takes {1 + len(sources)} operands ({', '.join(s.name for s in specs)}), "
+                f"not {len(node.operands)}",
+                node.offset,
+            )
+        writers = self._destinations(node, bound)
+        readers = [self.source_operand(o, bound, s) for o, s in zip(node.operands[1:], sources, strict=True)]
+        readers += [Reader(self.carry.slot, 1) for _ in form.reads]
+        writers += [Writer(self.carry.slot, 1) for _ in form.writes]
+        wanted = [i for i, w in enumerate(writers) if w.slot >= 0]
+        return Step(
+            "scalar",
+            node,
+            bound,
+            sources=tuple(readers),
+            destinations=tuple(writers[i] for i in wanted),
+            functions=tuple(bound.array_function(i) for i in wanted),
+        )
+
+    def _destinations(self, node: Instruction, bound: Bound) -> list[Writer]:
+        specs = list(bound.form.destinations)
+        written = node.operands[0]
+        parts: list[Operand] = [written]
+        if isinstance(written, Pair):
+            parts = [written.first, written.second]
+        if len(parts) > len(specs):
+            raise self.error(OperandError, f"{node.spelling} has one destination, not two", written.offset)
+        may_discard = len(specs) > 1
+        writers = [
+            self.destination(p, bound.type_of(s), bound, may_discard) for p, s in zip(parts, specs, strict=False)
+        ]
+        return writers + [Writer(-1, 1)] * (len(specs) - len(parts))
+
+    # operands --------------------------------------------------------------------------------------------
+
+    def resolve(self, node: Name) -> Register:
+        """The register that a name means. Raises OperandError if there is none."""
+        found = self.scope.register(node.text)
+        if found is None and "." in node.text:
+            base, _, component = node.text.rpartition(".")
+            vector = self.scope.register(base)
+            index = next((c[component] for c in COMPONENTS if component in c), None)
+            if isinstance(vector, list) and index is not None and index < len(vector):
+                return vector[index]
+        if isinstance(found, Register):
+            return found
+        shown = node.text.replace(OPERAND, "$")
+        if isinstance(found, list):
+            raise self.error(OperandError, f"{shown} is a vector; name one component, as in {shown}.x", node.offset)
+        if node.text.partition(".")[0] in SPECIAL_REGISTERS:
+            message = f"special register {shown} can be read by mov only"
+        elif shown.startswith("$"):
+            message = f"operand {shown} does not exist"
+        else:
+            message = f"no register {shown} is declared here"
+        raise self.error(OperandError, message, node.offset)
+
+    def elements(self, node: Operand, count: int) -> list[Operand]:
+        """The elements of a vector operand: `{a, b}`, or a vector register."""
+        found: list[Operand] | None = None
+        if isinstance(node, Vector):
+            found = node.elements
+        elif isinstance(node, Name):
+            parts = self.scope.register(node.text)
+            if isinstance(parts, list):
+                found = [Name(p.name, node.offset) for p in parts]
+        if found is None or len(found) != count:
+            raise self.error(OperandError, f"expected a vector of {count} elements", node.offset)
+        return found
+
+    def address_of(self, node: Name) -> Reader | None:
+        """The address that a variable's name stands for; None if the name is no variable."""
+        return None
+
+    def predicate(self, node: Name) -> Register:
+        """A register that must be a predicate."""
+        register = self.resolve(node)
+        if register.type.kind != "pred":
+            raise self.error(OperandError, f"{self.show(register)} is no predicate register", node.offset)
+        return register
+
+    def show(self, register: Register) -> str:
+        """A register as messages name it: `%r1 (.b32)`."""
+        return f"{register.name.replace(OPERAND, '$')} (.{register.type.name})"
+
+    def check(self, register: Register, kind: ScalarType, relaxed: bool, node: Name, role: str) -> None:
+        """Raise OperandError unless the register may be an operand of type `kind`."""
+        if not holds(register.type, kind, relaxed):
+            wanted = "a predicate" if kind.kind == "pred" else f"{kind.width} bits, .{kind.name}"
+            raise self.error(OperandError, f"{role}: {self.show(register)} does not fit; needed: {wanted}", node.offset)
+
+    def destination(self, node: Operand, kind: ScalarType, bound: Bound, may_discard: bool = False) -> Writer:
+        """Check and bind an operand that is written with a value of type `kind`."""
+        if isinstance(node, Sink):
+            if not may_discard:
+                raise self.error(OperandError, f"{bound.spelling} cannot discard its result", node.offset)
+            return Writer(-1, kind.width)
+        if not isinstance(node, Name) or node.negated:
+            raise self.error(OperandError, f"the destination of {bound.spelling} must be a register", node.offset)
+        register = self.resolve(node)
+        self.check(register, kind, bound.form.relaxed, node, f"destination of {bound.spelling}")
+        return Writer(register.slot, register.type.width, kind.signed)
+
+    def source_operand(self, node: Operand, bound: Bound, spec: OperandSpec) -> Reader:
+        """Check and bind an operand that is read, as a form declares it."""
+        kind = bound.type_of(spec)
+        if spec.constant and not isinstance(node, Immediate):
+            raise self.error(OperandError, f"operand {spec.name} of {bound.spelling} must be a constant", node.offset)
+        return self.read(node, kind, bound.form.relaxed, f"operand {spec.name} of {bound.spelling}")
+
+    def read(self, node: Operand, kind: ScalarType, relaxed: bool, role: str) -> Reader:
+        """Check and bind a source operand of type `kind`: a register, a negated predicate or a constant."""
+        if isinstance(node, Immediate):
+            return Reader(-1, kind.width, self.pattern(node, kind, role))
+        if isinstance(node, Name):
+            if node.text == "WARP_SZ" and kind.kind in "bus":
+                return Reader(-1, kind.width, 32)
+            register = self.resolve(node)
+            self.check(register, kind, relaxed, node, role)
+            if node.negated and kind.kind != "pred":
+                raise self.error(OperandError, f"{role}: only predicates can be negated with '!'", node.offset)
+            return Reader(register.slot, kind.width, negated=node.negated)
+        raise self.error(OperandError, f"{role} must be a register or a constant", node.offset)
+
+    def pattern(self, node: Immediate, kind: ScalarType, role: str) -> int:
+        """The bit pattern of a constant in an operand of type `kind`, as ptxas converts it."""
+        value = node.value
+        if isinstance(value, int):
+            if kind.kind == "f":
+                hint = "; write 1.0 or 0f3F800000" if kind.name in ("f32", "f64") else "; move it to a register first"
+                raise self.error(OperandError, f"{role}: an integer constant is no .{kind.name}{hint}", node.offset)
+            return int(value != 0) if kind.kind == "pred" else value & ((1 << kind.width) - 1)
+        if kind.name == "f32" or (kind.kind == "b" and kind.name == "b32" and node.single is not None):
+            return node.single if node.single is not None else f32_round(value)
+        if kind.name == "f64" or (kind.name == "b64" and node.single is None):
+            return node.double if node.double is not None else f64_bits(value) & 0xFFFFFFFFFFFFFFFF
+        raise self.error(OperandError, f"{role}: a floating-point constant is no .{kind.name}", node.offset)

@@ -1,0 +1,42 @@
+"""Special registers: their types, and the stand-ins that a bare snippet reads from them."""
+
+from __future__ import annotations
+
+SPECIAL_REGISTERS: dict[str, tuple[str, bool]] = {
+    "%tid": ("u32", True),
+    "%ntid": ("u32", True),
+    "%ctaid": ("u32", True),
+    "%nctaid": ("u32", True),
+    "%clusterid": ("u32", True),
+    "%nclusterid": ("u32", True),
+    "%cluster_ctaid": ("u32", True),
+    "%cluster_nctaid": ("u32", True),
+    "%cluster_ctarank": ("u32", False),
+    "%cluster_nctarank": ("u32", False),
+    "%is_explicit_cluster": ("pred", False),
+    "%laneid": ("u32", False),
+    "%warpid": ("u32", False),
+    "%nwarpid": ("u32", False),
+    "%smid": ("u32", False),
+    "%nsmid": ("u32", False),
+    "%gridid": ("u64", False),
+    "%lanemask_eq": ("u32", False),
+    "%lanemask_le": ("u32", False),
+    "%lanemask_lt": ("u32", False),
+    "%lanemask_ge": ("u32", False),
+    "%lanemask_gt": ("u32", False),
+    "%clock": ("u32", False),
+    "%clock_hi": ("u32", False),
+    "%clock64": ("u64", False),
+    "%globaltimer": ("u64", False),
+    "%globaltimer_lo": ("u32", False),
+    "%globaltimer_hi": ("u32", False),
+    "%dynamic_smem_size": ("u32", False),
+    "%total_smem_size": ("u32", False),
+    "%aggr_smem_size": ("u32", False),
+    "%current_graph_exec": ("u64", False),
+    **{f"%envreg{i}": ("u32", False) for i in range(32)},
+    **{f"%pm{i}": ("u32", False) for i in range(8)},
+    **{f"%pm{i}_64": ("u64", False) for i in range(8)},
+}
+"""Name to type and whether it is a vector of .x .y .z .w."""

@@ -1,0 +1,42 @@
+"""What special registers read as in a bare snippet, where there is no grid.
+
+Lanes stand for the threads of one long one-dimensional block: `%tid.x` is the lane's number, `%laneid` that
+modulo 32. Clocks and timers read 0, so that a snippet that stores them gives the same answer every time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .vectorise import Array
+
+
+def special(name: str, component: str, lanes: int) -> Array:
+    """The value of a special register in each lane, as 64-bit patterns."""
+    lane = np.arange(lanes, dtype=np.uint64)
+    in_warp = lane % np.uint64(32)
+    one = np.ones(lanes, np.uint64)
+    if name == "%tid":
+        return lane if component == "x" else one - one
+    if name in ("%nctaid", "%nclusterid", "%cluster_nctaid", "%cluster_nctarank") or (
+        name == "%ntid" and component != "x"
+    ):
+        return one
+    if name == "%ntid":
+        return one * np.uint64(lanes)
+    if name == "%laneid":
+        return in_warp
+    if name == "%warpid":
+        return lane // np.uint64(32)
+    if name.startswith("%lanemask_"):
+        bit = one << in_warp
+        ones = np.uint64(0xFFFFFFFF)
+        masks = {
+            "eq": bit,
+            "lt": bit - one,
+            "le": (bit - one) | bit,
+            "gt": ~((bit - one) | bit) & ones,
+            "ge": ~(bit - one) & ones,
+        }
+        return masks[name[10:]]
+    return one - one
