@@ -1,4 +1,4 @@
-"""Reciprocals and quotients of float32: the rounded ones, and the product with an approximate reciprocal.
+"""Reciprocals, quotients and the reciprocal square root: rounded, and the product with an approximate reciprocal.
 
 PTX ISA 9, rcp and div: `rcp.rn/.rz/.rm/.rp` and `div.rn/...` are IEEE 754 correctly rounded, with subnormals;
 `rcp.approx.ftz` is within 1 ulp of 1 / b over its full range, with subnormal operands and results flushed to
@@ -26,7 +26,21 @@ import torch
 from torch import Tensor
 
 from references import arithmetic
-from references.formats import F32, Format, encode, from_ordinal, is_infinity, is_nan, is_zero, magnitude, ordinal
+from references.correct_rounding import round_function, settle
+from references.formats import (
+    F32,
+    Format,
+    encode,
+    from_ordinal,
+    is_finite,
+    is_infinity,
+    is_nan,
+    is_zero,
+    magnitude,
+    ordinal,
+    sign,
+    to_float64,
+)
 from references.rounding import Rounding, flush_subnormals
 
 
@@ -75,9 +89,8 @@ def times_reciprocal_range(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 def times_reciprocal_domain(a: Tensor, b: Tensor) -> Tensor:
     """Where `a * rcp.approx.ftz(b)` also comes within 2 ulp of the rounded a / b (3: see the module's text).
 
-    2^-126 <= |b| < 2^126 and |a / b| not within a few ulp of overflow; or b zero, infinite or NaN, or a
-    infinite or NaN, where both are special alike (a special and b subnormal, or |b| from 2^126 on, included
-    only where they agree).
+    That is 2^-126 <= |b| < 2^126 and |a / b| not within a few ulp of overflow, or an operand so special (b zero,
+    infinite or NaN, a NaN, a infinite over such a b) that both give the same zero, infinity or NaN.
     """
     size = magnitude(F32, b)
     ordinary = (size >= encode(F32, 2.0**-126)) & (size < encode(F32, 2.0**126))
@@ -85,3 +98,21 @@ def times_reciprocal_domain(a: Tensor, b: Tensor) -> Tensor:
     special = is_zero(F32, b) | is_infinity(F32, b) | is_nan(F32, b) | is_nan(F32, a)
     inside: Tensor = (ordinary & (~near_overflow | is_infinity(F32, a))) | special
     return inside
+
+
+def rsqrt(a: Tensor, *, fmt: Format = F32) -> Tensor:
+    """1 / sqrt(a), correctly rounded to nearest even: what `rsqrt.approx` approximates.
+
+    Of +-0 it is +-inf, of +inf +0, of anything negative NaN (PTX ISA 9, rsqrt); subnormals are kept.
+    """
+    rounded = round_function("rsqrt", torch.rsqrt, a, fmt)
+    if fmt is not F32:
+        return rounded
+    # The table covers [1, 4): bring positive operands there by a power of four, and the result back by a power of two.
+    bits = to_float64(F32, a).view(torch.int64)
+    half = ((bits >> 52) & 2047) - 1023 >> 1
+    reduced = (bits >> 29) - ((896 + 2 * half) << 23)
+    scaled = rounded + (half << 23)
+    settled = settle("rsqrt", reduced, scaled) - (half << 23)
+    ordinary = is_finite(F32, a) & (sign(F32, a) == 0) & ~is_zero(F32, a)
+    return torch.where(ordinary, settled, rounded)
