@@ -9,12 +9,13 @@ JSON has no NaN. Reports, comparisons and gates read these and nothing else.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import threading
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TextIO
@@ -246,30 +247,45 @@ def from_json(obj: Mapping[str, Any]) -> Record:
     return record
 
 
-_HINTS: dict[type[Any], dict[str, Any]] = {}
+Converter = Callable[[Any], Any]
 
 
 def _build(cls: type[Any], obj: Mapping[str, Any]) -> Any:
-    hints = _HINTS.setdefault(cls, typing.get_type_hints(cls))
-    unknown = set(obj) - set(hints)
-    if unknown:
-        raise RecordError(f"{_NAMES.get(cls, cls.__name__)}: unknown field {', '.join(sorted(unknown))}")
-    return cls(**{name: _restore(hints[name], value) for name, value in obj.items()})
+    converters = _converters(cls)
+    try:
+        return cls(**{name: v if (c := converters[name]) is None else c(v) for name, v in obj.items()})
+    except KeyError:
+        unknown = set(obj) - set(converters)
+        if not unknown:
+            raise
+        raise RecordError(f"{_NAMES.get(cls, cls.__name__)}: unknown field {', '.join(sorted(unknown))}") from None
 
 
-def _restore(hint: Any, value: Any) -> Any:
-    if value is None:
-        return None
+_CONVERTERS: dict[type[Any], dict[str, Converter | None]] = {}
+
+
+def _converters(cls: type[Any]) -> dict[str, Converter | None]:
+    # Once a class: with the types resolved at every value, reading 19,200 results takes ten times as long.
+    if cls not in _CONVERTERS:
+        _CONVERTERS[cls] = {name: _converter(hint) for name, hint in typing.get_type_hints(cls).items()}
+    return _CONVERTERS[cls]
+
+
+def _converter(hint: Any) -> Converter | None:
+    """What turns a JSON value into one of this type; None where the value is already that."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if dataclasses.is_dataclass(hint):
-        return _build(typing.cast(type[Any], hint), value)
-    if origin is tuple:
-        return tuple(_restore(args[0], v) for v in value)
-    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
-        return {k: _restore(args[1], v) for k, v in value.items()}
+        return functools.partial(_build, typing.cast(type[Any], hint))
     if origin in (typing.Union, types.UnionType):
-        return _restore(next(a for a in args if a is not type(None)), value)
-    return value
+        inner = _converter(next(a for a in args if a is not type(None)))
+        return inner and (lambda value: None if value is None else inner(value))
+    if origin is tuple:
+        item = _converter(args[0])
+        return tuple if item is None else (lambda values: tuple(map(item, values)))
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+        value_of = _converter(args[1])
+        return value_of and (lambda values: {k: value_of(v) for k, v in values.items()})
+    return None
 
 
 class Writer:
