@@ -22,7 +22,7 @@ Units = Mapping[str, NDArray[np.generic]]
 EFFORTS = ("quick", "full", "exhaustive")
 
 # By effort: rows of an edge product, tie codes of one input, random inputs, and the bits up to which all are run.
-_EDGE_ROWS = {"quick": 12_000, "full": 200_000, "exhaustive": 200_000}
+_EDGE_ROWS = {"quick": 20_000, "full": 200_000, "exhaustive": 200_000}
 _TIE_CODES = {"quick": 6_000, "full": 60_000, "exhaustive": 60_000}
 _RANDOM = {"quick": 16_384, "full": 1 << 20, "exhaustive": 1 << 20}
 _ALL_BITS = {"quick": 16, "full": 24, "exhaustive": 32}

@@ -1,0 +1,104 @@
+"""What the answer should be: a reference applied to inputs, with the flushes that the ftz policy demands.
+
+The order is the policy's: flush the inputs, apply the reference, flush the results. A policy of "allowed" leaves open
+whether a conforming implementation flushes; every combination is then an accepted answer.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.case import Argument, Case, Policies, Reference, format_of
+from references.formats import Format, is_subnormal, unpack
+
+Codes = NDArray[np.int64]
+
+
+class ReferenceFault(RuntimeError):
+    """A reference that raised, or returned something other than codes; the message names what was expected."""
+
+
+def codes_of(arguments: Mapping[str, Argument], units: Mapping[str, NDArray[np.generic]]) -> dict[str, Codes]:
+    """Storage arrays as int64 codes, by name."""
+    return {name: unpack(format_of(a), units[name]) for name, a in arguments.items()}
+
+
+def flush(fmt: Format, codes: Codes) -> Codes:
+    """Subnormals replaced by the zero of their sign; formats without subnormals unchanged."""
+    if not fmt.is_float or not fmt.has_zero:
+        return codes
+    sign = np.int64(-(1 << 63)) if fmt.sign_shift == 63 else np.int64(1 << fmt.sign_shift)
+    zero = codes & sign if fmt.has_sign else np.zeros_like(codes)
+    return np.where(is_subnormal(fmt, codes), zero, codes)
+
+
+def apply_reference(case: Case, reference: Reference, codes: Mapping[str, Codes]) -> dict[str, Codes]:
+    """One evaluation of a reference: codes by input name to codes by output name.
+
+    Raises ReferenceFault where it raises, or returns another number, shape or range of codes than the case declares.
+    """
+    name = getattr(reference, "__qualname__", repr(reference))
+    arguments: Sequence[Any] = list(codes.values())
+    if getattr(reference, "runs_on", "torch") == "torch":
+        import torch
+
+        arguments = [torch.from_numpy(np.ascontiguousarray(a)) for a in arguments]
+    try:
+        answer = reference(*arguments)
+    except Exception as e:
+        raise ReferenceFault(f"reference {name} raised {type(e).__name__}: {e}") from e
+    answers = answer if isinstance(answer, tuple | list) else (answer,)
+    if len(answers) != len(case.outputs):
+        raise ReferenceFault(f"reference {name} returned {len(answers)} results for {len(case.outputs)} outputs")
+    return {
+        output: _checked(name, output, format_of(argument), result)
+        for (output, argument), result in zip(case.outputs.items(), answers, strict=True)
+    }
+
+
+def _checked(reference: str, output: str, fmt: Format, result: Any) -> Codes:
+    array = np.asarray(result)
+    if array.dtype != np.int64:
+        raise ReferenceFault(f"reference {reference} returned {array.dtype} for {output}; codes are int64")
+    if fmt.code_bits < 64 and array.size and not (array.min() >= 0 and array.max() <= fmt.code_mask):
+        raise ReferenceFault(
+            f"reference {reference} returned values outside 0..{fmt.code_mask:#x} for {output} ({fmt.name})"
+        )
+    return array
+
+
+def accepted(case: Case, policy: Policies, codes: Mapping[str, Codes]) -> Iterator[dict[str, Codes]]:
+    """Every answer that the ftz policy accepts; the first is the one with no flush beyond the required ones."""
+    required = {n for n, word in policy.ftz.items() if word == "required"}
+    open_inputs = [n for n in case.inputs if policy.ftz[n] == "allowed"]
+    open_outputs = [n for n in case.outputs if policy.ftz[n] == "allowed"]
+    for flush_inputs in (False, True)[: 1 + bool(open_inputs)]:
+        flushed = required | (set(open_inputs) if flush_inputs else set())
+        answer = _flushed_answer(case, policy.reference, codes, flushed)
+        for flush_outputs in (False, True)[: 1 + bool(open_outputs)]:
+            yield {
+                n: flush(format_of(case.outputs[n]), c) if flush_outputs and n in open_outputs else c
+                for n, c in answer.items()
+            }
+
+
+def _flushed_answer(
+    case: Case, reference: Reference, codes: Mapping[str, Codes], flushed: set[str]
+) -> dict[str, Codes]:
+    inputs = {n: flush(format_of(case.inputs[n]), c) if n in flushed else c for n, c in codes.items()}
+    answer = apply_reference(case, reference, inputs)
+    return {n: flush(format_of(case.outputs[n]), c) if n in flushed else c for n, c in answer.items()}
+
+
+def flipped(case: Case, policy: Policies, codes: Mapping[str, Codes]) -> Iterator[dict[str, Codes]]:
+    """The answers of the opposite flushes: what a dropped or an added `.ftz` would give, on inputs, results or both."""
+    required = {n for n, word in policy.ftz.items() if word == "required"}
+    for inputs, outputs in itertools.product((False, True), repeat=2):
+        flushed = {n for n in case.inputs if inputs} | {n for n in case.outputs if outputs}
+        if flushed != required:
+            yield _flushed_answer(case, policy.reference, codes, flushed)

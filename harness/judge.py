@@ -1,0 +1,266 @@
+"""The judge: from output bits to a verdict's facts.
+
+Flush the inputs as the policy says, apply the reference, flush the result, compare classes, and only then look at the
+bound. Where a difference is found, say which kind it is: one that the opposite flush policy would explain is a flush,
+one that another place of the same pack would explain is positional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.case import Case, Policies, format_of
+from harness.differences import Difference, classify_differences, signed_steps, step_histogram
+from harness.evaluate import accepted, apply_reference, codes_of, flipped
+from harness.inputs.sets import values_of
+from harness.match import Match
+from harness.records import Bits, Offender
+from references.formats import Format, is_nan, render
+
+Codes = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Units = Mapping[str, NDArray[np.generic]]
+
+KEPT_OFFENDERS = 8
+
+
+@dataclass
+class Judgement:
+    """The facts of one comparison; see the fields of the same names in `harness.records.Result`."""
+
+    total: int = 0
+    different: int = 0
+    unchecked: int = 0
+    classes: dict[str, int] = field(default_factory=dict)
+    ulps: dict[str, int] = field(default_factory=dict)
+    offenders: list[Offender] = field(default_factory=list)
+    worst: Offender | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing differs beyond its policy. (Nothing compared is no pass.)"""
+        return self.total > 0 and self.different == 0
+
+
+@dataclass(frozen=True)
+class _Output:
+    """One output's codes, flat, with what judging them needs."""
+
+    name: str
+    fmt: Format
+    expected: Codes
+    got: Codes
+    difference: Codes
+
+
+def judge(case: Case, policy: Policies, inputs: Units, outputs: Units, pack: int = 1) -> Judgement:
+    """Compare the outputs of a job with the reference.
+
+    inputs, outputs: storage arrays by name. pack: elements per invocation, for finding exchanged places.
+    """
+    input_codes = codes_of(case.inputs, inputs)
+    got = codes_of(case.outputs, outputs)
+    judgement = Judgement()
+    differing = _compare_reference(case, policy, inputs, input_codes, got, judgement)
+    if any((o.difference > Difference.UNCHECKED).any() for o in differing):
+        differing = [_explained(case, policy, input_codes, o, pack, judgement) for o in differing]
+    if policy.meets is not None:
+        differing += _compare_meets(case, policy, inputs, input_codes, got)
+    for output in differing:
+        _tally(case, output, input_codes, pack, judgement)
+    return judgement
+
+
+def judge_same(case: Case, inputs: Units, expected: Units, outputs: Units, pack: int = 1) -> Judgement:
+    """Demand equal bits of two runs of the same variant (the loop against the straight runs it must equal)."""
+    want, got = codes_of(case.outputs, expected), codes_of(case.outputs, outputs)
+    input_codes = codes_of(case.inputs, inputs)
+    judgement = Judgement()
+    for name, argument in case.outputs.items():
+        fmt, e, g = format_of(argument), want[name].reshape(-1), got[name].reshape(-1)
+        output = _Output(name, fmt, e, g, classify_differences(fmt, Match(), "payload", e, g))
+        _tally(case, output, input_codes, pack, judgement)
+    return judgement
+
+
+def _inside(case: Case, match: Match, inputs: Units, size: int) -> Callable[[], Mask]:
+    def evaluate() -> Mask:
+        assert match.on is not None
+        values = {n: values_of(format_of(a), inputs[n]).reshape(-1) for n, a in case.inputs.items()}
+        mask = np.asarray(match.on.predicate(values), dtype=bool)
+        return np.repeat(mask, max(1, size // mask.size)) if mask.size != size else mask
+
+    return evaluate
+
+
+def _compare_reference(
+    case: Case, policy: Policies, inputs: Units, codes: Mapping[str, Codes], got: Mapping[str, Codes], into: Judgement
+) -> list[_Output]:
+    """Each output against every accepted answer: an element passes if it is any one of them."""
+    best: dict[str, _Output] = {}
+    for answer in accepted(case, policy, codes):
+        for name, argument in case.outputs.items():
+            fmt, match = format_of(argument), policy.match[name]
+            e, g = answer[name].reshape(-1), got[name].reshape(-1)
+            if e.shape != g.shape:
+                raise ValueError(f"output {name}: the reference gives {e.size} codes, the backend {g.size}")
+            inside = _inside(case, match, inputs, e.size) if match.on else None
+            difference = classify_differences(fmt, match, policy.nan, e, g, inside)
+            if name not in best:
+                best[name] = _Output(name, fmt, e, g, difference)
+            else:
+                first = best[name]
+                merged = np.minimum(first.difference, np.where(difference == 0, 0, first.difference))
+                best[name] = _Output(name, fmt, first.expected, g, merged)
+    for output in best.values():
+        if output.fmt.is_float:
+            _merge(into.ulps, step_histogram(output.fmt, output.expected, output.got))
+    return list(best.values())
+
+
+def _compare_meets(
+    case: Case, policy: Policies, inputs: Units, codes: Mapping[str, Codes], got: Mapping[str, Codes]
+) -> list[_Output]:
+    """Against the case's own reference, on the domain where the variant promises to meet it."""
+    assert policy.meets is not None
+    answer = apply_reference(case, case.reference, codes)
+    outputs = []
+    for name, argument in case.outputs.items():
+        fmt = format_of(argument)
+        e, g = answer[name].reshape(-1), got[name].reshape(-1)
+        promised = Match(**{**vars(policy.meets.match), "on": policy.meets.on, "outside": None})
+        difference = classify_differences(fmt, promised, policy.nan, e, g, _inside(case, promised, inputs, e.size))
+        # Outside the stated domain nothing is promised of this reference: the variant's own has been checked.
+        difference = np.where(difference == Difference.UNCHECKED, int(Difference.SAME), difference)
+        outputs.append(_Output(f"{name} (the case's reference)", fmt, e, g, difference))
+    return outputs
+
+
+def _explained(
+    case: Case, policy: Policies, codes: Mapping[str, Codes], output: _Output, pack: int, into: Judgement
+) -> _Output:
+    """Differences reclassified where a flush or an exchange of places explains every one or many of them."""
+    difference = output.difference.copy()
+    failing = difference > Difference.UNCHECKED
+    if not failing.any():
+        return output
+    exchanged = _exchanged(output, failing, pack * output.fmt.codes_per_unit)
+    for here, there, mask in exchanged:
+        difference[mask & failing] = Difference.POSITIONAL
+        into.notes.append(f"{output.name}: place {here} of a pack holds what belongs in place {there}")
+    if not exchanged and output.fmt.is_float:
+        difference[failing & _flush_explains(case, policy, codes, output, failing)] = Difference.FLUSH
+    return _Output(output.name, output.fmt, output.expected, output.got, difference)
+
+
+def _flush_explains(case: Case, policy: Policies, codes: Mapping[str, Codes], output: _Output, failing: Mask) -> Mask:
+    """Where the opposite flush policy gives the very result: a `.ftz` was dropped or added."""
+    explained = np.zeros(failing.shape, dtype=bool)
+    match = policy.match[output.name]
+    for answer in flipped(case, policy, codes):
+        e = answer[output.name].reshape(-1)
+        changed = failing & (e != output.expected)
+        same = classify_differences(output.fmt, match, policy.nan, e[changed], output.got[changed]) == 0
+        explained[np.flatnonzero(changed)[same]] = True
+    return explained
+
+
+def _exchanged(output: _Output, failing: Mask, window: int) -> list[tuple[int, int, Mask]]:
+    """Pairs of places where one holds throughout what the other should, with the codes concerned.
+
+    Only where the values vary: a constant would fit any place.
+    """
+    size = output.expected.size
+    if window < 2 or size < 2 * window:
+        return []
+    place = np.arange(size) % window
+    whole = size - size % window
+    found = []
+    for here in range(window):
+        mask = (place == here) & (np.arange(size) < whole)
+        if not (failing & mask).any() or len(np.unique(output.expected[mask])) < 3:
+            continue
+        got = output.got[mask]
+        nans = is_nan(output.fmt, got) if output.fmt.is_float else np.zeros(got.shape, dtype=bool)
+        for there in range(window):
+            wanted = output.expected[(place == there) & (np.arange(size) < whole)]
+            agree = (got == wanted) | nans
+            if there != here and agree.all() and (wanted != output.expected[mask])[~nans].any():
+                found.append((here, there, mask))
+                break
+    return found
+
+
+def _tally(case: Case, output: _Output, inputs: Mapping[str, Codes], pack: int, into: Judgement) -> None:
+    failing = output.difference > Difference.UNCHECKED
+    own = "(" not in output.name
+    into.total += output.expected.size if own else 0
+    into.different += int(failing.sum())
+    into.unchecked += int((output.difference == Difference.UNCHECKED).sum())
+    kinds, counts = np.unique(output.difference[failing], return_counts=True)
+    _merge(into.classes, {Difference(k).text: int(c) for k, c in zip(kinds, counts, strict=True)})
+    where = np.flatnonzero(failing)
+    for index in where[: max(0, KEPT_OFFENDERS - len(into.offenders))]:
+        into.offenders.append(_offender(case, output, inputs, int(index), pack))
+    if output.fmt.is_float:
+        _keep_worst(case, output, inputs, pack, into)
+
+
+def _keep_worst(case: Case, output: _Output, inputs: Mapping[str, Codes], pack: int, into: Judgement) -> None:
+    """The largest distance between finite results, failing or not: what an approximate instruction's envelope is."""
+    differs = output.expected != output.got
+    differs &= ~(is_nan(output.fmt, output.expected) | is_nan(output.fmt, output.got))
+    differs &= output.difference != Difference.UNCHECKED
+    where = np.flatnonzero(differs)
+    if not len(where):
+        return
+    steps = np.abs(signed_steps(output.fmt, output.expected[where], output.got[where]))
+    candidate = _offender(case, output, inputs, int(where[int(np.argmax(steps))]), pack)
+    if into.worst is None or abs(candidate.ulp or 0) > abs(into.worst.ulp or 0):
+        into.worst = candidate
+
+
+def _offender(case: Case, output: _Output, inputs: Mapping[str, Codes], index: int, pack: int) -> Offender:
+    fmt = output.fmt
+    element = index // fmt.codes_per_unit
+    e, g = int(output.expected[index]), int(output.got[index])
+    numeric = not (fmt.is_float and (is_nan(fmt, e) or is_nan(fmt, g)))
+    return Offender(
+        index=index,
+        place=index % (pack * fmt.codes_per_unit),
+        output=output.name,
+        inputs=_inputs_of(case, inputs, element, output.expected.size // fmt.codes_per_unit),
+        expected=bits(fmt, e),
+        got=bits(fmt, g),
+        difference=Difference(int(output.difference[index])).text,
+        ulp=int(signed_steps(fmt, np.array([e]), np.array([g]))[0]) if numeric else None,
+    )
+
+
+def _inputs_of(case: Case, inputs: Mapping[str, Codes], element: int, elements: int) -> dict[str, Bits]:
+    """The input codes behind one output element, for elementwise cases; whole kernels have no such correspondence."""
+    found: dict[str, Bits] = {}
+    for name, argument in case.inputs.items():
+        fmt, flat = format_of(argument), inputs[name].reshape(-1)
+        if not case.elementwise or flat.size != elements * fmt.codes_per_unit:
+            continue
+        for slot in range(fmt.codes_per_unit):
+            label = name if fmt.codes_per_unit == 1 else f"{name}[{slot}]"
+            found[label] = bits(fmt, int(flat[element * fmt.codes_per_unit + slot]))
+    return found
+
+
+def bits(fmt: Format, code: int) -> Bits:
+    """A code as records hold it."""
+    hexadecimal, _, value = render(fmt.single, code).partition(" ")
+    return Bits(hexadecimal, value.strip("()"))
+
+
+def _merge(into: dict[str, int], counts: Mapping[str, int]) -> None:
+    for name, count in counts.items():
+        into[name] = into.get(name, 0) + count
