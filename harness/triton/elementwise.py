@@ -14,7 +14,7 @@ from typing import Any
 from harness.triton.compile import FunctionRef, KernelSpec
 from harness.triton.diagnostics import Refusal
 from harness.triton.ptxtext import marked
-from harness.triton.specialise import Constant, Pointer, specialise
+from harness.triton.specialise import Constant, Parameters, Pointer, specialise
 
 TEMPLATES = "harness.triton.templates"
 _TEMPLATE_FILE = str(Path(__file__).resolve().with_name("templates.py"))
@@ -163,8 +163,7 @@ class Elementwise:
         return specialise(
             FunctionRef(TEMPLATES, _TEMPLATE_FILE, self.template),
             arguments,
-            constexprs=[name for name in arguments if name.isupper()],
-            unspecialised=["steps"],
+            Parameters(frozenset(filter(str.isupper, arguments)), unspecialised=frozenset({"steps"})),
             target=target,
             enable_fp_fusion=enable_fp_fusion,
             num_warps=self.num_warps,

@@ -7,8 +7,8 @@ device, so that what is compiled ahead is what a launch would run.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness.triton.compile import FunctionRef, KernelSpec, Place, Type
@@ -29,42 +29,65 @@ class Constant:
     value: Any
 
 
-def parameter_types(function: Any) -> tuple[set[str], dict[str, str], set[str]]:
-    """Of a @triton.jit function: the constexpr parameters, annotated types by name, and the unspecialised ones."""
-    constexprs = {p.name for p in function.params if p.is_constexpr}
-    annotated = {p.name: p.annotation_type for p in function.params if p.annotation_type and not p.is_constexpr}
-    return constexprs, annotated, {p.name for p in function.params if p.do_not_specialize}
+@dataclass(frozen=True)
+class Parameters:
+    """What a kernel prescribes for its parameters, by name.
+
+    constexprs: compile-time. unspecialised: whose values Triton must not compile in. annotated: types that take the
+    place of the value's own ("i64"). const: pointers that the kernel only reads (`tl.const`).
+    """
+
+    constexprs: frozenset[str] = frozenset()
+    unspecialised: frozenset[str] = frozenset()
+    annotated: Mapping[str, str] = field(default_factory=dict)
+    const: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, function: Any) -> Parameters:
+        """Those of a @triton.jit function."""
+        ordinary = [p for p in function.params if not p.is_constexpr]
+        return cls(
+            constexprs=frozenset(p.name for p in function.params if p.is_constexpr),
+            unspecialised=frozenset(p.name for p in ordinary if p.do_not_specialize),
+            annotated={p.name: p.annotation_type for p in ordinary if p.annotation_type},
+            const=frozenset(p.name for p in ordinary if p.is_const),
+        )
 
 
 def specialise(
     function: FunctionRef,
     arguments: Mapping[str, Any],
+    parameters: Parameters,
     *,
     target: str,
     enable_fp_fusion: bool,
-    constexprs: Collection[str],
-    annotated: Mapping[str, str] | None = None,
-    unspecialised: Collection[str] = (),
     num_warps: int = 4,
     options: tuple[tuple[str, Any], ...] = (),
 ) -> KernelSpec:
     """The compilation that launching `function` with `arguments` asks for.
 
     arguments: by name in the order of the parameters, all of them: `Pointer`s, Python numbers, None, `Constant`s,
-    tuples of these, and any value for a parameter in `constexprs`. annotated: types that the kernel prescribes.
+    tuples of these, and any value for a compile-time parameter.
     Raises TypeError for a value that Triton could not pass.
     """
-    signature, found = [], list[tuple[Place, str, Any]]()
+    signature: list[tuple[str, Type]] = []
+    facts = _Facts([], [])
     for number, (name, value) in enumerate(arguments.items()):
-        if name in constexprs:
+        if name in parameters.constexprs:
             value = Constant(value)
-        kind = _type(name, value, name not in unspecialised, (number,), found)
-        signature.append((name, (annotated or {}).get(name, kind) if kind != "constexpr" else kind))
+        special = name not in parameters.unspecialised
+        prescribed = parameters.annotated.get(name)
+        if prescribed is None:
+            signature.append((name, _type(name, value, (number,), special, name in parameters.const, facts)))
+            continue
+        signature.append((name, prescribed))
+        if special and not prescribed.startswith(("fp", "bf", "u1")) and isinstance(value, int) and value % 16 == 0:
+            facts.divisible.append((number,))
     return KernelSpec(
         function=function,
         signature=tuple(signature),
-        constants=tuple((place, value) for place, what, value in found if what == "constant"),
-        divisible=tuple(place for place, what, _ in found if what == "divisible"),
+        constants=tuple(facts.constants),
+        divisible=tuple(facts.divisible),
         target=target,
         enable_fp_fusion=enable_fp_fusion,
         num_warps=num_warps,
@@ -72,25 +95,33 @@ def specialise(
     )
 
 
-def _type(name: str, value: Any, special: bool, place: Place, found: list[tuple[Place, str, Any]]) -> Type:
-    """The value's type; what is known of it goes to `found`."""
+@dataclass(frozen=True)
+class _Facts:
+    """What is known of arguments beyond their types, by place."""
+
+    constants: list[tuple[Place, Any]]
+    divisible: list[Place]
+
+
+def _type(name: str, value: Any, place: Place, special: bool, const: bool, facts: _Facts) -> Type:
+    """The value's type; what is known of the value goes to `facts`."""
     if isinstance(value, tuple):
-        return tuple(_type(name, v, special, (*place, n), found) for n, v in enumerate(value))
+        return tuple(_type(name, v, (*place, n), special, const, facts) for n, v in enumerate(value))
     if isinstance(value, Pointer):
         if value.aligned and special:
-            found.append((place, "divisible", True))
-        return f"*{value.element}"
+            facts.divisible.append(place)
+        return f"*{'k' if const else ''}{value.element}"
     if isinstance(value, Constant) or value is None:
-        found.append((place, "constant", value.value if isinstance(value, Constant) else None))
+        facts.constants.append((place, value.value if isinstance(value, Constant) else None))
         return "constexpr"
     if isinstance(value, bool):
         return "u1"
     if isinstance(value, int):
         if special and value == 1:
-            found.append((place, "constant", 1))
+            facts.constants.append((place, 1))
             return "constexpr"
         if special and value % 16 == 0:
-            found.append((place, "divisible", True))
+            facts.divisible.append(place)
         return integer_type(value)
     if isinstance(value, float):
         return "fp32"

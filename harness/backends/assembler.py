@@ -1,0 +1,76 @@
+"""The assembler backend: the real Triton kernel, compiled and assembled for a target. Nothing is executed."""
+
+from __future__ import annotations
+
+import threading
+
+from harness.backends import Artifacts, Job, Outcome
+from harness.triton.assemble import Disassembly, disassemble
+from harness.triton.build import Built
+from harness.triton.diagnostics import Refusal
+from harness.triton.launch import launch_of
+from harness.triton.ptxtext import contraction_open
+from harness.triton.targets import NoTriton, probe, tool
+
+
+class AssemblerBackend:
+    """See `harness.backends.Backend`. May be used from several threads.
+
+    disassemble: "once" takes the SASS, a quarter of a second's work, for the first setup only of every variant,
+    target, pack, context and fusion; "always" and "never" say what they mean.
+    """
+
+    name = "assembler"
+
+    def __init__(self, disassemble: str = "once") -> None:
+        self._policy = disassemble
+        self._seen: set[tuple[object, ...]] = set()
+        self._lock = threading.Lock()
+
+    def unavailable(self, target: str) -> str | None:
+        """Why nothing can be assembled for `target` here."""
+        try:
+            info = probe().get(target)
+        except NoTriton as error:
+            return str(error)
+        if info is None:
+            return f"neither Triton nor its ptxas knows {target}"
+        return None if info.available else f"the installed Triton does not serve {target}: {info.words}"
+
+    def run(self, job: Job) -> Outcome:
+        """Compile and assemble one job."""
+        try:
+            built = launch_of(job).build(job.target)
+        except (ValueError, TypeError) as error:
+            return Outcome("error", str(error))
+        if isinstance(built, Refusal):
+            return Outcome(built.kind, built.words)
+        return Outcome(
+            "assembled",
+            contraction_open=job.setup.fusion and contraction_open(built.compilation.ptx),
+            artifacts=artifacts(built, self._sass(job, built)),
+        )
+
+    def _sass(self, job: Job, built: Built) -> Disassembly | None:
+        setup = job.setup
+        key = (str(job.path), job.case_name, job.variant_name, job.target, setup.pack, setup.context, setup.fusion)
+        with self._lock:
+            first = key not in self._seen
+            self._seen.add(key)
+        if self._policy == "never" or (self._policy == "once" and not first):
+            return None
+        if not probe()[job.target].disassembles:
+            return None
+        sass = disassemble(built.assembly, str(tool("nvdisasm")))
+        return sass if isinstance(sass, Disassembly) else None
+
+
+def artifacts(built: Built, sass: Disassembly | None = None) -> Artifacts:
+    """What a build leaves behind."""
+    return Artifacts(
+        ptx=built.compilation.ptx,
+        sass=sass.text if sass else None,
+        resources=built.assembly.resources,
+        instructions=sass.opcodes if sass else {},
+        ptxas=built.compilation.ptxas.version,
+    )

@@ -1,0 +1,250 @@
+"""The gpu backend: the kernel on the device, launched as Triton launches it.
+
+A worker compiles every kernel first, so that a compiler's abort costs a worker and not this process. Then the kernel
+runs twice on outputs that were filled with complementary patterns: a byte that still holds its pattern both times was
+never written. Guard zones around every tensor, and the gaps between rows, keep their pattern or give the kernel away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.backends import Job, Outcome
+from harness.backends.assembler import artifacts
+from harness.case import AsmVariant, KernelVariant, PlainVariant
+from harness.targetset import normal
+from harness.triton.diagnostics import Refusal, one_line
+from harness.triton.launch import Launch, Tensor, launch_of
+from harness.triton.ptxtext import contraction_open
+
+GUARD = 256  # bytes on either side; a multiple of every alignment in use
+PATTERNS = (0xA5, 0x5A)  # complementary: no byte that was written once can equal both
+
+DEVICE = "cuda"
+
+_TORCH = {
+    "fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16",
+    "fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2",
+    **{f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+
+
+class GpuBackend:
+    """See `harness.backends.Backend`. Runs on torch's current CUDA device, one job at a time."""
+
+    name = "gpu"
+
+    def __init__(self) -> None:
+        self._lost = ""
+
+    def unavailable(self, target: str) -> str | None:
+        """Why nothing for `target` can run here."""
+        if self._lost:
+            return f"the CUDA context was lost: {self._lost}"
+        try:
+            import torch
+            import triton  # noqa: F401 - whether it is there
+        except ImportError as error:
+            return f"{error.name} is not installed"
+        if not torch.cuda.is_available():
+            return "torch finds no CUDA device"
+        device = device_target()
+        return None if device == target else f"the device is {device}"
+
+    def run(self, job: Job) -> Outcome:
+        """Compile, launch twice, and read back."""
+        if reason := self.unavailable(job.target):
+            return Outcome("not run", reason)
+        try:
+            launch = launch_of(job)
+            built = launch.build(job.target)
+        except (ValueError, TypeError) as error:
+            return Outcome("error", str(error))
+        if isinstance(built, Refusal):
+            return Outcome(built.kind, built.words)
+        inputs = _Order(job).apply(job.inputs)
+        try:
+            runs = [_run(job, launch, inputs, pattern) for pattern in PATTERNS]
+        except Exception as error:
+            return Outcome("error", self._device_fault(error), artifacts=artifacts(built))
+        return Outcome(
+            "ran",
+            outputs=_Order(job).undo(runs[0].outputs),
+            findings=_findings(runs),
+            evidence="hardware",
+            contraction_open=job.setup.fusion and contraction_open(built.compilation.ptx),
+            artifacts=artifacts(built),
+        )
+
+    def _device_fault(self, error: Exception) -> str:
+        """The error's words; after a fault of the device no further kernel can run in this process."""
+        words = one_line(str(error).partition("\n")[0]) or type(error).__name__
+        try:
+            _synchronize()
+        except RuntimeError:
+            self._lost = words
+        return f"{type(error).__name__}: {words}"
+
+
+def device_target() -> str:
+    """The target of torch's current CUDA device."""
+    import torch
+
+    major, minor = torch.cuda.get_device_capability()
+    return normal(f"{major}{minor}")
+
+
+def _synchronize() -> None:
+    import torch
+
+    torch.cuda.synchronize()
+
+
+class _Order:
+    """The permutation that a setup's `order` seed asks for: it decides which elements share an asm invocation."""
+
+    def __init__(self, job: Job) -> None:
+        self._permutation: NDArray[np.int64] | None = None
+        if job.setup.order is not None and job.case.elementwise and not isinstance(job.variant, KernelVariant):
+            size = int(np.prod(job.setup.shape))
+            self._permutation = np.random.default_rng(job.setup.order).permutation(size)
+
+    def apply(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """Elements as they are laid out in memory."""
+        p = self._permutation
+        return {n: a if p is None else a.reshape(-1)[p].reshape(a.shape) for n, a in arrays.items()}
+
+    def undo(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """Elements in the order in which the job gave them."""
+        p = None if self._permutation is None else np.argsort(self._permutation)
+        return {n: a if p is None else a.reshape(-1)[p].reshape(a.shape) for n, a in arrays.items()}
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One launch: output units by name, for each output the bytes that hold their pattern still, and what was hit."""
+
+    outputs: dict[str, NDArray[Any]]
+    untouched: dict[str, NDArray[np.bool_]]
+    findings: tuple[str, ...]
+
+
+def _run(job: Job, launch: Launch, inputs: Mapping[str, Any], pattern: int) -> _Run:
+    buffers = {t.name: _Buffer(t, launch.setup.alignment, pattern, inputs.get(t.name)) for t in launch.tensors}
+    if all(launch.grid):
+        _start(job, launch, {name: buffer.device for name, buffer in buffers.items()})
+        _synchronize()
+    findings = [f for buffer in buffers.values() for f in buffer.damage()]
+    outputs = {t.name: buffers[t.name] for t in launch.outputs}
+    return _Run(
+        {name: buffer.read() for name, buffer in outputs.items()},
+        {name: buffer.untouched() for name, buffer in outputs.items()},
+        tuple(findings),
+    )
+
+
+def _start(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> None:
+    import triton.language as tl
+
+    arguments = launch.arguments(pointers, tl.constexpr)
+    function = launch.function
+    if launch.elementwise is not None:
+        from harness.triton import templates
+
+        function = getattr(templates, launch.elementwise.template)
+        if isinstance(job.variant, PlainVariant):
+            arguments["FUNCTION"] = job.variant.function
+    assert isinstance(job.variant, AsmVariant | PlainVariant | KernelVariant)
+    function[launch.grid](**arguments, num_warps=launch.setup.num_warps, enable_fp_fusion=launch.setup.fusion)
+
+
+class _Buffer:
+    """A tensor on the device with guard zones, and what lay there before the launch."""
+
+    def __init__(self, tensor: Tensor, alignment: int, pattern: int, units: Any | None) -> None:
+        import torch
+
+        self._tensor = tensor
+        self._pattern = pattern
+        unit = tensor.format.unit_bits // 8
+        # One unit past the boundary: aligned as the element needs it, and not to 16 bytes.
+        start = GUARD + (0 if alignment % 16 == 0 else unit)
+        self._span = slice(start, start + tensor.extent * unit)
+        size = -(-(self._span.stop + GUARD) // GUARD) * GUARD
+        self._before = np.full(size, pattern, dtype=np.uint8)
+        self._is_input = units is not None
+        if units is not None:
+            self._units(self._before)[...] = units
+        self._bytes = torch.tensor(self._before, device=DEVICE)
+        self.device = self._bytes[self._span].view(getattr(torch, _TORCH[tensor.format.element_type]))
+        if self.device.data_ptr() % 16 == 0 and alignment % 16 and tensor.extent:
+            raise RuntimeError(f"{tensor.name} should start off a 16-byte boundary and does not")
+        self._host: NDArray[np.uint8] | None = None
+
+    def _after(self) -> NDArray[np.uint8]:
+        if self._host is None:
+            self._host = self._bytes.cpu().numpy()
+        return self._host
+
+    def _units(self, raw: NDArray[np.uint8]) -> NDArray[Any]:
+        """The tensor's units in an image of the buffer, as a view of the tensor's shape."""
+        flat = raw[self._span].view(self._tensor.format.numpy_dtype())
+        shape, stride = self._tensor.shape, self._tensor.row_stride
+        units: NDArray[Any] = flat
+        if stride is None or 0 in shape:
+            return units.reshape(shape)
+        return np.lib.stride_tricks.as_strided(flat, shape, (stride * flat.itemsize, flat.itemsize))
+
+    def read(self) -> NDArray[Any]:
+        """The units, contiguous."""
+        return np.array(self._units(self._after()))
+
+    def untouched(self) -> NDArray[np.bool_]:
+        """For each byte of the tensor, whether it still holds its pattern."""
+        unchanged: NDArray[np.bool_] = self.read().reshape(-1).view(np.uint8) == self._pattern
+        return unchanged
+
+    def damage(self) -> list[str]:
+        """Bytes that changed where nothing may change: in an input, or outside an output."""
+        expected, after = self._before.copy(), self._after()
+        if not self._is_input:
+            self._units(expected)[...] = self._units(after)
+        changed = np.flatnonzero(expected != after)
+        if not changed.size:
+            return []
+        name, first = self._tensor.name, int(changed[0])
+        if self._is_input and self._span.start <= first < self._span.stop:
+            return [
+                f"{name} is an input and {changed.size} of its bytes were overwritten, first byte {self._where(first)}"
+            ]
+        return [f"{changed.size} bytes outside {name} were overwritten, first {self._where(first)}"]
+
+    def _where(self, byte: int) -> str:
+        if byte < self._span.start:
+            return f"{self._span.start - byte} before its start"
+        if byte >= self._span.stop:
+            return f"{byte - self._span.stop} past its end"
+        return f"{byte - self._span.start} from its start"
+
+
+def _findings(runs: list[_Run]) -> tuple[str, ...]:
+    found = list(dict.fromkeys(f for run in runs for f in run.findings))
+    one, two = runs
+    for name, units in one.outputs.items():
+        never = one.untouched[name] & two.untouched[name]
+        if never.any():
+            found.append(f"{int(never.sum())} bytes of {name} were never written, first byte {int(never.argmax())}")
+        same = (units == two.outputs[name]).reshape(-1)
+        # Unwritten bytes differ by construction and are already told.
+        differs = ~same & ~never.reshape(same.size, -1).any(axis=1)
+        if differs.any():
+            found.append(
+                f"{int(differs.sum())} elements of {name} differ between two runs, first {int(differs.argmax())}"
+            )
+    return tuple(found)

@@ -1,0 +1,219 @@
+"""From a case's variant and a setup to a kernel launch: which kernel, which tensors, which arguments.
+
+One description serves both compiling ahead (pointers are `Pointer`s) and launching (pointers are tensors).
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.backends import Job, Setup
+from harness.case import Argument, AsmVariant, Case, CaseError, KernelVariant, PlainVariant, format_of, policies
+from harness.derive import asm_form
+from harness.triton.build import Built, build
+from harness.triton.compile import FunctionRef, KernelSpec
+from harness.triton.diagnostics import Refusal
+from harness.triton.elementwise import Elementwise, InlineAsm, PlainFunction
+from harness.triton.specialise import Parameters, Pointer, specialise
+from references.formats import Format, Scalar, Shaped
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of a launch. row_stride: units between the starts of rows, where it is more than the columns."""
+
+    name: str
+    format: Format
+    shape: tuple[int, ...]
+    row_stride: int | None = None
+
+    @property
+    def extent(self) -> int:
+        """Units from the first to the last, gaps included."""
+        if self.row_stride is None or 0 in self.shape:
+            return math.prod(self.shape)
+        return (self.shape[0] - 1) * self.row_stride + self.shape[1]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel launch, its pointers left open.
+
+    function: the kernel; None for the harness's own templates, which `elementwise` describes.
+    inputs, outputs: the tensors passed by pointer. fixed: the other arguments, by name.
+    """
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    grid: tuple[int, ...]
+    setup: Setup
+    elementwise: Elementwise | None = None
+    function: Any = None
+    names: tuple[str, ...] = ()
+    fixed: Mapping[str, Any] | None = None
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Inputs, then outputs."""
+        return (*self.inputs, *self.outputs)
+
+    def arguments(self, pointers: Mapping[str, Any], constexpr: Callable[[Any], Any]) -> dict[str, Any]:
+        """All arguments by parameter name, with `pointers` by tensor name in their places."""
+        if self.elementwise is not None:
+            ins, outs = (tuple(pointers[t.name] for t in ts) for ts in (self.inputs, self.outputs))
+            return self.elementwise.arguments(ins, outs, constexpr)
+        fixed = self.fixed or {}
+        return {name: pointers[name] if name in pointers else fixed[name] for name in self.names}
+
+    def spec(self, target: str) -> KernelSpec:
+        """What a worker compiles for this launch."""
+        setup = self.setup
+        if self.elementwise is not None:
+            return self.elementwise.spec(target, enable_fp_fusion=setup.fusion)
+        aligned = setup.alignment % 16 == 0
+        pointers = {t.name: Pointer(t.format.element_type, aligned) for t in self.tensors}
+        arguments = self.arguments(pointers, constexpr=lambda value: value)
+        return specialise(
+            FunctionRef.of(self.function),
+            {name: _by_reference(value) for name, value in arguments.items()},
+            Parameters.of(self.function),
+            target=target,
+            enable_fp_fusion=setup.fusion,
+            num_warps=setup.num_warps,
+        )
+
+    def build(self, target: str) -> Built | Refusal:
+        """Compile and assemble it for a target."""
+        built = build(self.spec(target))
+        if isinstance(built, Refusal) and self.elementwise is not None:
+            return self.elementwise.explain(built)
+        return built
+
+
+def _by_reference(value: Any) -> Any:
+    return FunctionRef.of(value) if hasattr(value, "arg_names") else value
+
+
+def launch_of(job: Job) -> Launch:
+    """The launch that a job asks for.
+
+    Raises CaseError, ValueError or TypeError for a variant that cannot be launched so; the message says what to change.
+    """
+    if isinstance(job.variant, KernelVariant):
+        return _kernel(job, job.variant)
+    return _elementwise(job)
+
+
+def _elementwise(job: Job) -> Launch:
+    case, setup = job.case, job.setup
+    if not case.elementwise:
+        raise CaseError("arguments with dimensions need kernel(...); asm(...) and plain(...) compute elementwise")
+    computation = _computation(case, job.variant, setup)
+    carry = policies(case, job.variant).carry if setup.context == "loop" else None
+    kernel = Elementwise(
+        computation,
+        tuple(format_of(a).element_type for a in case.inputs.values()),
+        tuple(format_of(a).element_type for a in case.outputs.values()),
+        setup.shape,
+        block=setup.block,
+        alignment=setup.alignment,
+        num_warps=setup.num_warps,
+        carry=_carried(case, carry) if carry is not None else None,
+        steps=setup.steps,
+    )
+    stride = kernel.row_stride if len(setup.shape) == 2 else None
+
+    def tensors(arguments: Mapping[str, Argument]) -> tuple[Tensor, ...]:
+        return tuple(Tensor(n, format_of(a), setup.shape, stride) for n, a in arguments.items())
+
+    return Launch(tensors(case.inputs), tensors(case.outputs), kernel.grid, setup, elementwise=kernel)
+
+
+def _carried(case: Case, carry: Mapping[str, str]) -> tuple[int, ...]:
+    if not carry:
+        raise CaseError("the loop context needs carry={output: input}")
+    source = {into: list(case.outputs).index(out) for out, into in carry.items()}
+    return tuple(source.get(name, -1) for name in case.inputs)
+
+
+def _computation(case: Case, variant: Any, setup: Setup) -> InlineAsm | PlainFunction:
+    if isinstance(variant, AsmVariant):
+        form = asm_form(case, variant, setup.pack)
+        return InlineAsm(form.text, form.constraints, form.pack)
+    if isinstance(variant, PlainVariant):
+        return PlainFunction(FunctionRef.of(variant.function), _constants(case, variant))
+    raise CaseError(f"a {type(variant).__name__} is no elementwise variant")
+
+
+def _constants(case: Case, variant: PlainVariant) -> tuple[Any, ...]:
+    """The constants in the order of the function's parameters after the inputs; defaults fill the gaps."""
+    parameters = list(inspect.signature(variant.function.fn).parameters.values())
+    name = variant.function.fn.__name__
+    if len(parameters) < len(case.inputs):
+        raise CaseError(f"{name} takes {len(parameters)} arguments, the case has {len(case.inputs)} inputs")
+    rest = parameters[len(case.inputs) :]
+    unknown = set(variant.constants) - {p.name for p in rest}
+    if unknown:
+        raise CaseError(f"{name} has no parameter {sorted(unknown)[0]!r} after its {len(case.inputs)} inputs")
+    missing = [p.name for p in rest if p.name not in variant.constants and p.default is p.empty]
+    if missing:
+        raise CaseError(
+            f"{name}: no value for {missing[0]!r}; give it in plain(..., constants={{{missing[0]!r}: ...}})"
+        )
+    return tuple(_by_reference(variant.constants.get(p.name, p.default)) for p in rest)
+
+
+def _kernel(job: Job, variant: KernelVariant) -> Launch:
+    case, setup = job.case, job.setup
+    FunctionRef.of(variant.function)  # refuses what no worker could find, before anything else can fail
+    sizes = dict(setup.sizes)
+    by_pointer = {n: a for n, a in {**case.inputs, **case.outputs}.items() if not isinstance(a, Scalar)}
+    tensors = {n: Tensor(n, format_of(a), _shape(a, setup)) for n, a in by_pointer.items()}
+    if case.elementwise:
+        sizes.setdefault("n", math.prod(setup.shape))
+    scalars = {n: _scalar(a.format, job.inputs.get(n)) for n, a in case.inputs.items() if isinstance(a, Scalar)}
+    parameters = inspect.signature(variant.function.fn).parameters
+    values = {**sizes, **scalars, **variant.meta}
+    fixed = {}
+    for name, parameter in parameters.items():
+        if name in tensors:
+            continue
+        if name in values:
+            fixed[name] = values[name]
+        elif parameter.default is not parameter.empty:
+            fixed[name] = parameter.default
+        else:
+            raise CaseError(
+                f"{variant.function.fn.__name__}: parameter {name!r} is no input, output or size "
+                f"({', '.join((*tensors, *sizes))}); give its value in meta="
+            )
+    unused = [n for n in tensors if n not in parameters]
+    if unused:
+        raise CaseError(f"{variant.function.fn.__name__} has no parameter {unused[0]!r}; arguments are passed by name")
+    grid = variant.grid({**sizes, **variant.meta}) if callable(variant.grid) else variant.grid
+    return Launch(
+        tuple(t for n, t in tensors.items() if n in case.inputs),
+        tuple(t for n, t in tensors.items() if n in case.outputs),
+        tuple(int(g) for g in grid),
+        setup,
+        function=variant.function,
+        names=tuple(parameters),
+        fixed=fixed,
+    )
+
+
+def _shape(argument: Argument, setup: Setup) -> tuple[int, ...]:
+    return argument.shape(setup.sizes) if isinstance(argument, Shaped) else setup.shape
+
+
+def _scalar(fmt: Format, unit: Any) -> int | float:
+    """A by-value argument as the Python number that Triton takes; without inputs, one that Triton knows nothing of."""
+    if unit is None:
+        return 1.5 if fmt.is_float else 3
+    if fmt.is_float:
+        return float(unit.view(fmt.view_dtype())[()])
+    return int(unit.view(f"i{unit.dtype.itemsize}")[()]) if fmt.kind == "signed" else int(unit[()])

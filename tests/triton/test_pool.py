@@ -1,0 +1,187 @@
+"""The compiler processes: what they answer, what kills them, and that the pool goes on."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from harness.triton.pool import Pool, default_size, shared_pool
+
+
+@pytest.fixture(scope="module")
+def pool():
+    made = Pool(2)
+    yield made
+    made.close()
+
+
+def test_a_call_is_answered_from_another_process(pool):
+    outcome = pool.submit("os:getpid").result()
+    assert outcome.reply.value in pool.pids()
+    assert outcome.reply.value != os.getpid()
+    assert outcome.ended == ""
+
+
+def test_what_a_call_raises_comes_back_with_its_trace(pool):
+    reply = pool.submit("math:sqrt", -1.0).result().reply
+    assert reply.raised == "ValueError"
+    assert "math domain error" in reply.message
+    assert "Traceback" in reply.trace
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "ended"),
+    [
+        ("os:abort", (), "aborted (SIGABRT)"),
+        ("os:_exit", (3,), "exited with status 3"),
+        ("signal:raise_signal", (signal.SIGSEGV,), "was killed (SIGSEGV)"),
+    ],
+)
+def test_the_pool_outlives_a_worker(pool, function, arguments, ended):
+    dead = pool.submit(function, *arguments).result()
+    assert dead.reply is None
+    assert dead.ended == ended
+    assert pool.submit("os:getpid").result().reply is not None
+
+
+def test_a_late_answer_ends_the_worker_and_what_it_started(pool):
+    started = time.monotonic()
+    outcome = pool.submit("subprocess:run", ["sleep", "60"], timeout=0.5).result()
+    assert outcome.reply is None
+    assert outcome.ended == "gave no answer in 0.5 s"
+    assert time.monotonic() - started < 20
+
+
+def test_standard_error_belongs_to_the_call_that_wrote_it(pool):
+    lone = Pool(1)
+    try:
+        first = lone.submit("os:write", 2, b"said by the first").result()
+        second = lone.submit("os:getpid").result()
+    finally:
+        lone.close()
+    assert first.stderr == "said by the first"
+    assert second.stderr == ""
+
+
+def test_standard_output_disturbs_nothing(pool):
+    outcome = pool.submit("builtins:print", "x" * 100_000).result()
+    assert outcome.reply is not None
+    assert outcome.stderr == ""
+
+
+def test_python_warnings_are_kept_apart_from_standard_error(pool):
+    outcome = pool.submit("warnings:warn", "old spelling").result()
+    assert outcome.reply.warnings == ("UserWarning: old spelling",)
+    assert outcome.stderr == ""
+
+
+def test_answers_larger_than_a_pipe_come_whole(pool):
+    text = pool.submit("operator:mul", "y", 3_000_000).result().reply.value
+    assert len(text) == 3_000_000
+
+
+def test_calls_run_side_by_side_up_to_the_size_of_the_pool():
+    four = Pool(4)
+    try:
+        for future in [four.submit("os:getpid") for _ in range(4)]:
+            future.result()
+        started = time.monotonic()
+        futures = [four.submit("time:sleep", 0.5) for _ in range(4)]
+        for future in futures:
+            future.result()
+        assert time.monotonic() - started < 1.5
+        assert len(four.pids()) <= 4
+    finally:
+        four.close()
+
+
+def test_closing_ends_what_runs_cancels_what_waits_and_leaves_no_process():
+    closing = Pool(1)
+    running = closing.submit("time:sleep", 60)
+    waiting = closing.submit("os:getpid")
+    while not closing.pids():
+        time.sleep(0.01)
+    pids = closing.pids()
+    closing.close()
+    assert running.result(timeout=10).ended == "was stopped"
+    assert waiting.cancelled()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    with pytest.raises(RuntimeError, match="closed"):
+        closing.submit("os:getpid")
+
+
+def test_an_interpreter_that_exits_takes_its_workers_along(tmp_path):
+    script = (
+        "from harness.triton.pool import shared_pool\n"
+        "p = shared_pool()\n"
+        "print(p.submit('os:getpid').result().reply.value, flush=True)\n"
+        "p.submit('time:sleep', 60)\n"
+    )
+    started = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert time.monotonic() - started < 20
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(done.stdout), 0)
+
+
+def test_a_parent_that_is_killed_takes_its_workers_along():
+    script = (
+        "import os, signal\n"
+        "from harness.triton.pool import shared_pool\n"
+        "print(shared_pool().submit('os:getpid').result().reply.value, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
+    worker = int(done.stdout)
+    deadline = time.monotonic() + 10
+    while _alive(worker) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _alive(worker)
+
+
+def _alive(pid):
+    """Whether a process runs; one that ended and waits for an unknown parent to notice does not."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_settings_that_change_what_triton_does_stay_outside(monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setenv("MLIR_ENABLE_DUMP", "1")
+    monkeypatch.setenv("TRITON_PTXAS_PATH", "/opt/ptxas")
+    lone = Pool(1)
+    try:
+        seen = {name: lone.submit("os:getenv", name).result().reply.value for name in os.environ}
+    finally:
+        lone.close()
+    assert seen["TRITON_INTERPRET"] is None
+    assert seen["MLIR_ENABLE_DUMP"] is None
+    assert seen["TRITON_PTXAS_PATH"] == "/opt/ptxas"
+
+
+def test_xdist_workers_share_the_machine(monkeypatch):
+    monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "1000")
+    assert default_size() == 1
+
+
+def test_the_shared_pool_is_one():
+    assert shared_pool() is shared_pool()
+
+
+def test_importing_the_package_loads_neither_triton_nor_torch():
+    script = (
+        "import sys, harness.triton, harness.triton.compile, harness.triton.targets, harness.triton.launch\n"
+        "import harness.backends.assembler, harness.backends.gpu\n"
+        "sys.exit(any(m in sys.modules for m in ('triton', 'torch')))"
+    )
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 0

@@ -1,0 +1,84 @@
+"""The probed table of targets."""
+
+import json
+
+import pytest
+
+from harness.targetset import KNOWN, capability
+from harness.triton import targets
+
+
+@pytest.fixture
+def fresh(monkeypatch, tmp_path):
+    """An empty cache folder, and a module that has probed nothing."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    targets.probe.cache_clear()
+    yield tmp_path
+    targets.probe.cache_clear()
+
+
+def test_the_targets_everybody_has_are_served():
+    assert {"sm_80", "sm_86", "sm_90a", "sm_100a", "sm_120a"} <= set(targets.available())
+
+
+def test_available_targets_are_known_and_in_order():
+    names = targets.available()
+    assert set(names) <= set(KNOWN)
+    assert list(names) == sorted(names, key=capability)
+
+
+def test_every_known_target_has_an_entry_and_every_gap_a_reason():
+    table = targets.probe()
+    assert set(KNOWN) <= set(table)
+    for info in table.values():
+        assert info.available != bool(info.words)
+        assert info.available <= bool(info.ptxas)
+
+
+def test_the_result_is_kept_and_read_back(fresh, monkeypatch):
+    first = targets.probe()
+    (file,) = (fresh / "ptxdiff").iterdir()
+    assert len(json.loads(file.read_text())) == len(first)
+    targets.probe.cache_clear()
+    monkeypatch.setattr(targets, "_probe", lambda: pytest.fail("probed again"))
+    assert targets.probe() == first
+
+
+def test_a_damaged_file_is_replaced(fresh, monkeypatch):
+    calls = []
+    monkeypatch.setattr(targets, "_probe", lambda: calls.append(1) or {"sm_80": targets.TargetInfo("sm_80", True)})
+    path = targets._cache_file()
+    path.parent.mkdir(parents=True)
+    path.write_text("[{]")
+    assert list(targets.probe()) == ["sm_80"]
+    assert json.loads(path.read_text())[0]["name"] == "sm_80"
+    assert calls == [1]
+
+
+def test_a_probe_that_was_disturbed_is_not_kept(fresh, monkeypatch):
+    killed = targets.TargetInfo("sm_80", False, "the compiler was killed (SIGKILL)")
+    monkeypatch.setattr(targets, "_probe", lambda: {"sm_80": killed})
+    targets.probe()
+    assert not (fresh / "ptxdiff").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(monkeypatch, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+    targets.probe.cache_clear()
+    monkeypatch.setattr(targets, "_probe", lambda: {"sm_80": targets.TargetInfo("sm_80", True)})
+    try:
+        assert list(targets.probe()) == ["sm_80"]
+    finally:
+        targets.probe.cache_clear()
+
+
+def test_without_triton_the_reason_is_told(monkeypatch):
+    targets.triton_folder.cache_clear()
+    monkeypatch.setattr(targets.importlib.util, "find_spec", lambda name: None)
+    try:
+        with pytest.raises(targets.NoTriton, match="pip install triton"):
+            targets.triton_folder()
+    finally:
+        targets.triton_folder.cache_clear()
