@@ -1,0 +1,329 @@
+"""Results gathered into what reports show: rows (case and variant), cells (a row on a target), groups of failures.
+
+The rules by which results become one cell:
+
+- Within a cell the worst state wins, in the order of `STATES`: an error before a failure before an expected failure
+  before a pass. `unsupported` and `not run` are neutral beside anything else and show only where there is nothing else.
+- A pass of the assembler alone says that the code assembles, nothing about its bits: that is a state of its own.
+- Each pack and context of a cell rests on the strongest evidence that any backend gave it. A cell names the strongest
+  of its packs and contexts, and beside it the weakest where that differs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from harness.records import CaseInfo, Result, RunRecords, VariantInfo
+
+
+@dataclass(frozen=True)
+class State:
+    """What a cell shows. The symbol and the word each suffice without colour."""
+
+    name: str
+    symbol: str
+    word: str
+    meaning: str
+
+    @property
+    def slug(self) -> str:
+        """The name as a CSS class."""
+        return self.name.replace(" ", "-")
+
+
+STATES: dict[str, State] = {
+    s.name: s
+    for s in (
+        State("error", "⚠", "error", "cannot run as it is written"),
+        State("fail", "✗", "fail", "ran, and gives wrong bits"),
+        State("expected", "⊗", "expected failure", "fails as the case declares, with the diagnosis reproduced"),
+        State("pass", "✓", "pass", "ran, and every bit is accounted for"),
+        State("assembled", "◇", "assembles", "compiles and assembles; nothing was executed"),
+        State("unsupported", "⊘", "unsupported", "the target lacks it, as the case declares"),
+        State("not run", "○", "not run", "could not run here; says nothing"),
+        State("absent", "·", "no record", "not part of this run"),
+    )
+}
+RANK = {name: rank for rank, name in enumerate(STATES)}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a pass rests on."""
+
+    name: str
+    symbol: str
+    word: str
+    meaning: str
+
+
+EVIDENCE: dict[str, Evidence] = {
+    e.name: e
+    for e in (
+        Evidence("hardware", "■", "hardware", "ran on the real device"),
+        Evidence("confirmed", "◧", "confirmed", "emulated; each instruction was confirmed on hardware"),
+        Evidence("specification", "□", "specification", "emulated from the specification; not confirmed on hardware"),
+        Evidence("model", "≈", "model only", "an approximate instruction's model: proves the plumbing, not the bits"),
+        Evidence("none", "", "", "nothing was executed"),
+    )
+}
+STRENGTH = {name: rank for rank, name in enumerate(reversed(EVIDENCE))}
+
+Item = tuple[str, str, str, str]
+
+
+def state_of(result: Result) -> str:
+    """The state of one result. A verdict this version does not know counts as an error, never as a pass."""
+    if result.expected_failure:
+        return "expected"
+    if result.verdict == "pass":
+        return "assembled" if result.key.backend == "assembler" else "pass"
+    return result.verdict if result.verdict in STATES else "error"
+
+
+def worst_state(states: Iterable[str]) -> str:
+    """The state that stands for several."""
+    return min(states, key=RANK.__getitem__, default="absent")
+
+
+def evidence_of(results: Iterable[Result]) -> tuple[str, str]:
+    """The strongest and the weakest evidence behind the passes here; "none" where nothing that was executed passed."""
+    strongest: dict[tuple[int, str, bool], str] = {}
+    for r in results:
+        if state_of(r) == "pass":
+            part = (r.key.pack, r.key.context, r.key.fusion)
+            name = r.evidence if r.evidence in STRENGTH else "none"
+            if part not in strongest or STRENGTH[name] > STRENGTH[strongest[part]]:
+                strongest[part] = name
+    ranked = sorted(strongest.values(), key=STRENGTH.__getitem__) or ["none"]
+    return ranked[-1], ranked[0]
+
+
+@dataclass
+class Cell:
+    """One variant on one target: its results over all backends, packs, shapes and contexts."""
+
+    case: str
+    variant: str
+    target: str
+    results: list[Result] = field(default_factory=list)
+
+    @cached_property
+    def counts(self) -> Counter[str]:
+        """How many results are in each state."""
+        return Counter(map(state_of, self.results))
+
+    @cached_property
+    def state(self) -> State:
+        """What the cell shows."""
+        return STATES[worst_state(self.counts)]
+
+    @cached_property
+    def evidence(self) -> tuple[Evidence, ...]:
+        """What the cell's pass rests on: the strongest, and the weakest where that differs; empty without a pass."""
+        names = dict.fromkeys(evidence_of(self.results))
+        return tuple(EVIDENCE[name] for name in names if name != "none")
+
+    @property
+    def model_only(self) -> bool:
+        """Whether some pack or context of the cell passed on a model alone."""
+        return EVIDENCE["model"] in self.evidence
+
+    @cached_property
+    def backends(self) -> dict[str, tuple[State, int]]:
+        """The state of each backend that left a result, and its number of results."""
+        groups: dict[str, list[Result]] = defaultdict(list)
+        for r in self.results:
+            groups[r.key.backend].append(r)
+        return {b: (STATES[worst_state(map(state_of, rs))], len(rs)) for b, rs in sorted(groups.items())}
+
+    @property
+    def anchor(self) -> str:
+        """The id under which the page links to this cell."""
+        return anchor("cell", self.case, self.variant, self.target)
+
+    @property
+    def describe(self) -> str:
+        """The cell in one sentence, for a tooltip and for a screen reader."""
+        counts = ", ".join(f"{n} {STATES[s].word}" for s, n in sorted(self.counts.items(), key=lambda i: RANK[i[0]]))
+        evidence = f"; evidence: {', in part '.join(e.word for e in self.evidence)}" if self.evidence else ""
+        return f"{self.case} {self.variant} on {self.target}: {counts or 'no record'}{evidence}"
+
+
+@dataclass
+class Row:
+    """One variant over all targets."""
+
+    case: str
+    variant: str
+    info: VariantInfo | None
+    cells: dict[str, Cell]
+
+    @property
+    def state(self) -> State:
+        """The worst of its cells."""
+        return STATES[worst_state(c.state.name for c in self.cells.values())]
+
+    @property
+    def results(self) -> list[Result]:
+        """All results of the row."""
+        return [r for c in self.cells.values() for r in c.results]
+
+
+@dataclass
+class FailureGroup:
+    """Failures that look alike: one variant, one backend, one kind of wrong answer, on any targets, packs and shapes.
+
+    `simplest` carries the message that stands for all of them.
+    """
+
+    case: str
+    variant: str
+    backend: str
+    state: State
+    results: list[Result]
+    simplest: Result
+
+    @property
+    def targets(self) -> list[str]:
+        """Where it happens."""
+        return sorted({r.key.target for r in self.results}, key=target_order)
+
+    @property
+    def packs(self) -> list[int]:
+        """With which packs."""
+        return sorted({r.key.pack for r in self.results})
+
+    @property
+    def contexts(self) -> list[str]:
+        """In which contexts."""
+        return sorted({r.key.context for r in self.results})
+
+    @property
+    def shapes(self) -> list[str]:
+        """At which shapes."""
+        return sorted({r.key.shape for r in self.results if r.key.shape}, key=shape_order)
+
+    @property
+    def anchor(self) -> str:
+        """The id under which the page links to this group."""
+        k = self.simplest.key
+        return anchor("failure", self.case, self.variant, self.backend, k.target, k.pack, k.context, k.shape)
+
+
+@dataclass
+class View:
+    """One run, gathered."""
+
+    records: RunRecords
+    targets: list[str]
+    rows: list[Row]
+
+    @cached_property
+    def counts(self) -> Counter[str]:
+        """Results by state."""
+        return Counter(map(state_of, self.records.results))
+
+    @cached_property
+    def failures(self) -> list[FailureGroup]:
+        """Everything that is an error or a failure that no case declares, worst first."""
+        return failure_groups([r for r in self.records.results if state_of(r) in ("error", "fail")])
+
+    @cached_property
+    def expected(self) -> list[FailureGroup]:
+        """The failures that cases declare."""
+        return failure_groups([r for r in self.records.results if r.expected_failure])
+
+    def case_rows(self, case: str) -> list[Row]:
+        """The rows of one case."""
+        return [row for row in self.rows if row.case == case]
+
+    @property
+    def cases(self) -> list[str]:
+        """Every case with a result or an entry, in the order of the run."""
+        return list(dict.fromkeys([*self.records.cases, *(row.case for row in self.rows)]))
+
+    def info(self, case: str) -> CaseInfo | None:
+        """What the run says about a case; None where the run was cut short before it did."""
+        return self.records.cases.get(case)
+
+
+def view(records: RunRecords) -> View:
+    """Gather a run's results into rows and cells."""
+    targets = sorted({r.key.target for r in records.results}, key=target_order)
+    rows: dict[tuple[str, str], Row] = {}
+
+    def row(case: str, variant: str) -> Row:
+        found = rows.get((case, variant))
+        if found is None:
+            info = records.cases[case].variants.get(variant) if case in records.cases else None
+            cells = {t: Cell(case, variant, t) for t in targets}
+            found = rows[(case, variant)] = Row(case, variant, info, cells)
+        return found
+
+    for name, case in records.cases.items():
+        for variant in case.variants:
+            row(name, variant)
+    for r in records.results:
+        row(r.key.case, r.key.variant).cells[r.key.target].results.append(r)
+    return View(records, targets, list(rows.values()))
+
+
+def failure_groups(results: Iterable[Result]) -> list[FailureGroup]:
+    """Results that look alike, gathered; errors first, then by the number of targets they hit."""
+    groups: dict[tuple[object, ...], list[Result]] = defaultdict(list)
+    for r in results:
+        groups[(r.key.case, r.key.variant, r.key.backend, state_of(r), *_signature(r))].append(r)
+    found = []
+    for members in groups.values():
+        simplest = min(members, key=simplicity)
+        k = simplest.key
+        found.append(FailureGroup(k.case, k.variant, k.backend, STATES[state_of(simplest)], members, simplest))
+    return sorted(found, key=lambda g: (RANK[g.state.name], g.case, g.variant, -len(g.targets), g.backend))
+
+
+def _signature(r: Result) -> tuple[object, ...]:
+    if r.worst is None:
+        return (r.words.replace(r.key.target, "TARGET"),)
+    return (r.diagnosis, tuple(sorted(r.classes)), r.worst.output, r.worst.expected.bits, r.worst.got.bits)
+
+
+def simplicity(r: Result) -> tuple[object, ...]:
+    """Sorts results so that the one easiest to reason about comes first."""
+    k = r.key
+    return (k.context != "straight", k.pack, shape_order(k.shape), target_order(k.target), k.backend, k.fusion)
+
+
+def target_order(target: str) -> tuple[int, str]:
+    """Sorts `sm_90a` before `sm_100a`."""
+    number = re.search(r"\d+", target)
+    return (int(number[0]) if number else 0, target)
+
+
+def shape_order(shape: str) -> tuple[int, str]:
+    """Sorts shapes by their number of elements."""
+    size = 1
+    for number in re.findall(r"\d+", shape):
+        size *= int(number)
+    return (size, shape)
+
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+def anchor(*parts: object) -> str:
+    """An id for a page: readable, unique for distinct parts, and free of anything with a meaning in HTML or a URL."""
+    return "--".join(_UNSAFE.sub(lambda m: f"~{ord(m[0]):x}~", str(p)) for p in parts)
+
+
+def reasons(results: Iterable[Result], states: Sequence[str]) -> list[tuple[str, str, list[Result]]]:
+    """Results in these states by backend and the words that say why, the most frequent first."""
+    groups: Mapping[tuple[str, str], list[Result]] = defaultdict(list)
+    for r in results:
+        if state_of(r) in states:
+            groups[(r.key.backend, r.words.replace(r.key.target, "sm_…") or "no reason recorded")].append(r)
+    return sorted(((b, w, rs) for (b, w), rs in groups.items()), key=lambda g: (-len(g[2]), g[0], g[1]))

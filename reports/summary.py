@@ -1,0 +1,93 @@
+"""The terminal summary of a run, as a rich renderable."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from harness.records import RunRecords
+from reports.model import EVIDENCE, STATES, Row, View, reasons, view
+from reports.verdict import Overall, headline_facts, overall
+
+STYLES = {
+    "error": "bold magenta",
+    "fail": "bold red",
+    "expected": "yellow",
+    "pass": "green",
+    "assembled": "cyan",
+    "unsupported": "dim",
+    "not run": "dim",
+    "absent": "dim",
+}
+WORDS = {"passed": "PASSED", "failed": "FAILED", "nothing ran": "NOTHING RAN", "cut short": "CUT SHORT"}
+LINES_OF_MESSAGE = 24
+
+
+def terminal(run: RunRecords, *, failures: int = 5, table: bool = True) -> RenderableType:
+    """A run for a terminal: the verdict, the matrix, the first `failures` failures, what did not run and why."""
+    found = view(run)
+    parts: list[RenderableType] = [*_messages(found, failures)]
+    if table and found.rows:
+        parts.append(_matrix(found))
+    parts += [*_not_run(found), *_verdict(found, overall(found))]
+    return Group(*parts)
+
+
+def _messages(found: View, limit: int) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    for group in found.failures[:limit]:
+        head = f"{group.state.symbol} {group.state.word}: {group.case}::{group.variant} on {', '.join(group.targets)}"
+        parts.append(Text(f"{head} ({group.backend}, {len(group.results)} results)", style=STYLES[group.state.name]))
+        lines = (group.simplest.message or group.simplest.words or "no message recorded").splitlines()
+        parts.append(Text("\n".join(f"  {line}" for line in lines[:LINES_OF_MESSAGE])))
+        if len(lines) > LINES_OF_MESSAGE:
+            parts.append(Text(f"  … {len(lines) - LINES_OF_MESSAGE} more lines in the report"))
+        parts.append(Text())
+    if len(found.failures) > limit:
+        parts.append(Text(f"and {len(found.failures) - limit} more kinds of failure\n", style="bold"))
+    return parts
+
+
+def _matrix(found: View) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
+    table.add_column("case")
+    table.add_column("variant")
+    for target in found.targets:
+        table.add_column(escape(target), justify="center")
+    last = None
+    for row in found.rows:
+        table.add_row(Text("" if row.case == last else row.case), Text(row.variant), *_cells(row))
+        last = row.case
+    states = {c.state.name for row in found.rows for c in row.cells.values()}
+    evidence = {e.name for row in found.rows for c in row.cells.values() for e in c.evidence}
+    legend = [f"{s.symbol} {s.word}" for s in STATES.values() if s.name in states]
+    table.caption = "  ".join(legend + [f"{e.symbol} {e.word}" for e in EVIDENCE.values() if e.name in evidence])
+    table.caption_justify = "left"
+    return table
+
+
+def _cells(row: Row) -> list[Text]:
+    return [
+        Text(c.state.symbol + "".join(e.symbol for e in c.evidence), style=STYLES[c.state.name])
+        for c in row.cells.values()
+    ]
+
+
+def _not_run(found: View) -> list[RenderableType]:
+    lines = [
+        f"{STATES['not run'].symbol} not run: {len(results):,} results ({backend}): {words}"
+        for backend, words, results in reasons(found.records.results, ["not run"])[:5]
+    ]
+    return [Text("\n" + "\n".join(lines), style=STYLES["not run"])] if lines else []
+
+
+def _verdict(found: View, verdict: Overall) -> list[RenderableType]:
+    counts = Text("  ".join(f"{n:,} {name}" for name, n in verdict.counts.items()))
+    counts.append(f"  {verdict.expected:,} expected failures")
+    style = {"passed": "bold green", "failed": "bold red"}.get(verdict.word, "bold yellow")
+    head = Text("\n" + WORDS.get(verdict.word, verdict.word.upper()), style=style)
+    head.append(f"  {verdict.sentence}", style="bold")
+    notes = [Text(note, style="yellow") for note in verdict.notes]
+    return [head, counts, *notes, Text(", ".join(headline_facts(found.records)), style="dim")]

@@ -1,0 +1,190 @@
+"""The one sentence over a run: whether it is green, and what a reader must know before believing it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.records import VERDICTS, RunRecords
+from reports.model import View, state_of
+
+# How many names a sentence spells out before it counts the rest.
+NAMED = 3
+
+
+@dataclass(frozen=True)
+class Overall:
+    """The verdict on a run.
+
+    word: "failed", "cut short", "nothing ran", "assembled only" or "passed"; only the last is green.
+    sentence: the headline. notes: what else must be said beside it, one sentence each.
+    counts: results by verdict, all five always present; expected failures are not among the failures.
+    """
+
+    word: str
+    sentence: str
+    notes: tuple[str, ...]
+    counts: Mapping[str, int]
+    expected: int
+
+    @property
+    def green(self) -> bool:
+        """Whether the run may be called passed."""
+        return self.word == "passed"
+
+
+def overall(view: View) -> Overall:
+    """Judge a run as a whole."""
+    records = view.records
+    counts: dict[str, int] = dict.fromkeys(VERDICTS, 0)
+    for r in records.results:
+        if not r.expected_failure:
+            counts[r.verdict if r.verdict in counts else "error"] += 1
+    expected = sum(r.expected_failure for r in records.results)
+    word, sentence = _headline(view)
+    return Overall(word, sentence, tuple(_notes(view, word)), counts, expected)
+
+
+def _headline(view: View) -> tuple[str, str]:
+    failed = [row for row in view.rows if row.state.name == "fail"]
+    broken = [row for row in view.rows if row.state.name == "error"]
+    if failed or broken:
+        parts = []
+        if failed:
+            parts.append(f"{_variants(len(failed))} wrong bits: {_names(failed)}")
+        if broken:
+            parts.append(f"{_count(len(broken), 'variant')} cannot run as written: {_names(broken)}")
+        return "failed", "; ".join(parts)
+    executed = view.counts["pass"] + view.counts["expected"]
+    if view.records.end is None:
+        return "cut short", f"The run was cut short; {_count(executed, 'result')} came through, none of them wrong"
+    if not executed and view.counts["assembled"]:
+        return "assembled only", f"{_count(view.counts['assembled'], 'kernel')} assembled; nothing was executed"
+    if not executed:
+        return "nothing ran", "Nothing ran: there is no result to pass or fail"
+    passing = [row for row in view.rows if row.state.name in ("pass", "expected")]
+    targets = {c.target for row in passing for c in row.cells.values() if c.state.name in ("pass", "expected")}
+    return (
+        "passed",
+        f"{_count(len(passing), 'variant')} checked on {_count(len(targets), 'target')}, none gives wrong bits",
+    )
+
+
+def _notes(view: View, word: str) -> list[str]:
+    notes = []
+    if view.records.end is None and word != "cut short":
+        notes.append("The run was cut short: what is missing was not measured.")
+    model = [c for row in view.rows for c in row.cells.values() if c.model_only]
+    if model:
+        rest = "rests" if len(model) == 1 else "rest"
+        variants = _count(len({(c.case, c.variant) for c in model}), "variant")
+        notes.append(
+            f"{_count(len(model), 'cell')} of {variants} {rest} on a model alone, in whole or in part: that accepts nothing."
+        )
+    missing = view.counts["not run"]
+    if missing:
+        backends = sorted({r.key.backend for r in view.records.results if state_of(r) == "not run"})
+        notes.append(f"{_count(missing, 'result')} did not run ({', '.join(backends)}).")
+    if view.counts["expected"]:
+        n = len({(r.key.case, r.key.variant) for r in view.records.results if r.expected_failure})
+        notes.append(
+            f"{_count(n, 'variant')} fails as its case declares."
+            if n == 1
+            else f"{n} variants fail as their cases declare."
+        )
+    unchecked = sum(r.unchecked for r in view.records.results)
+    if unchecked:
+        notes.append(f"{_count(unchecked, 'code')} differ where no bound is promised.")
+    return notes
+
+
+def _variants(n: int) -> str:
+    return "1 variant gives" if n == 1 else f"{n} variants give"
+
+
+def _names(rows: list[Any]) -> str:
+    names = [f"{row.case}::{row.variant}" for row in rows[:NAMED]]
+    return ", ".join(names) + (f" and {len(rows) - NAMED} more" if len(rows) > NAMED else "")
+
+
+def _count(n: int, word: str, plural: str = "") -> str:
+    return f"{n:,} {word if n == 1 else plural or word + 's'}"
+
+
+def environment_rows(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The environment as pairs of name and text, the familiar names first, everything else as it was written."""
+    rows: list[tuple[str, str]] = []
+    rest = dict(environment)
+    for name, label in _KNOWN.items():
+        if name in rest and (text := _text(name, rest.pop(name))):
+            rows.append((label, text))
+    rows += [(name, _text(name, value)) for name, value in rest.items()]
+    return rows
+
+
+_KNOWN = {
+    "gpus": "GPUs",
+    "driver": "driver",
+    "cuda": "CUDA",
+    "ptxas": "ptxas",
+    "triton": "Triton",
+    "torch": "torch",
+    "python": "Python",
+    "platform": "platform",
+    "git": "revision",
+    "ptxdiff": "ptxdiff",
+}
+
+
+def _text(name: str, value: Any) -> str:
+    if name == "gpus":
+        return _gpus(value)
+    if name == "ptxas" and isinstance(value, list | tuple):
+        return ", ".join(_ptxas(v) for v in value)
+    if name == "git" and isinstance(value, Mapping):
+        dirty = ", with uncommitted changes" if value.get("dirty") else ""
+        branch = f" on {value['branch']}" if value.get("branch") else ""
+        return f"{str(value.get('revision', 'unknown'))[:12]}{branch}{dirty}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k} {_text('', v)}" for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return "; ".join(_text("", v) for v in value)
+    return "" if value is None else str(value)
+
+
+def _ptxas(value: Any) -> str:
+    if not isinstance(value, Mapping) or "version" not in value:
+        return _text("", value)
+    return f"{value['version']} ({_text('', value['targets'])})" if value.get("targets") else str(value["version"])
+
+
+def _gpus(value: Any) -> str:
+    if not value:
+        return "none"
+    if not isinstance(value, list | tuple):
+        return _text("", value)
+    seen: dict[str, int] = {}
+    for gpu in value:
+        text = str(gpu)
+        if isinstance(gpu, Mapping):
+            target = gpu.get("target") or gpu.get("capability")
+            text = str(gpu.get("name", "GPU")) + (f" ({target})" if target else "")
+        seen[text] = seen.get(text, 0) + 1
+    return ", ".join(f"{n} × {text}" if n > 1 else text for text, n in seen.items())
+
+
+def revision(records: RunRecords) -> str:
+    """The git revision of a run in twelve digits, with `+` for uncommitted changes; empty where it is unknown."""
+    git = records.run.environment.get("git")
+    if isinstance(git, Mapping):
+        return str(git.get("revision") or "")[:12] + ("+" if git.get("dirty") else "")
+    return str(git or "")[:12]
+
+
+def headline_facts(records: RunRecords) -> list[str]:
+    """What ran where, as short phrases for one line."""
+    env = dict(environment_rows(records.run.environment))
+    facts = [env["GPUs"] if env.get("GPUs", "none") != "none" else "no GPU"]
+    facts += [f"{label} {env[label]}" for label in ("driver", "ptxas", "Triton", "revision") if env.get(label)]
+    return [*facts, f"seed {records.run.seed}", f"effort {records.run.effort}"]
