@@ -240,8 +240,9 @@ def fraction(fmt: Format, code: int) -> Fraction:
 
 
 def to_float64(fmt: Format, codes: Codes) -> Codes:
-    """The exact values of an array of codes as float64 (numpy or torch); for floats and integers up to 32
-    bits, and F64.
+    """The exact values of an array of codes as float64, numpy or torch; the bits of NaNs are not kept.
+
+    For every float format and integers of up to 32 bits; `ValueError` for wider ones, which float64 cannot hold.
     """
     library, cast = _library(codes)
     if not fmt.is_float:
@@ -250,6 +251,9 @@ def to_float64(fmt: Format, codes: Codes) -> Codes:
         return cast(ordinal(fmt, codes), library.float64)
     if fmt.code_bits == 64:
         return codes.view(library.float64)
+    if _is_torch(codes) and fmt.name in ("float32", "float16", "bfloat16"):
+        bits = library.int32 if fmt.code_bits == 32 else library.int16
+        return codes.to(bits).view(getattr(library, fmt.name)).to(library.float64)
     significand, exponent = _significand(fmt, codes)
     scale = ((exponent + 1023) << 52).view(library.float64)
     finite = cast(significand * (1 - 2 * sign(fmt, codes)), library.float64) * scale

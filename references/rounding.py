@@ -12,13 +12,12 @@ rounding modifiers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from references.formats import F64, Format, encode, is_infinity, is_nan, is_subnormal, sign
+from references.formats import F64, Format, encode, is_nan, is_subnormal, sign
 
 Rounding = Literal["rn", "rna", "rz", "rm", "rp"]
 ROUNDINGS: tuple[Rounding, ...] = ("rn", "rna", "rz", "rm", "rp")
@@ -52,14 +51,21 @@ def bit_length(value: Tensor) -> Tensor:
 
 # ---- Rounding --------------------------------------------------------------------------------------------
 
-# Whether to go up to the next magnitude, from (negative, odd, compared to half: -1 0 1, inexact).
-_INCREMENT: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
-    "rn": lambda negative, odd, half, inexact: (half > 0) | ((half == 0) & odd),
-    "rna": lambda negative, odd, half, inexact: half >= 0,
-    "rz": lambda negative, odd, half, inexact: inexact & False,
-    "rm": lambda negative, odd, half, inexact: inexact & negative,
-    "rp": lambda negative, odd, half, inexact: inexact & ~negative,
-}
+
+def _round_up(negative: Tensor, kept: Tensor, rest: Tensor, shift: Tensor, rounding: Rounding) -> Tensor:
+    """1 where `kept + rest / 2^shift` rounds up to the next magnitude, else 0; shift 0 leaves no rest."""
+    if rounding == "rz":
+        return torch.zeros_like(kept)
+    if rounding in ("rm", "rp"):
+        return (rest > 0).to(torch.int64) & (negative if rounding == "rm" else ~negative)
+    half = 1 << (shift - 1).clamp(min=0)
+    # Above half, or a tie that an odd `kept` (rn) or any (rna) sends up.
+    return (rest + (kept & 1 if rounding == "rn" else 1) > half).to(torch.int64)
+
+
+def _check_overflow(fmt: Format, satfinite: bool) -> None:
+    if fmt.nan == "none" and not satfinite:
+        raise ValueError(f"{fmt.name} has neither infinity nor NaN: overflow must saturate, pass satfinite=True")
 
 
 def round_exact(
@@ -84,8 +90,7 @@ def round_exact(
     NaN must saturate: `ValueError`. Underflow gives subnormals and signed zeros; ue8m0 has neither and stops
     at 2^-127.
     """
-    if fmt.nan == "none" and not satfinite:
-        raise ValueError(f"{fmt.name} has neither infinity nor NaN: overflow must saturate, pass satfinite=True")
+    _check_overflow(fmt, satfinite)
     significand = (significand << 1) | (0 if sticky is None else sticky)
     exponent = exponent - 1
     lowest = fmt.min_exponent - fmt.mantissa_bits
@@ -96,11 +101,8 @@ def round_exact(
     right = (unit - exponent).clamp(0, 63)
     kept = significand >> right
     rest = significand - (kept << right)
-    above_half = rest - (1 << (right - 1).clamp(min=0))
-    half = torch.where(right == 0, -1, above_half)
     kept = kept << (exponent - unit).clamp(0, 63)
-    up = _INCREMENT[rounding](negative, (kept & 1) == 1, half, rest != 0)
-    kept = kept + up.to(torch.int64)
+    kept = kept + _round_up(negative, kept, rest, right, rounding)
     # For normals the leading one in `kept` adds the 1 that the field lacks; a subnormal has field 0 and no
     # such one.
     field = unit - lowest - (0 if fmt.has_zero else 1)
@@ -142,25 +144,37 @@ def decompose(fmt: Format, codes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def round_float64(fmt: Format, value: Tensor, *, rounding: Rounding = "rn", satfinite: bool = False) -> Tensor:
     """The code of a float64 tensor, specials included; exact for values that are exact or rounded to odd.
 
-    NaN gives the canonical NaN, or the largest finite value, positive, where the format has none (PTX ISA,
-    cvt); an infinity gives infinity, with `satfinite` the largest finite value, in a format without infinity
-    its NaN. The sign of zero is kept.
+    NaN gives the canonical NaN, or the largest finite value, positive, where the format has none (PTX ISA, cvt); an
+    infinity gives infinity, with `satfinite` the largest finite value, in a format without infinity its NaN. The sign
+    of zero is kept. Otherwise as `round_exact`, which this is the quick way to: significands arrive normalised.
 
-    Why rounded to odd is enough: a value rounded to odd at 53 bits lies on the same side of every number of
-    at most 52 bits as the true value. The numbers where a decision changes are format values and midpoints,
-    at most `fmt.precision + 1` bits, so the format may have up to 51.
+    Why rounded to odd is enough: a value rounded to odd at 53 bits lies on the same side of every number of at most
+    52 bits as the true value. The numbers where a decision changes are format values and midpoints, at most
+    `fmt.precision + 1` bits, so the format may have up to 51. To float64 itself nothing is rounded.
     """
     codes = value.view(torch.int64)
-    negative, significand, exponent = decompose(F64, codes)
-    infinite = is_infinity(F64, codes)
-    significand = torch.where(infinite, 1, significand)
-    exponent = torch.where(infinite, 2000, exponent)
-    # An infinity is exact: it does not round down to the largest finite value, whatever the mode.
-    result = round_exact(fmt, negative, significand, exponent, rounding=rounding, satfinite=satfinite)
+    nan = is_nan(F64, codes)
+    if fmt.precision > 51:
+        return torch.where(nan, nan_code(fmt), codes)
+    _check_overflow(fmt, satfinite)
+    negative = codes < 0
+    size = codes & MAX64
+    field = size >> 52
+    # A subnormal float64 is far below half of any other format's smallest value: its leading bit does not matter.
+    significand = torch.where(size == 0, 0, (size & ((1 << 52) - 1)) | (1 << 52))
+    raised = field - (1023 + fmt.min_exponent)  # binades above the smallest normal value of the format
+    right = 52 - fmt.mantissa_bits - raised.clamp(-63 + 52 - fmt.mantissa_bits, 0)
+    kept = significand >> right
+    rest = significand - (kept << right)
+    kept = kept + _round_up(negative, kept, rest, right, rounding)
+    code = (raised.clamp(min=0) << fmt.mantissa_bits) + kept
+    if not fmt.has_zero:
+        code = (code - 1).clamp(min=0)
+    result = _overflow(fmt, negative, code, rounding, satfinite)
     if not satfinite:
-        largest = fmt.max_finite >> fmt.ignored_bits
-        result = torch.where(infinite, attach_sign(fmt, negative, torch.full_like(codes, largest + 1)), result)
-    return torch.where(is_nan(F64, codes), nan_code(fmt), result)
+        # An infinity is exact: it does not round down to the largest finite value, whatever the mode.
+        result = torch.where(field == 2047, (fmt.max_finite >> fmt.ignored_bits) + 1, result)
+    return torch.where(nan, nan_code(fmt), attach_sign(fmt, negative, result))
 
 
 def nan_code(fmt: Format) -> int:
