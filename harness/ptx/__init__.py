@@ -1,6 +1,7 @@
 """PTX on the CPU: parse it, bind it as Triton does, and run it bit-exactly. Needs numpy, ml_dtypes and numba only.
 
-`emulate` runs an inline asm block on arrays; `errors` has the exceptions. Names load when first used.
+`emulate` runs an inline asm block on arrays, `trace` on one pack step by step, `analyse` says what is in it;
+`errors` has the exceptions. Names load when first used.
 """
 
 from __future__ import annotations
@@ -8,12 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .analysis import Analysis, Trace, analyse, refusal, trace
     from .api import emulate
     from .errors import PtxError
 
-__all__ = ["PtxError", "emulate"]
+__all__ = ["Analysis", "PtxError", "Trace", "analyse", "emulate", "refusal", "trace"]
 
-_HOME = {"emulate": "api", "PtxError": "errors"}
+_HOME = dict.fromkeys(("Analysis", "Trace", "analyse", "refusal", "trace"), "analysis")
+_HOME |= {"emulate": "api", "PtxError": "errors"}
 
 
 def __getattr__(name: str) -> Any:

@@ -147,7 +147,7 @@ def load(frame: Frame, slot: int, operand: Operand, tensor: Tensor, placement: P
     """Put the elements of an input operand into its register, for the lanes from `start` on."""
     stop = start + frame.lanes
     pack, count, width = placement.pack, operand.count, operand.element_width
-    kind = UNSIGNED[operand.width]
+    kind: Any = UNSIGNED[operand.width]
     used = width * count
     absent = placement.missing(start, stop)
     slots = _slots(tensor, placement, start, stop)

@@ -8,7 +8,7 @@ that loops and if-else reconverge. Each register has, besides its values, a mask
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -68,7 +68,7 @@ class Frame:
         slot = writer.slot
         if slot < 0:
             return
-        kind = UNSIGNED[writer.width]
+        kind: Any = UNSIGNED[writer.width]
         if value.dtype != kind:
             value, undefined = _widen(value, undefined, kind, writer.signed)
         if undefined is not None and not undefined.any():
@@ -80,7 +80,7 @@ class Frame:
                 old_undefined = np.array(1 if writer.width == 1 else (1 << writer.width) - 1, kind)
             value = np.where(active, value, old)
             if undefined is not None or old_undefined is not None:
-                zero = kind(0)
+                zero: Any = kind(0)
                 undefined = np.where(
                     active,
                     zero if undefined is None else undefined,
@@ -110,21 +110,33 @@ def _widen(value: Array, undefined: Any, kind: Any, signed: bool) -> tuple[Array
     return extended, undefined.view(narrow).astype(wide).view(kind)
 
 
-def run(program: Program, frame: Frame) -> None:
+class Observer(Protocol):
+    """Whoever wants to see every instruction before and after it ran."""
+
+    def enter(self, frame: Frame, step: Step) -> None:
+        """Called before a step."""
+
+    def leave(self, frame: Frame, step: Step, executed: bool) -> None:
+        """Called after it; `executed` tells whether any lane ran it."""
+
+
+def run(program: Program, frame: Frame, observer: Observer | None = None) -> None:
     """Execute the program to its end. Raises ExecutionError and its kinds, with the instruction's place."""
-    if not program.branches:
+    if not program.branches and observer is None:
         for step in program.steps:
             execute(frame, step, None)
         return
-    Scheduler(program, frame).run()
+    Scheduler(program, frame, observer).run()
 
 
-def execute(frame: Frame, step: Step, active: Array | None) -> None:
-    """Execute one step in the active lanes."""
+def execute(frame: Frame, step: Step, active: Array | None) -> bool:
+    """Execute one step in the active lanes; False if its guard held in none of them."""
     if step.guard >= 0:
         active, doubtful = guarded(frame, step, active)
         if active is not None and not active.any():
-            return
+            if doubtful is not None and doubtful.any():
+                _taint(frame, step, doubtful)
+            return False
     else:
         doubtful = None
     runner = RUNNERS.get(step.kind)
@@ -134,6 +146,7 @@ def execute(frame: Frame, step: Step, active: Array | None) -> None:
         _scalar(frame, step, active)
     if doubtful is not None:
         _taint(frame, step, doubtful)
+    return True
 
 
 def guarded(frame: Frame, step: Step, active: Array | None) -> tuple[Array | None, Array | None]:
@@ -168,18 +181,19 @@ def _taint(frame: Frame, step: Step, doubtful: Array) -> None:
     """What an instruction under an undefined guard may have written is undefined."""
     for writer in step.destinations:
         if writer.slot >= 0:
-            kind = UNSIGNED[writer.width]
+            kind: Any = UNSIGNED[writer.width]
             ones = kind(1 if writer.width == 1 else (1 << writer.width) - 1)
-            old = frame.undefined[writer.slot]
+            old: Any = frame.undefined[writer.slot]
             frame.undefined[writer.slot] = np.where(doubtful, ones, kind(0) if old is None else old)
 
 
 class Scheduler:
     """Runs a program with branches: the lanes with the lowest step number go first."""
 
-    def __init__(self, program: Program, frame: Frame) -> None:
+    def __init__(self, program: Program, frame: Frame, observer: Observer | None = None) -> None:
         self.program = program
         self.frame = frame
+        self.observer = observer
         self.waiting: dict[int, Array] = {}
 
     def run(self) -> None:
@@ -203,12 +217,18 @@ class Scheduler:
             budget -= 1
             if budget < 0:
                 raise self._error(ExecutionError, step, f"still running after {STEP_LIMIT} steps: an endless loop?")
+            if self.observer is not None:
+                self.observer.enter(frame, step)
             if step.kind in ("branch", "exit"):
+                before = at
                 at, active = self._jump(step, at, active)
+                executed = step.guard < 0 or at != before + 1 or active is None
                 whole = active is not None and bool(active.all())
-                continue
-            execute(frame, step, None if whole else active)
-            at += 1
+            else:
+                executed = execute(frame, step, None if whole else active)
+                at += 1
+            if self.observer is not None:
+                self.observer.leave(frame, step, executed)
 
     def _next(self, at: int, active: Array | None) -> tuple[int, Array | None]:
         """The group to go on with: the lowest step, together with all that wait there."""

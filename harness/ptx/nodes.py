@@ -22,14 +22,24 @@ class Source:
     text: str
     moves: list[tuple[int, int]] = field(default_factory=list)
 
-    def position(self, offset: int) -> tuple[int, int]:
-        """Line and column, both from 1, of an offset into the expanded text."""
+    def original(self, offset: int) -> int:
+        """The place in the user's text of an offset into the expanded text."""
         if self.moves:
             at = bisect_right(self.moves, (offset, 1 << 62)) - 1
             if at >= 0:
                 start, original = self.moves[at]
                 offset = original + offset - start
-        offset = min(offset, len(self.text))
+        return min(offset, len(self.text))
+
+    def statement(self, offset: int) -> str:
+        """The user's text from an offset to the next semicolon, on one line."""
+        start = self.original(offset)
+        end = self.text.find(";", start)
+        return " ".join(self.text[start : end + 1 if end >= 0 else len(self.text)].split())
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line and column, both from 1, of an offset into the expanded text."""
+        offset = self.original(offset)
         start = self.text.rfind("\n", 0, offset) + 1
         return self.text.count("\n", 0, offset) + 1, offset - start + 1
 

@@ -226,11 +226,11 @@ class _Parser(ConstantExpressions):
 
     def declarations(self) -> list[Declaration]:
         """`.reg .b32 a, b<4>;` and its like, to the semicolon."""
-        found = self.declaration_list()
+        found = self.declaration_list(several=True)
         self.expect(";", f"',' or ';' after the declaration of {found[-1].name}")
         return found
 
-    def declaration_list(self) -> list[Declaration]:
+    def declaration_list(self, several: bool) -> list[Declaration]:
         space = self.text[1:]
         self.advance()
         vector, align, kind = 1, 0, ""
@@ -255,7 +255,7 @@ class _Parser(ConstantExpressions):
         if not kind:
             raise self.unexpected("a type such as .b32")
         found = [self.declared(space, kind, vector, align)]
-        while self.accept(","):
+        while several and self.accept(","):
             found.append(self.declared(space, kind, vector, align))
         return found
 
@@ -445,7 +445,7 @@ class _Parser(ConstantExpressions):
         while self.kind != ")":
             if self.text not in (".param", ".reg"):
                 raise self.unexpected(".param")
-            found.extend(self.declaration_list())
+            found.extend(self.declaration_list(several=False))
             self.accept(",")
         self.advance()
         return found

@@ -39,7 +39,7 @@ operand are legal (cvt). `undefined=` says how undefined bits pass: "all" (defau
 of values and masks from `definedness`. `section` is that of the PTX ISA.
 
 What the machine does itself (vector moves, branches, memory) is declared with `operation`, and its operands are
-checked and executed in `harness.ptx.operations`; `elementwise=False, wants="a memory access"` refuses it in snippets.
+checked and executed in `harness.ptx.operations`. Opcodes that mean nothing for one element are in `other_threads`.
 '''
 
 from __future__ import annotations

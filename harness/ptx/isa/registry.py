@@ -66,9 +66,7 @@ class Form:
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     operation: str = ""
-    elementwise: bool = True
     excludes: tuple[tuple[str, ...], ...] = ()
-    wants: str = ""
     module: str = ""
     constants: tuple[str, ...] = field(default=())
 
@@ -293,15 +291,12 @@ def operation(
     section: str,
     requires: Requirement | int | str = 0,
     needs: Mapping[str, Requirement | int | str] | None = None,
-    elementwise: bool = True,
-    wants: str = "",
     operands: str = "",
     **choices: str,
 ) -> Form:
     """Declare an instruction that the machine itself carries out (moves of vectors, branches, memory).
 
-    `name` is its handler in the machine. `elementwise=False` marks what means nothing for one element alone;
-    `wants` then says what it is, for the message.
+    `name` is its handler in the machine; see `refuse` for what means nothing for one element alone.
     """
     opcode, groups = _groups(pattern, choices)
     form = Form(
@@ -320,11 +315,18 @@ def operation(
         reads=(),
         writes=(),
         operation=name,
-        elementwise=elementwise,
-        wants=wants,
     )
     FORMS.setdefault(opcode, []).append(form)
     return form
+
+
+REFUSED: dict[str, str] = {}
+"""Opcodes that a snippet cannot use, and what they are."""
+
+
+def refuse(opcode: str, what: str) -> None:
+    """Say that all of an opcode's forms mean nothing for one element alone; `what` it is, for the message."""
+    REFUSED[opcode] = what
 
 
 def _display(pattern: str, choices: dict[str, str]) -> str:
@@ -378,12 +380,11 @@ def lookup(node: Instruction, source: Source, target: Target | None, elementwise
     Raises UnknownInstruction naming what is near, UnsupportedOnTarget, or NotElementwise.
     """
     found = find(node.opcode, node.modifiers)
+    if elementwise and node.opcode in REFUSED:
+        message = f"{node.spelling} is {REFUSED[node.opcode]}; an elementwise snippet cannot use it"
+        raise source.error(NotElementwise, message, node.offset)
     if not found:
         raise source.error(UnknownInstruction, _unknown(node), node.offset)
-    if elementwise and not any(b.form.elementwise for b in found):
-        what = found[0].form.wants or "an instruction with no meaning for one element alone"
-        message = f"{node.spelling} is {what}; an elementwise snippet cannot use it"
-        raise source.error(NotElementwise, message, node.offset)
     if target is None:
         return found
     fitting = tuple(b for b in found if b.requirement_unmet(target) is None)

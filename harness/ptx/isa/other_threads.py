@@ -1,0 +1,44 @@
+"""What has no meaning for one element alone: declared so that snippets refuse it in words.
+
+These patterns only name instructions; those that the kernel machine runs are declared in modules of their own.
+"""
+
+from __future__ import annotations
+
+from .registry import refuse
+
+_MEMORY = "a memory access"
+_BARRIER = "a barrier or a memory fence"
+_THREADS = "an exchange between the threads of a warp"
+_TENSOR = "a tensor core instruction"
+_COPY = "an asynchronous copy"
+_TEXTURE = "a texture or surface access"
+_CALL = "a call"
+
+for _name in ("ld", "ldu", "st", "atom", "red", "prefetch", "prefetchu", "multimem", "isspacep", "mapa", "getctarank"):
+    refuse(_name, _MEMORY)
+for _name in (
+    "ldmatrix",
+    "stmatrix",
+    "movmatrix",
+    "discard",
+    "applypriority",
+    "createpolicy",
+    "stackrestore",
+    "alloca",
+):
+    refuse(_name, _MEMORY)
+for _name in ("bar", "barrier", "membar", "fence", "mbarrier", "griddepcontrol", "setmaxnreg", "clusterlaunchcontrol"):
+    refuse(_name, _BARRIER)
+for _name in ("shfl", "vote", "match", "activemask", "redux", "elect"):
+    refuse(_name, _THREADS)
+for _name in ("mma", "wmma", "wgmma", "tcgen05"):
+    refuse(_name, _TENSOR)
+for _name in ("cp", "tensormap"):
+    refuse(_name, _COPY)
+for _name in ("tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep"):
+    refuse(_name, _TEXTURE)
+for _name in ("call", "brx"):
+    refuse(_name, _CALL)
+for _name in ("trap", "brkpt"):
+    refuse(_name, "an instruction that stops the kernel")
