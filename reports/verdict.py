@@ -80,7 +80,7 @@ def _notes(view: View, word: str) -> list[str]:
         rest = "rests" if len(model) == 1 else "rest"
         variants = _count(len({(c.case, c.variant) for c in model}), "variant")
         notes.append(
-            f"{_count(len(model), 'cell')} of {variants} {rest} on a model alone, in whole or in part: that accepts nothing."
+            f"{_count(len(model), 'cell')} of {variants} {rest} on a model alone, at least in part."
         )
     missing = view.counts["not run"]
     if missing:
