@@ -7,6 +7,7 @@ never written. Guard zones around every tensor, and the gaps between rows, keep 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -52,6 +53,8 @@ class GpuBackend:
             import triton  # noqa: F401 - whether it is there
         except ImportError as error:
             return f"{error.name} is not installed"
+        if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
+            return "TRITON_INTERPRET is set, so that Triton runs kernels on the CPU"
         if not torch.cuda.is_available():
             return "torch finds no CUDA device"
         device = device_target()
@@ -149,7 +152,8 @@ def _run(job: Job, launch: Launch, inputs: Mapping[str, Any], pattern: int) -> _
     )
 
 
-def _start(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> None:
+def _start(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Any:
+    """Launch the kernel by Triton's own launcher; gives the compiled kernel."""
     import triton.language as tl
 
     arguments = launch.arguments(pointers, tl.constexpr)
@@ -161,7 +165,7 @@ def _start(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> None:
         if isinstance(job.variant, PlainVariant):
             arguments["FUNCTION"] = job.variant.function
     assert isinstance(job.variant, AsmVariant | PlainVariant | KernelVariant)
-    function[launch.grid](**arguments, num_warps=launch.setup.num_warps, enable_fp_fusion=launch.setup.fusion)
+    return function[launch.grid](**arguments, num_warps=launch.setup.num_warps, enable_fp_fusion=launch.setup.fusion)
 
 
 class _Buffer:
@@ -242,7 +246,7 @@ def _findings(runs: list[_Run]) -> tuple[str, ...]:
             found.append(f"{int(never.sum())} bytes of {name} were never written, first byte {int(never.argmax())}")
         same = (units == two.outputs[name]).reshape(-1)
         # Unwritten bytes differ by construction and are already told.
-        differs = ~same & ~never.reshape(same.size, -1).any(axis=1)
+        differs = ~same & ~never.reshape(same.size, units.itemsize).any(axis=1)
         if differs.any():
             found.append(
                 f"{int(differs.sum())} elements of {name} differ between two runs, first {int(differs.argmax())}"

@@ -11,7 +11,6 @@ import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,19 +43,20 @@ class Disassembly:
 
 
 Assembled = Assembly | Refusal
-_memo = Memo(1024)
+_memo: Memo[Assembled] = Memo(1024)
 
 
 def assemble(compilation: Compilation) -> Assembled:
     """Assemble a compiled kernel for its own target, as Triton would; each kernel once a process."""
     key = (compilation.ptx_hash, compilation.spec.target, compilation.ptxas, compilation.spec.enable_fp_fusion)
-
-    def start() -> Future[Assembled]:
-        future: Future[Assembled] = Future()
-        future.set_result(_assemble(compilation))
-        return future
-
-    return _memo.get(key, start).result()
+    result, first = _memo.claim(key)
+    if first:
+        try:
+            result.set_result(_assemble(compilation))
+        except BaseException as error:
+            result.set_exception(error)
+            raise
+    return result.result()
 
 
 def _assemble(compilation: Compilation) -> Assembled:

@@ -10,12 +10,11 @@ import hashlib
 import inspect
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from harness.triton.diagnostics import Refusal, from_outcome
 from harness.triton.pool import DEFAULT_TIMEOUT, Outcome, shared_pool
@@ -128,37 +127,40 @@ Compiled = Compilation | Refusal
 T = TypeVar("T")
 
 
-class Memo:
+class Memo(Generic[T]):
     """The last `size` results by key. Askers of one key at the same time share one computation."""
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._futures: OrderedDict[Any, Future[Any]] = OrderedDict()
+        self._futures: OrderedDict[Any, Future[T]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: Any, start: Callable[[], Future[T]]) -> Future[T]:
-        """The future under `key`, started now if there is none."""
+    def claim(self, key: Any) -> tuple[Future[T], bool]:
+        """The future under `key`, and whether the caller is the first to ask and has to see to its result."""
         with self._lock:
             future = self._futures.get(key)
-            if future is None or future.cancelled():
-                future = self._futures[key] = start()
+            first = future is None or future.cancelled() or (future.done() and future.exception() is not None)
+            if future is None or first:
+                future = self._futures[key] = Future()
                 while len(self._futures) > self.size:
                     self._futures.popitem(last=False)
             self._futures.move_to_end(key)
-            return future
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._lock:
-            self._futures.clear()
+            return future, first
 
 
-_memo = Memo(4096)
+_memo: Memo[Compiled] = Memo(4096)
 
 
 def submit(spec: KernelSpec, *, timeout: float = DEFAULT_TIMEOUT) -> Future[Compiled]:
     """Have a worker compile `spec` to PTX; equal specs are compiled once a process."""
-    return _memo.get(spec, lambda: _start(spec, timeout))
+    result, first = _memo.claim(spec)
+    if first:
+        try:
+            _start(spec, timeout, result)
+        except BaseException as error:
+            result.set_exception(error)
+            raise
+    return result
 
 
 def compile_kernel(spec: KernelSpec, *, timeout: float = DEFAULT_TIMEOUT) -> Compiled:
@@ -166,10 +168,7 @@ def compile_kernel(spec: KernelSpec, *, timeout: float = DEFAULT_TIMEOUT) -> Com
     return submit(spec, timeout=timeout).result()
 
 
-def _start(spec: KernelSpec, timeout: float) -> Future[Compiled]:
-    outcome = shared_pool().submit("harness.triton.lower:lower", spec, timeout=timeout)
-    result: Future[Compiled] = Future()
-
+def _start(spec: KernelSpec, timeout: float, result: Future[Compiled]) -> None:
     def finish(done: Future[Outcome]) -> None:
         if done.cancelled():
             result.cancel()
@@ -178,8 +177,7 @@ def _start(spec: KernelSpec, timeout: float) -> Future[Compiled]:
         else:
             result.set_result(_judge(spec, done.result()))
 
-    outcome.add_done_callback(finish)
-    return result
+    shared_pool().submit("harness.triton.lower:lower", spec, timeout=timeout).add_done_callback(finish)
 
 
 def _judge(spec: KernelSpec, outcome: Outcome) -> Compiled:

@@ -44,7 +44,9 @@ class Parameters:
 
     @classmethod
     def of(cls, function: Any) -> Parameters:
-        """Those of a @triton.jit function."""
+        """Those of a @triton.jit function; raises ValueError for what TRITON_INTERPRET puts in its place."""
+        if not hasattr(function, "params"):
+            raise ValueError(f"{type(function).__name__} is not a compilable kernel; unset TRITON_INTERPRET")
         ordinary = [p for p in function.params if not p.is_constexpr]
         return cls(
             constexprs=frozenset(p.name for p in function.params if p.is_constexpr),

@@ -58,6 +58,30 @@ def test_an_assembler_that_fails_or_is_missing_its_output_is_a_refusal(tmp_path)
     assert crashed.words == "ptxas 0.1 ended by signal 11"
 
 
+WAITS_FOR_THE_OTHER = """#!/bin/sh
+echo called >> {folder}/log
+for attempt in $(seq 200); do
+    [ $(wc -l < {folder}/log) -ge 2 ] && exit 1
+    sleep 0.05
+done
+exit 2
+"""
+
+
+def test_kernels_are_assembled_side_by_side_and_each_once(tmp_path):
+    import dataclasses
+    from concurrent.futures import ThreadPoolExecutor
+
+    script = tmp_path / "ptxas"
+    script.write_text(WAITS_FOR_THE_OTHER.format(folder=tmp_path))
+    script.chmod(0o755)
+    pair = [dataclasses.replace(compiled(target), ptxas=Tool(str(script), "0.2")) for target in ("sm_80", "sm_90a")]
+    with ThreadPoolExecutor(4) as threads:
+        refusals = list(threads.map(assemble, pair * 2))
+    assert [r.words for r in refusals] == ["ptxas 0.2 failed with status 1"] * 4
+    assert (tmp_path / "log").read_text().count("called") == 2
+
+
 def test_resources_are_read_from_either_release_of_ptxas():
     said = (
         "ptxas info    : Function properties for k\n"

@@ -1,0 +1,140 @@
+"""Cases for the tests of backends."""
+
+import triton
+import triton.language as tl
+
+from harness.case import Case, asm, kernel, plain
+from references.formats import BF16, E2M1X2, F32, I32, U8
+
+U8_MAX = """
+{
+    .reg .b8 tmp<4>;
+    mov.b32 {tmp0, tmp1, tmp2, tmp3}, $8;
+    cvt.u32.u8 $0, tmp0;
+    cvt.u32.u8 $1, tmp1;
+    cvt.u32.u8 $2, tmp2;
+    cvt.u32.u8 $3, tmp3;
+}
+cvt.rn.f32.s32 $4, $0;
+cvt.rn.f32.s32 $5, $1;
+cvt.rn.f32.s32 $6, $2;
+cvt.rn.f32.s32 $7, $3;
+max.f32 $4, $4, $9;
+max.f32 $5, $5, $10;
+max.f32 $6, $6, $11;
+max.f32 $7, $7, $12;
+"""
+EIGHT = ",".join(["=r"] * 8)
+FIVE = ",".join(["r"] * 5)
+
+E2M1 = """
+{
+    .reg .b8 tmp<4>;
+    cvt.rn.satfinite.e2m1x2.f32 tmp0, $5, $1;
+    cvt.rn.satfinite.e2m1x2.f32 tmp1, $6, $2;
+    cvt.rn.satfinite.e2m1x2.f32 tmp2, $7, $3;
+    cvt.rn.satfinite.e2m1x2.f32 tmp3, $8, $4;
+    mov.b32 $0, {tmp0, tmp1, tmp2, tmp3};
+}
+"""
+
+
+@triton.jit
+def add(x, y):
+    return x + y
+
+
+@triton.jit
+def scaled(x, y, FACTOR: tl.constexpr = 2.0):
+    return x * FACTOR + y * 0.0
+
+
+@triton.jit
+def convert_and_maximum(a, b):
+    converted = a.to(tl.int32)
+    # max.f32 returns the operand that is a number.
+    return converted, tl.maximum(converted.to(tl.float32), b)
+
+
+@triton.jit
+def copy_rows(x_ptr, y_ptr, M, N, BLOCK: tl.constexpr, SHIFT: tl.constexpr = 0):
+    row = tl.program_id(0)
+    offsets = tl.arange(0, BLOCK)
+    mask = offsets < N
+    values = tl.load(x_ptr + row * N + offsets, mask=mask)
+    tl.store(y_ptr + row * N + offsets + SHIFT, values, mask=mask)
+
+
+@triton.jit
+def half_written(x_ptr, y_ptr, M, N, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    mask = offsets < M * N // 2
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, mask=mask), mask=mask)
+
+
+@triton.jit
+def writes_its_input(x_ptr, y_ptr, M, N, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    mask = offsets < M * N
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, mask=mask), mask=mask)
+    tl.store(x_ptr, 1.0)
+
+
+def unknown(*codes):
+    """A reference that nothing here asks."""
+    raise AssertionError("a backend does not judge")
+
+
+addition = Case(
+    inputs={"x": F32, "y": F32},
+    outputs={"z": F32},
+    reference=unknown,
+    carry={"z": "x"},
+    variants={
+        "asm": asm("add.rn.f32 $0, $1, $2;"),
+        "plain": plain(add),
+        "scaled": plain(scaled, constants={"FACTOR": 3.0}),
+        "misspelt": asm("ad.rn.f32 $0, $1, $2;", constraints="=r,r,r"),
+        "one too few": asm("add.rn.f32 $0, $1, $1;", constraints="=r,r"),
+        "wide": asm({2: ("{ .reg .b64 a, b, c; mov.b64 a, {$2, $3}; mov.b64 b, {$4, $5}; add.rn.f32x2 c, a, b; "
+                         "mov.b64 {$0, $1}, c; }", "=&r,=&r,r,r,r,r")}),
+    },
+)  # fmt: skip
+
+maximum = Case(
+    inputs={"a": U8, "b": F32},
+    outputs={"c": I32, "d": F32},
+    reference=unknown,
+    carry={"d": "b"},
+    variants={
+        "documented": asm(U8_MAX, f"{EIGHT},{FIVE}", pack=4),
+        "clobbers": asm(U8_MAX, f"{EIGHT.replace('=r', '=&r')},{FIVE}", pack=4),
+        "plain": plain(convert_and_maximum),
+    },
+)
+
+conversion = Case(
+    inputs={"low": F32, "high": F32},
+    outputs={"q": E2M1X2},
+    reference=unknown,
+    variants={"cvt": asm(E2M1, pack=4)},
+)
+
+
+def one_program_a_row(sizes):
+    return (sizes["M"],)
+
+
+rows = Case(
+    inputs={"x_ptr": BF16["M", "N"]},
+    outputs={"y_ptr": BF16["M", "N"]},
+    reference=unknown,
+    sizes=[{"M": 5, "N": 40}],
+    variants={
+        "copy": kernel(copy_rows, grid=one_program_a_row, meta={"BLOCK": 64}),
+        "shifted": kernel(copy_rows, grid=one_program_a_row, meta={"BLOCK": 64, "SHIFT": 8}),
+        "half": kernel(half_written, grid=(1,), meta={"BLOCK": 256}),
+        "input": kernel(writes_its_input, grid=(1,), meta={"BLOCK": 256}),
+        "no block": kernel(copy_rows, grid=(1,)),
+    },
+)

@@ -1,0 +1,172 @@
+"""What the gpu backend notices in memory, with a stand-in for the kernel: no device is needed to show it."""
+
+from pathlib import Path
+
+import backend_cases
+import numpy as np
+import pytest
+
+from harness.backends import Job, Setup, gpu
+from harness.backends.gpu import GpuBackend
+from harness.triton.launch import launch_of
+
+torch = pytest.importorskip("torch")
+PATH = Path(backend_cases.__file__)
+
+
+@pytest.fixture
+def host(monkeypatch):
+    """The backend on host memory, its kernel replaced by a Python function of the tensors by name."""
+    monkeypatch.setattr(gpu, "DEVICE", "cpu")
+    monkeypatch.setattr(gpu, "_synchronize", lambda: None)
+
+    def run(kernel, shape=(33,), **setup):
+        inputs = {"x": np.arange(np.prod(shape), dtype=np.uint32).reshape(shape)}
+        inputs["y"] = inputs["x"][::-1].copy()
+        case = backend_cases.addition
+        job = Job(case, "addition", PATH, "asm", case.variants["asm"], "sm_90a", Setup(shape=shape, **setup), inputs)
+        launch = launch_of(job)
+        monkeypatch.setattr(gpu, "_start", lambda job, launch, pointers: kernel(**pointers))
+        order = gpu._Order(job)
+        runs = [gpu._run(job, launch, order.apply(inputs), pattern) for pattern in gpu.PATTERNS]
+        return inputs, order.undo(runs[0].outputs)["z"], gpu._findings(runs)
+
+    return run
+
+
+def copies(x, y, z):
+    z.copy_(x)
+
+
+@pytest.mark.parametrize("shape", [(1,), (33,), (7, 16), (7, 33), (1, 1)])
+@pytest.mark.parametrize("alignment", [16, 4])
+@pytest.mark.parametrize("order", [None, 7])
+def test_bits_come_back_as_they_were_stored(host, shape, alignment, order):
+    inputs, got, findings = host(copies, shape, alignment=alignment, order=order)
+    assert got.shape == shape
+    assert got.dtype == np.uint32
+    np.testing.assert_array_equal(got, inputs["x"])
+    assert findings == ()
+
+
+def test_alignment_is_what_was_asked_for(host):
+    addresses = []
+    host(lambda x, y, z: (z.copy_(x), addresses.append(x.data_ptr())), alignment=16)
+    host(lambda x, y, z: (z.copy_(x), addresses.append(x.data_ptr())), alignment=4)
+    assert [a % 16 for a in addresses] == [0, 0, 4, 4]
+
+
+def test_an_order_changes_which_elements_lie_together(host):
+    seen = []
+    host(lambda x, y, z: (z.copy_(x), seen.append(x.view(torch.int32).tolist())), order=3)
+    assert seen[0] != sorted(seen[0])
+    assert sorted(seen[0]) == list(range(33))
+
+
+def test_bytes_that_are_never_written_are_found_even_where_the_poison_is_right(host):
+    def all_but_the_last(x, y, z):
+        z[:-1] = x[:-1]
+
+    _, _, findings = host(all_but_the_last)
+    assert findings == ("4 bytes of z were never written, first byte 128",)
+
+
+def test_a_store_that_equals_one_poison_is_no_fault(host):
+    def stores_the_first_pattern(x, y, z):
+        z.view(torch.uint8)[:] = gpu.PATTERNS[0]
+
+    _, got, findings = host(stores_the_first_pattern)
+    assert findings == ()
+    assert (got == 0xA5A5A5A5).all()
+
+
+def beyond(tensor, units, offset):
+    """The tensor with `units` more at its end, or with its start moved back by `offset`."""
+    return torch.as_strided(tensor, (tensor.numel() + units,), (1,), tensor.storage_offset() - offset)
+
+
+def test_a_store_past_the_end_is_found(host):
+    def one_too_many(x, y, z):
+        z.copy_(x)
+        beyond(z, 1, 0)[-1] = 1.0
+
+    _, _, findings = host(one_too_many)
+    assert findings == ("4 bytes outside z were overwritten, first 0 past its end",)
+
+
+def test_a_store_before_the_start_is_found(host):
+    def one_before(x, y, z):
+        z.copy_(x)
+        beyond(z, 0, 2)[0] = 1.0
+
+    _, _, findings = host(one_before)
+    assert findings == ("4 bytes outside z were overwritten, first 8 before its start",)
+
+
+def test_a_store_into_the_gap_between_rows_is_found(host):
+    def through_the_gap(x, y, z):
+        z.copy_(x)
+        z[20] = 1.0  # rows of 16 units are 32 apart
+
+    _, _, findings = host(through_the_gap, (4, 16))
+    assert findings == ("4 bytes outside z were overwritten, first 80 from its start",)
+
+
+def test_an_overwritten_input_is_found(host):
+    def spoils(x, y, z):
+        z.copy_(x)
+        x[5] = 99.0
+
+    _, _, findings = host(spoils)
+    assert findings == ("x is an input and 3 of its bytes were overwritten, first byte 20 from its start",)
+
+
+def test_runs_that_differ_are_found(host):
+    calls = []
+
+    def counts(x, y, z):
+        calls.append(1)
+        z.copy_(x)
+        z[9] = float(len(calls))
+
+    _, _, findings = host(counts)
+    assert findings == ("1 elements of z differ between two runs, first 9",)
+
+
+def test_an_empty_shape_runs_nothing(host):
+    _, got, findings = host(lambda **_: pytest.fail("launched"), (0,))
+    assert got.shape == (0,)
+    assert findings == ()
+
+
+def test_without_a_device_nothing_runs_and_the_reason_is_told(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    backend = GpuBackend()
+    assert backend.unavailable("sm_90a") == "torch finds no CUDA device"
+    case = backend_cases.addition
+    outcome = backend.run(Job(case, "addition", PATH, "asm", case.variants["asm"], "sm_90a", Setup(shape=(8,))))
+    assert (outcome.status, outcome.words) == ("not run", "torch finds no CUDA device")
+
+
+def test_triton_s_interpreter_is_no_device(monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert "TRITON_INTERPRET" in GpuBackend().unavailable("sm_90a")
+
+
+def test_another_device_s_target_is_not_run(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    backend = GpuBackend()
+    assert backend.unavailable("sm_90a") is None
+    assert backend.unavailable("sm_100a") == "the device is sm_90a"
+
+
+def test_after_a_fault_of_the_device_nothing_runs_any_more(monkeypatch):
+    def lost():
+        raise RuntimeError("CUDA error: an illegal memory access was encountered\nmore")
+
+    monkeypatch.setattr(gpu, "_synchronize", lost)
+    backend = GpuBackend()
+    words = backend._device_fault(RuntimeError("CUDA error: an illegal memory access was encountered\nmore"))
+    assert words == "RuntimeError: CUDA error: an illegal memory access was encountered"
+    assert "context was lost: CUDA error" in backend.unavailable("sm_90a")

@@ -1,0 +1,166 @@
+"""The gpu backend on a device: bits, faults, and that what was compiled ahead is what runs."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU: torch finds no CUDA device"),
+]
+
+PATH = Path(__file__).resolve().parents[1] / "backends" / "backend_cases.py"
+
+
+def load_cases():
+    spec = importlib.util.spec_from_file_location("backend_cases", PATH)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault("backend_cases", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+cases = load_cases()
+
+
+@pytest.fixture(scope="module")
+def backend():
+    from harness.backends import create
+
+    return create("gpu")
+
+
+def job(case, variant, inputs, target=None, **setup):
+    from harness.backends import Job, Setup
+    from harness.backends.gpu import device_target
+
+    found = getattr(cases, case)
+    return Job(found, case, PATH, variant, found.variants[variant], target or device_target(), Setup(**setup), inputs)
+
+
+def floats(shape, seed):
+    values = np.random.default_rng(seed).standard_normal(shape).astype(np.float32) * 100
+    return values.view(np.uint32).reshape(shape)
+
+
+def bytes_and_floats(shape, seed=5):
+    return {"a": np.random.default_rng(seed).integers(0, 256, shape).astype(np.uint8), "b": floats(shape, seed + 1)}
+
+
+SHAPES = [(1,), (255,), (256,), (257,), (1031,), (4096,), (7, 129), (16, 64)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("pack", [1, 2, 4])
+@pytest.mark.parametrize("alignment", [16, 4])
+def test_a_sum_is_the_host_s(backend, shape, pack, alignment):
+    inputs = {"x": floats(shape, 1), "y": floats(shape, 2)}
+    expected = (inputs["x"].view(np.float32) + inputs["y"].view(np.float32)).view(np.uint32)
+    for variant, order in (("asm", None), ("asm", 11), ("plain", None)):
+        setup = {"shape": shape, "alignment": alignment, "order": order, "pack": pack if variant == "asm" else 1}
+        outcome = backend.run(job("addition", variant, inputs, **setup))
+        assert (outcome.status, outcome.words, outcome.findings) == ("ran", "", ())
+        assert outcome.evidence == "hardware"
+        np.testing.assert_array_equal(outcome.outputs["z"], expected)
+
+
+def running_maximum(inputs):
+    converted = inputs["a"].astype(np.int32)
+    return converted, np.maximum(converted.astype(np.float32), inputs["b"].view(np.float32)).view(np.uint32)
+
+
+@pytest.mark.parametrize("num_warps", [1, 4])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("context", "steps"), [("straight", 1), ("loop", 1), ("loop", 5)])
+def test_a_maximum_with_early_clobbers_and_in_triton_is_the_host_s(backend, shape, context, steps, num_warps):
+    inputs = bytes_and_floats(shape)
+    converted, maximum = running_maximum(inputs)
+    for variant, pack in (("clobbers", 4), ("plain", 1)):
+        setup = {"shape": shape, "pack": pack, "context": context, "steps": steps, "num_warps": num_warps}
+        outcome = backend.run(job("maximum", variant, inputs, **setup))
+        assert (outcome.status, outcome.words, outcome.findings) == ("ran", "", ())
+        np.testing.assert_array_equal(outcome.outputs["c"].view(np.int32), converted)
+        np.testing.assert_array_equal(outcome.outputs["d"], maximum)
+
+
+def test_the_documented_maximum_is_right_straight_and_wrong_round_a_loop(backend):
+    """Without early clobbers the loop shares a register between an output and an input not yet read."""
+    inputs = bytes_and_floats((512,))
+    _, maximum = running_maximum(inputs)
+    straight = backend.run(job("maximum", "documented", inputs, shape=(512,), block=512, pack=4))
+    np.testing.assert_array_equal(straight.outputs["d"], maximum)
+    loop = backend.run(job("maximum", "documented", inputs, shape=(512,), block=512, pack=4, context="loop", steps=4))
+    assert loop.status == "ran"
+    assert (loop.outputs["d"] != maximum).sum() > 0
+
+
+@pytest.mark.parametrize("shape", [(1000,), (16,), (5, 33)])
+@pytest.mark.parametrize("context", ["straight", "loop"])
+def test_what_was_compiled_ahead_is_what_runs(shape, context):
+    from harness.backends import gpu
+    from harness.backends.gpu import device_target
+    from harness.triton.launch import launch_of
+    from harness.triton.ptxtext import body
+
+    inputs = bytes_and_floats(shape)
+    asked = job("maximum", "clobbers", inputs, shape=shape, pack=4, context=context, steps=3)
+    launch = launch_of(asked)
+    buffers = {t.name: gpu._Buffer(t, 16, 0xA5, inputs.get(t.name)) for t in launch.tensors}
+    kernel = gpu._start(asked, launch, {name: b.device for name, b in buffers.items()})
+    assert body(kernel.asm["ptx"]) == body(launch.build(device_target()).compilation.ptx)
+
+
+SIZES = {"M": 5, "N": 40}
+
+
+def test_whole_kernels_run_and_their_faults_are_found(backend):
+    units = np.random.default_rng(3).integers(0, 2**16, (5, 40)).astype(np.uint16)
+    run = {v: backend.run(job("rows", v, {"x_ptr": units}, sizes=SIZES)) for v in ("copy", "shifted", "half", "input")}
+    assert {o.status for o in run.values()} == {"ran"}
+    np.testing.assert_array_equal(run["copy"].outputs["y_ptr"], units)
+    assert run["copy"].findings == ()
+    assert run["shifted"].findings == (
+        "16 bytes outside y_ptr were overwritten, first 0 past its end",
+        "16 bytes of y_ptr were never written, first byte 0",
+    )
+    assert run["half"].findings == ("200 bytes of y_ptr were never written, first byte 200",)
+    assert run["input"].findings[0].startswith("x_ptr is an input and ")
+
+
+def test_refusals_leave_the_device_usable(backend):
+    inputs = {"x": floats((64,), 1), "y": floats((64,), 2)}
+    assert backend.run(job("addition", "misspelt", inputs, shape=(64,))).status == "error"
+    assert "list 1 and 1" in backend.run(job("addition", "one too few", inputs, shape=(64,))).words
+    assert backend.run(job("addition", "asm", inputs, target="sm_80", shape=(64,))).status == "not run"
+    assert backend.run(job("addition", "asm", inputs, shape=(64,))).status == "ran"
+
+
+def test_an_illegal_address_is_an_error_and_ends_the_device_for_this_process():
+    """In a process of its own: the CUDA context does not come back."""
+    script = f"""
+import sys
+sys.path[:0] = [{str(PATH.parent)!r}, {str(PATH.parents[2])!r}]
+import numpy as np
+import backend_cases as cases
+from pathlib import Path
+from harness.backends import Job, Setup, create
+from harness.backends.gpu import device_target
+
+backend, target = create("gpu"), device_target()
+units = np.zeros((5, 40), np.uint16)
+variant = cases.kernel(cases.copy_rows, grid=(5,), meta={{"BLOCK": 64, "SHIFT": 1 << 40}})
+setup = Setup(sizes={{"M": 5, "N": 40}})
+wild = backend.run(Job(cases.rows, "rows", Path(cases.__file__), "wild", variant, target, setup, {{"x_ptr": units}}))
+print(wild.status, "|", wild.words, "|", backend.unavailable(target))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    status, words, after = done.stdout.strip().split(" | ")
+    assert status == "error"
+    assert "illegal memory access" in words
+    assert "context was lost" in after
