@@ -89,7 +89,8 @@ class Variant:
     reference: this variant's own specification, where the case's does not describe it; `meets` then states the
     domain on which it must also meet the case's.
     targets: where it must work. refused: where it must not assemble.
-    carry: output to input, for the loop context. packs: the pack factors to run, where they can be derived.
+    carry: output to input, for the loop context.
+    fusion: run with Triton's fusion of multiplications and additions on or off only; None runs both.
     """
 
     match: MatchPolicy | None = None
@@ -100,6 +101,7 @@ class Variant:
     targets: Targets | None = None
     refused: Targets | None = None
     carry: Mapping[str, str] | None = None
+    fusion: bool | None = None
     expected_failure: ExpectedFailure | None = None
     note: str = ""
 

@@ -92,7 +92,7 @@ def _inside(case: Case, match: Match, inputs: Units, size: int) -> Callable[[], 
     def evaluate() -> Mask:
         assert match.on is not None
         values = {n: values_of(format_of(a), inputs[n]).reshape(-1) for n, a in case.inputs.items()}
-        mask = np.asarray(match.on.predicate(values), dtype=bool)
+        mask: Mask = match.on.holds(values)
         return np.repeat(mask, max(1, size // mask.size)) if mask.size != size else mask
 
     return evaluate

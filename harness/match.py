@@ -30,19 +30,37 @@ class Domain:
     text: str
     predicate: Callable[[Mapping[str, Any]], Any]
 
+    def holds(self, values: Mapping[str, Any]) -> Any:
+        """The predicate as a numpy boolean array; overflow and invalid operations on the way are no warnings."""
+        import numpy as np
+
+        with np.errstate(all="ignore"):
+            return np.asarray(self.predicate(values), dtype=bool)
+
     def __and__(self, other: Domain) -> Domain:
         """The inputs that lie in both."""
         return Domain(f"{self.text} and {other.text}", lambda v: self.predicate(v) & other.predicate(v))
 
 
 def magnitude(name: str, low: float, high: float) -> Domain:
-    """The inputs with low <= |name| <= high; NaN lies outside."""
-    return Domain(f"{low:g} <= |{name}| <= {high:g}", lambda v: (abs(v[name]) >= low) & (abs(v[name]) <= high))
+    """The inputs with low <= |name| <= high, and zero, infinities and NaN: specials have rules, not ranges."""
+    return Domain(
+        f"{low:g} <= |{name}| <= {high:g} and specials",
+        lambda v: _special(v[name]) | ((abs(v[name]) >= low) & (abs(v[name]) <= high)),
+    )
 
 
 def between(name: str, low: float, high: float) -> Domain:
-    """The inputs with low <= name <= high; NaN lies outside."""
-    return Domain(f"{low:g} <= {name} <= {high:g}", lambda v: (v[name] >= low) & (v[name] <= high))
+    """The inputs with low <= name <= high, and infinities and NaN."""
+    return Domain(
+        f"{low:g} <= {name} <= {high:g} and specials",
+        lambda v: _special(v[name]) | ((v[name] >= low) & (v[name] <= high)),
+    )
+
+
+def _special(values: Any) -> Any:
+    """Zero, infinity or NaN: only of a finite number is v - v zero."""
+    return (values == 0) | (values - values != 0)
 
 
 @dataclass(frozen=True)
@@ -97,9 +115,9 @@ def _number(bound: Fraction) -> str:
     return f"{float(bound):.6g}"
 
 
-def exact(*, zero_sign: Literal["strict", "any"] = "strict") -> Match:
-    """Equal bits (NaN by the NaN policy)."""
-    return Match(zero_sign=zero_sign)
+def exact(**options: Any) -> Match:
+    """Equal bits (NaN by the NaN policy); options as the fields of `Match`."""
+    return Match(**options)
 
 
 def ulp(bound: int, **options: Any) -> Match:

@@ -129,8 +129,8 @@ def _listed(
         return InputSet(name, int(name == "edges/1"), seed, lambda first, last: {})
     units = {n: c.astype(f.numpy_dtype()) for (n, f), c in zip(formats.items(), columns, strict=True)}
     if where is not None and len(columns[0]):
-        keep = where.predicate({n: values_of(f, units[n]) for n, f in formats.items()})
-        units = {n: u[np.asarray(keep, dtype=bool)] for n, u in units.items()}
+        keep = where.holds({n: values_of(f, units[n]) for n, f in formats.items()})
+        units = {n: u[keep] for n, u in units.items()}
     count = len(next(iter(units.values())))
     return InputSet(name, count, seed, lambda first, last: {n: u[first:last] for n, u in units.items()})
 
@@ -209,3 +209,13 @@ def _random(fmt: Format, count: int, rng: np.random.Generator) -> Codes:
     result = np.where((kind >= 0.3) & (kind < 0.4), sign_and_fraction, result)
     edges = rng.choice(edge_units(fmt), count)
     return np.where((kind >= 0.4) & (kind < 0.5), edges, result)
+
+
+def stream(fmt: Format, name: str, set_name: str, size: int) -> NDArray[np.generic]:
+    """`size` units of one tensor of a whole kernel: its format's edges shuffled and repeated, or random bits."""
+    rng = np.random.default_rng(seed_of(name, set_name))
+    if set_name.startswith("edges"):
+        units = np.resize(rng.permutation(edge_units(fmt)), size)
+    else:
+        units = _random(fmt, size, rng)
+    return units.astype(fmt.numpy_dtype())

@@ -1,0 +1,63 @@
+"""c = clamp(a*b + 1, 0, 6), d = c*c on float16: two elements an instruction, against plain Triton."""
+
+import numpy as np
+import triton
+import triton.language as tl
+
+from harness import Case, Domain, asm, exact, plain, since
+from references import fma_clamp
+from references.formats import F16
+
+
+@triton.jit
+def in_triton(a, b):
+    """a * b + 1.0 may be fused or not: the compiler's setting decides, so there is a variant for each."""
+    y = tl.clamp(a * b + 1.0, 0.0, 6.0)
+    return y, y * y
+
+
+def a_product(values):
+    """Where a * b is a number."""
+    return ~np.isnan(values["a"] * values["b"])
+
+
+# tl.clamp leaves open what it gives for NaN, unless asked to propagate it: nothing is promised there.
+UNLESS_NAN = exact(on=Domain("a * b is a number", a_product))
+
+case = Case(
+    inputs={"a": F16, "b": F16},
+    outputs={"c": F16, "d": F16},
+    reference=fma_clamp.fused,
+    variants={
+        # max without .NaN returns the operand that is a number: NaN clamps to 0, exactly and on every target.
+        "f16x2": asm(
+            """
+            {
+                .reg .b32 one, zero, six;
+                mov.b32 one, 0x3C003C00;   // 1.0, twice
+                mov.b32 zero, 0x00000000;
+                mov.b32 six, 0x46004600;   // 6.0, twice
+                fma.rn.f16x2 $0, $2, $3, one;
+                max.f16x2 $0, $0, zero;
+                min.f16x2 $0, $0, six;
+                mul.rn.f16x2 $1, $0, $0;
+            }
+            """,
+            constraints="=r,=r,r,r",
+            pack=2,
+            targets=since("sm_80"),
+            note="max and min on f16x2 came with sm_80",
+        ),
+        "triton, fused": plain(
+            in_triton, fusion=True, match=UNLESS_NAN, note="fusion on: a * b + 1 becomes one fma, rounded once"
+        ),
+        "triton, two roundings": plain(
+            in_triton,
+            fusion=False,
+            reference=fma_clamp.two_roundings,
+            match=UNLESS_NAN,
+            note="fusion off: the product is rounded before 1 is added",
+        ),
+    },
+    source="PTX ISA, half precision fma, max, min, mul",
+)

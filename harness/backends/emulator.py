@@ -1,0 +1,153 @@
+"""The emulator backend: a variant's asm, run bit-exactly on the CPU for any target.
+
+In the loop context a carried output and the input it becomes are given one register wherever the constraints allow
+it, because that is what LLVM does with a loop-carried value: an asm block that writes such an output before it has
+read every input then computes here what it computes on the device.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.backends import Evidence, Job, Outcome
+from harness.case import AsmVariant, Case, CaseError, format_of, policies
+from harness.derive import AsmForm, asm_form
+
+Units = Mapping[str, NDArray[np.generic]]
+
+_KEPT_RESULTS = 64
+
+
+class EmulatorBackend:
+    """See `harness.backends.Backend`. Keeps the last results, so that targets with the same asm are computed once."""
+
+    name = "emulator"
+
+    def __init__(self) -> None:
+        self._results: OrderedDict[tuple[object, ...], Outcome] = OrderedDict()
+
+    def unavailable(self, target: str) -> str | None:
+        """Nothing keeps the emulator from running: it needs neither a GPU nor a compiler."""
+        return None
+
+    def run(self, job: Job) -> Outcome:
+        """Run the asm of one job; other variants are not run."""
+        if not isinstance(job.variant, AsmVariant):
+            return Outcome("not run", f"the emulator runs inline asm; this variant is {job.variant.kind} Triton code")
+        from harness.ptx import PtxError, analyse
+        from harness.ptx.errors import NotElementwise, UnsupportedOnTarget
+
+        try:
+            form = asm_form(job.case, job.variant, job.setup.pack)
+            facts = analyse(form.text, form.constraints, target=job.target)
+        except UnsupportedOnTarget as e:
+            return Outcome("unsupported", one_line(e))
+        except NotElementwise as e:
+            return Outcome("not run", one_line(e))
+        except (PtxError, CaseError) as e:
+            return Outcome("error", one_line(e))
+        key = (form, _setup_key(job), _digest(job.inputs))
+        if key not in self._results:
+            self._results[key] = self._execute(job, form, facts.contraction_open)
+            while len(self._results) > _KEPT_RESULTS:
+                self._results.popitem(last=False)
+        evidence: Evidence = "model" if facts.approximate else evidence_of(facts.forms)
+        return replace(self._results[key], evidence=evidence, contraction_open=facts.contraction_open)
+
+    def _execute(self, job: Job, form: AsmForm, contraction_open: bool) -> Outcome:
+        from harness.ptx import PtxError
+        from harness.ptx.errors import UndefinedBits
+
+        carry = dict(policies(job.case, job.variant).carry)
+        share = shareable(job.case, form, carry) if job.setup.context == "loop" else {}
+        fuse = job.setup.fusion and contraction_open
+        try:
+            units: dict[str, NDArray[np.generic]] = dict(job.inputs)
+            outputs: dict[str, NDArray[np.generic]] = {}
+            for _ in range(job.setup.steps if job.setup.context == "loop" else 1):
+                outputs = run_once(job, form, units, share, fuse)
+                units |= {carry[o]: outputs[o] for o in carry}
+        except UndefinedBits as e:
+            return Outcome("ran", findings=(one_line(e),))
+        except PtxError as e:
+            return Outcome("error", one_line(e))
+        return Outcome("ran", outputs=outputs)
+
+
+def run_once(
+    job: Job, form: AsmForm, units: Units, share: Mapping[int, int], fuse: bool = False
+) -> dict[str, NDArray[np.generic]]:
+    """One pass of the asm over the inputs: storage arrays in, storage arrays out. Raises PtxError."""
+    from harness.ptx import emulate
+
+    case, setup = job.case, job.setup
+    shape = next((units[n].shape for n in case.inputs), setup.shape)
+    arguments = [np.asarray(units[n]) for n in case.inputs]
+    results = emulate(
+        form.text,
+        form.constraints,
+        arguments,
+        [format_of(a).storage for a in case.outputs.values()],
+        pack=form.pack,
+        target=job.target,
+        order=setup.order,
+        padding=setup.padding,
+        share=share or None,
+        fuse=fuse,
+    )
+    assert isinstance(results, tuple)
+    return {n: np.broadcast_to(r, shape) for n, r in zip(case.outputs, results, strict=True)}
+
+
+def shareable(case: Case, form: AsmForm, carry: Mapping[str, str]) -> dict[int, int]:
+    """The operands that LLVM may put in one register when outputs are carried into inputs round a loop.
+
+    Output operand number to input operand number, for outputs that are not early clobbers. Raises PtxError where the
+    constraints do not fit.
+    """
+    from harness.ptx.binding import bind, parse_constraints
+
+    constraints = parse_constraints(form.constraints)
+    ins, outs = list(case.inputs), list(case.outputs)
+    widths = [[format_of(a).unit_bits for a in side.values()] for side in (case.inputs, case.outputs)]
+    operands = bind(constraints, widths[0], widths[1], form.pack)
+    numbers: dict[tuple[bool, int], list[int]] = {}
+    for number, operand in enumerate(operands):
+        numbers.setdefault((operand.output, operand.tensor), []).append(number)
+    shared: dict[int, int] = {}
+    for output, source in carry.items():
+        pairs = zip(numbers[True, outs.index(output)], numbers[False, ins.index(source)], strict=True)
+        for o, i in pairs:
+            if not constraints[o].early and constraints[i].tied is None:
+                shared[o] = i
+    return shared
+
+
+def evidence_of(forms: tuple[str, ...]) -> Evidence:
+    """What a pass of these exact forms rests on: the ISA's text, until a conformance ledger says more."""
+    return "specification"
+
+
+def _setup_key(job: Job) -> tuple[object, ...]:
+    s = job.setup
+    return (job.case_name, s.context, s.steps, s.fusion, s.order, s.padding, s.shape)
+
+
+def _digest(units: Mapping[str, Any]) -> str:
+    digest = hashlib.sha256()
+    for name, array in units.items():
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def one_line(error: Exception) -> str:
+    """An emulator error as one readable line."""
+    return " | ".join(part.strip() for part in str(error).splitlines() if part.strip())

@@ -1,0 +1,184 @@
+"""The plan: which setups and input sets one variant is run with on one target, at an effort.
+
+Every input set goes through the plain setup of every pack. The other axes (shape, alignment, num_warps, pack, context,
+fusion, placement) are crossed on the edge set only: pairwise at quick effort, the whole product at full. Shapes matter
+to the compiler only as one, divisible by 16, or neither; the rest of the shapes are there for masks and partial packs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from harness.backends import Setup
+from harness.case import AsmVariant, Case, KernelVariant, Variant, format_of, policies
+from harness.derive import packs_of
+from harness.inputs import input_sets
+from harness.records import Key
+
+BLOCK = 256
+LOOP_STEPS = 3
+_PRIME = 1009
+
+# One, one below and one above a block, a prime, several blocks, and two dimensions with a ragged row.
+_SHAPES: tuple[tuple[int, ...], ...] = ((1,), (BLOCK - 1,), (BLOCK + 1,), (_PRIME,), (4 * BLOCK,), (7, 129))
+_ORDER_SEED, _PADDING_SEED = 7, 11
+
+
+@dataclass(frozen=True)
+class WorkItem:
+    """One thing to run and judge: how, and on which input set."""
+
+    setup: Setup
+    input_set: str
+
+
+def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str) -> list[WorkItem]:
+    """The work of one test item, in the order in which it is run: the plain setup first."""
+    if isinstance(variant, KernelVariant):
+        return list(_kernel_items(case, variant, effort))
+    sets = [s.name for s in input_sets(case, case_name, effort)]
+    packs = packs_of(case, variant) if isinstance(variant, AsmVariant) else (1,)
+    if backend == "assembler":
+        return list(_assembly_items(case, variant, packs, effort))
+    items = [
+        WorkItem(Setup(pack=pack, block=BLOCK, fusion=bool(variant.fusion)), name) for pack in packs for name in sets
+    ]
+    crossed = _edge_like(sets)
+    if crossed:
+        items += [WorkItem(setup, crossed) for setup in _crossed(case, variant, packs, backend, effort)]
+    return _unique(items)
+
+
+def _edge_like(sets: Sequence[str]) -> str | None:
+    """The set that is crossed with every axis: the edges, or a sample of everything."""
+    for prefix in ("edges", "exhaustive", "hard"):
+        for name in sets:
+            if name.startswith(prefix):
+                return name
+    return None
+
+
+def _unique(items: Sequence[WorkItem]) -> list[WorkItem]:
+    seen: dict[str, WorkItem] = {}
+    for item in items:
+        seen.setdefault(repr(item), item)
+    return list(seen.values())
+
+
+def _contexts(case: Case, variant: Variant) -> tuple[str, ...]:
+    return ("straight", "loop") if policies(case, variant).carry else ("straight",)
+
+
+def _axes(case: Case, variant: Variant, packs: Sequence[int], backend: str) -> dict[str, Sequence[object]]:
+    """The values of each axis; the first is the plain one. The emulated snippet has no pointers and no warps."""
+    on_device = backend == "gpu"
+    fusions = (False, True) if variant.fusion is None else (variant.fusion,)
+    return {
+        "pack": packs,
+        "shape": _SHAPES,
+        "context": _contexts(case, variant),
+        "fusion": fusions,
+        "alignment": (16, _unit_bytes(case)) if on_device else (16,),
+        "num_warps": (4, 1, 8) if on_device else (4,),
+        "order": (None, _ORDER_SEED),
+        "padding": (None,) if on_device else (None, _PADDING_SEED),
+    }
+
+
+def _unit_bytes(case: Case) -> int:
+    return min(format_of(a).unit_bits // 8 for a in (*case.inputs.values(), *case.outputs.values()))
+
+
+def _crossed(case: Case, variant: Variant, packs: Sequence[int], backend: str, effort: str) -> Iterator[Setup]:
+    axes = _axes(case, variant, packs, backend)
+    rows = pairwise(list(axes.values())) if effort == "quick" else itertools.product(*axes.values())
+    for row in rows:
+        values = dict(zip(axes, row, strict=True))
+        steps = LOOP_STEPS if values["context"] == "loop" else 1
+        yield Setup(block=BLOCK, steps=steps, **values)  # type: ignore[arg-type]
+
+
+def _assembly_items(case: Case, variant: Variant, packs: Sequence[int], effort: str) -> Iterator[WorkItem]:
+    """What differs for the compiler: pack, divisibility of the size, alignment, warps, context, fusion."""
+    axes: dict[str, Sequence[object]] = {
+        "pack": packs,
+        "context": _contexts(case, variant),
+        "fusion": (False, True) if variant.fusion is None else (variant.fusion,),
+    }
+    if effort != "quick":
+        axes |= {"shape": _SHAPES, "alignment": (16, _unit_bytes(case)), "num_warps": (4, 1, 8)}
+    for row in pairwise(list(axes.values())) if effort == "quick" else itertools.product(*axes.values()):
+        values = {"shape": (4 * BLOCK,), **dict(zip(axes, row, strict=True))}
+        steps = LOOP_STEPS if values["context"] == "loop" else 1
+        yield WorkItem(Setup(block=BLOCK, steps=steps, **values), "none")  # type: ignore[arg-type]
+
+
+def _kernel_items(case: Case, variant: KernelVariant, effort: str) -> Iterator[WorkItem]:
+    sizes: Sequence[Mapping[str, int]] = case.sizes
+    alignments = (16,) if effort == "quick" else (16, _unit_bytes(case))
+    fusion = bool(variant.fusion)
+    for size, alignment, name in itertools.product(sizes, alignments, ("edges/1", "random/1")):
+        yield WorkItem(Setup(sizes=dict(size), alignment=alignment, num_warps=variant.num_warps, fusion=fusion), name)
+
+
+def pairwise(axes: Sequence[Sequence[object]]) -> list[tuple[object, ...]]:
+    """Rows in which every pair of values of any two axes occurs, greedily few; the first row is the first values.
+
+    Deterministic: the same axes give the same rows.
+    """
+    wanted = {
+        (i, a, j, b)
+        for i, j in itertools.combinations(range(len(axes)), 2)
+        for a in range(len(axes[i]))
+        for b in range(len(axes[j]))
+    }
+    row = [0] * len(axes)
+    rows: list[tuple[int, ...]] = []
+    while True:
+        rows.append(tuple(row))
+        wanted -= {(i, row[i], j, row[j]) for i, j in itertools.combinations(range(len(axes)), 2)}
+        if not wanted:
+            break
+        row = _next_row(axes, wanted)
+    if len(axes) == 1:
+        rows = [(k,) for k in range(len(axes[0]))]
+    return [tuple(axis[k] for axis, k in zip(axes, r, strict=True)) for r in rows]
+
+
+def _next_row(axes: Sequence[Sequence[object]], wanted: set[tuple[int, int, int, int]]) -> list[int]:
+    """A row that starts from the smallest pair still wanted and takes for each other axis what covers most."""
+    i, a, j, b = min(wanted)
+    chosen = {i: a, j: b}
+    for axis in range(len(axes)):
+        if axis in chosen:
+            continue
+
+        def gain(value: int, axis: int = axis) -> int:
+            return sum(_pair(axis, value, k, v) in wanted for k, v in chosen.items())
+
+        chosen[axis] = max(range(len(axes[axis])), key=lambda value: (gain(value), -value))
+    return [chosen[k] for k in range(len(axes))]
+
+
+def _pair(i: int, a: int, j: int, b: int) -> tuple[int, int, int, int]:
+    return (i, a, j, b) if i < j else (j, b, i, a)
+
+
+def sized(item: WorkItem, count: int) -> WorkItem:
+    """The item with its shape filled in where the whole set is run: one dimension of `count`."""
+    if item.setup.shape or item.setup.sizes:
+        return item
+    return replace(item, setup=replace(item.setup, shape=(count,)))
+
+
+def key_of(case_name: str, variant_name: str, target: str, backend: str, item: WorkItem) -> Key:
+    """The record key of a sized item. The input set's name tells the placement: `edges/1+shuffled+padded`."""
+    s = item.setup
+    placement = "+shuffled" * (s.order is not None) + "+padded" * (s.padding is not None)
+    return Key(
+        case_name, variant_name, target, backend,
+        pack=s.pack, shape=s.shape_text, alignment=s.alignment, num_warps=s.num_warps,
+        context=s.context, fusion=s.fusion, input_set=item.input_set + placement,
+    )  # fmt: skip
