@@ -34,7 +34,7 @@ def _with_shared_registers(job: Job) -> Mapping[str, Any] | None:
 
     assert isinstance(job.variant, AsmVariant)
     carry = policies(job.case, job.variant).carry
-    memory_order = replace(job, setup=replace(job.setup, order=None, padding=None))
+    unpadded = replace(job, setup=replace(job.setup, padding=None))
     try:
         form = asm_form(job.case, job.variant, job.setup.pack)
         share = shareable(job.case, form, carry)
@@ -43,7 +43,7 @@ def _with_shared_registers(job: Job) -> Mapping[str, Any] | None:
         units = {n: np.asarray(u).reshape(-1) for n, u in job.inputs.items()}
         outputs: dict[str, Any] = {}
         for _ in range(job.setup.steps):
-            outputs = run_once(memory_order, form, units, share)
+            outputs = run_once(unpadded, form, units, share)
             units |= {carry[o]: outputs[o] for o in carry}
     except (PtxError, CaseError):
         return None

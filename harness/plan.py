@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from harness.backends import Setup
 from harness.case import AsmVariant, Case, KernelVariant, Variant, format_of, policies
@@ -23,15 +24,19 @@ _PRIME = 1009
 
 # One, one below and one above a block, a prime, several blocks, and two dimensions with a ragged row.
 _SHAPES: tuple[tuple[int, ...], ...] = ((1,), (BLOCK - 1,), (BLOCK + 1,), (_PRIME,), (4 * BLOCK,), (7, 129))
-_ORDER_SEED, _PADDING_SEED = 7, 11
+_SHUFFLE_SEED, _PADDING_SEED = 7, 11
 
 
 @dataclass(frozen=True)
 class WorkItem:
-    """One thing to run and judge: how, and on which input set."""
+    """One thing to run and judge: how, and on which input set.
+
+    shuffled: a seed by which the set's inputs are permuted, so that others share an asm invocation; None keeps order.
+    """
 
     setup: Setup
     input_set: str
+    shuffled: int | None = None
 
 
 def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str) -> list[WorkItem]:
@@ -47,7 +52,7 @@ def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str
     ]
     crossed = _edge_like(sets)
     if crossed:
-        items += [WorkItem(setup, crossed) for setup in _crossed(case, variant, packs, backend, effort)]
+        items += [WorkItem(setup, crossed, seed) for setup, seed in _crossed(case, variant, packs, backend, effort)]
     return _unique(items)
 
 
@@ -82,7 +87,7 @@ def _axes(case: Case, variant: Variant, packs: Sequence[int], backend: str) -> d
         "fusion": fusions,
         "alignment": (16, _unit_bytes(case)) if on_device else (16,),
         "num_warps": (4, 1, 8) if on_device else (4,),
-        "order": (None, _ORDER_SEED),
+        "shuffled": (None, _SHUFFLE_SEED),
         "padding": (None,) if on_device else (None, _PADDING_SEED),
     }
 
@@ -91,13 +96,15 @@ def _unit_bytes(case: Case) -> int:
     return min(format_of(a).unit_bits // 8 for a in (*case.inputs.values(), *case.outputs.values()))
 
 
-def _crossed(case: Case, variant: Variant, packs: Sequence[int], backend: str, effort: str) -> Iterator[Setup]:
+def _crossed(
+    case: Case, variant: Variant, packs: Sequence[int], backend: str, effort: str
+) -> Iterator[tuple[Setup, int | None]]:
     axes = _axes(case, variant, packs, backend)
     rows = pairwise(list(axes.values())) if effort == "quick" else itertools.product(*axes.values())
     for row in rows:
-        values = dict(zip(axes, row, strict=True))
-        steps = LOOP_STEPS if values["context"] == "loop" else 1
-        yield Setup(block=BLOCK, steps=steps, **values)  # type: ignore[arg-type]
+        values: dict[str, Any] = dict(zip(axes, row, strict=True))
+        shuffled = values.pop("shuffled")
+        yield Setup(block=BLOCK, steps=LOOP_STEPS if values["context"] == "loop" else 1, **values), shuffled
 
 
 def _assembly_items(case: Case, variant: Variant, packs: Sequence[int], effort: str) -> Iterator[WorkItem]:
@@ -176,7 +183,7 @@ def sized(item: WorkItem, count: int) -> WorkItem:
 def key_of(case_name: str, variant_name: str, target: str, backend: str, item: WorkItem) -> Key:
     """The record key of a sized item. The input set's name tells the placement: `edges/1+shuffled+padded`."""
     s = item.setup
-    placement = "+shuffled" * (s.order is not None) + "+padded" * (s.padding is not None)
+    placement = "+shuffled" * (item.shuffled is not None) + "+padded" * (s.padding is not None)
     return Key(
         case_name, variant_name, target, backend,
         pack=s.pack, shape=s.shape_text, alignment=s.alignment, num_warps=s.num_warps,

@@ -52,10 +52,8 @@ def token(setup: Setup, inputs: Units, index: int, input_set: str = "") -> str:
         "steps": setup.steps,
         "fusion": int(setup.fusion),
     }
-    for name in ("order", "padding"):
-        seed = getattr(setup, name)
-        if seed is not None:
-            head[name] = seed
+    if setup.padding is not None:
+        head["padding"] = setup.padding
     if setup.sizes:
         head["inputs"] = input_set
         return ",".join(f"{k}={v}" for k, v in head.items())
@@ -84,7 +82,6 @@ def parse(text: str, case: Case) -> Replay:
             context="loop" if words.get("context") == "loop" else "straight",
             steps=int(words.pop("steps", "1")),
             fusion=words.pop("fusion", "0") == "1",
-            order=int(words.pop("order")) if "order" in words else None,
             padding=int(words.pop("padding")) if "padding" in words else None,
         )
         words.pop("context", None)

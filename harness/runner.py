@@ -122,7 +122,7 @@ class _ItemRun:
             return item, self._kernel_inputs(item)
         inputs = self._set(item.input_set)
         item = planning.sized(item, inputs.count)
-        return item, shaped(inputs, item.setup.shape)
+        return item, shaped(inputs, item.setup.shape, item.shuffled)
 
     def _set(self, name: str) -> InputSet:
         return next(s for s in input_sets(self.case, self.item.loaded.name, self.effort) if s.name == name)
@@ -302,18 +302,18 @@ def accepted_somewhere(job: Job, policy: Policies) -> bool:
     return any(assembler.run(replace(job, target=t)).status == "assembled" for t in reversed(others))
 
 
-def shaped(inputs: InputSet, shape: tuple[int, ...]) -> Units:
-    """A set's inputs in a shape: all of them where the sizes agree, else evenly spread ones, or repeats."""
+def shaped(inputs: InputSet, shape: tuple[int, ...], shuffled: int | None = None) -> Units:
+    """A set's inputs in a shape: all of them where the sizes agree, else evenly spread ones, or repeats.
+
+    shuffled: a seed for a permutation of them.
+    """
     size = int(np.prod(shape))
-    if size == inputs.count:
-        units = inputs.all()
-    elif size < inputs.count:
-        everything = inputs.all()
+    chosen = np.arange(size) % inputs.count
+    if size < inputs.count:
         chosen = np.linspace(0, inputs.count - 1, size).astype(np.int64)
-        units = {n: u[chosen] for n, u in everything.items()}
-    else:
-        units = {n: np.resize(u, size) for n, u in inputs.all().items()}
-    return {n: np.ascontiguousarray(u).reshape(shape) for n, u in units.items()}
+    if shuffled is not None:
+        chosen = np.random.default_rng(shuffled).permutation(chosen)
+    return {n: u[chosen].reshape(shape) for n, u in inputs.all().items()}
 
 
 def kernel_inputs(loaded: LoadedCase, item: WorkItem) -> Units:

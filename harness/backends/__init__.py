@@ -31,8 +31,7 @@ class Setup:
     the size of a storage unit (pointers then start one unit past a 16-byte boundary).
     context: "straight", or "loop": the carried outputs fed back for `steps` iterations inside one kernel.
     fusion: Triton's enable_fp_fusion and ptxas's --fmad.
-    order: a seed that decides which elements share an invocation, where the backend can choose; None keeps memory
-    order. padding: a seed for the bits that fill up a partial pack; None leaves them undefined.
+    padding: a seed for the bits that fill up a partial pack, where the backend can choose; None leaves them undefined.
     """
 
     pack: int = 1
@@ -44,7 +43,6 @@ class Setup:
     context: Context = "straight"
     steps: int = 1
     fusion: bool = False
-    order: int | None = None
     padding: int | None = None
 
     @property

@@ -97,7 +97,6 @@ def run_once(
         [format_of(a).storage for a in case.outputs.values()],
         pack=form.pack,
         target=job.target,
-        order=setup.order,
         padding=setup.padding,
         share=share or None,
         fuse=fuse,
@@ -137,7 +136,7 @@ def evidence_of(forms: tuple[str, ...]) -> Evidence:
 
 def _setup_key(job: Job) -> tuple[object, ...]:
     s = job.setup
-    return (job.case_name, s.context, s.steps, s.fusion, s.order, s.padding, s.shape)
+    return (job.case_name, s.context, s.steps, s.fusion, s.padding, s.shape)
 
 
 def _digest(units: Mapping[str, Any]) -> str:

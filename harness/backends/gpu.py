@@ -71,14 +71,13 @@ class GpuBackend:
             return Outcome("error", str(error))
         if isinstance(built, Refusal):
             return Outcome(built.kind, built.words)
-        inputs = _Order(job).apply(job.inputs)
         try:
-            runs = [_run(job, launch, inputs, pattern) for pattern in PATTERNS]
+            runs = [_run(job, launch, job.inputs, pattern) for pattern in PATTERNS]
         except Exception as error:
             return Outcome("error", self._device_fault(error), artifacts=artifacts(built))
         return Outcome(
             "ran",
-            outputs=_Order(job).undo(runs[0].outputs),
+            outputs=runs[0].outputs,
             findings=_findings(runs),
             evidence="hardware",
             contraction_open=job.setup.fusion and contraction_open(built.compilation.ptx),
@@ -107,26 +106,6 @@ def _synchronize() -> None:
     import torch
 
     torch.cuda.synchronize()
-
-
-class _Order:
-    """The permutation that a setup's `order` seed asks for: it decides which elements share an asm invocation."""
-
-    def __init__(self, job: Job) -> None:
-        self._permutation: NDArray[np.int64] | None = None
-        if job.setup.order is not None and job.case.elementwise and not isinstance(job.variant, KernelVariant):
-            size = int(np.prod(job.setup.shape))
-            self._permutation = np.random.default_rng(job.setup.order).permutation(size)
-
-    def apply(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """Elements as they are laid out in memory."""
-        p = self._permutation
-        return {n: a if p is None else a.reshape(-1)[p].reshape(a.shape) for n, a in arrays.items()}
-
-    def undo(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """Elements in the order in which the job gave them."""
-        p = None if self._permutation is None else np.argsort(self._permutation)
-        return {n: a if p is None else a.reshape(-1)[p].reshape(a.shape) for n, a in arrays.items()}
 
 
 @dataclass(frozen=True)
