@@ -57,7 +57,7 @@ def sub_saturating(a: Tensor, b: Tensor, *, fmt: Format = I32) -> Tensor:
     return clamp(fmt, number(fmt, a) - number(fmt, b))
 
 
-def _high_unsigned(a: Tensor, b: Tensor) -> Tensor:
+def high_product(a: Tensor, b: Tensor) -> Tensor:
     """The high 64 bits of the 128-bit product of unsigned 64-bit patterns, by 32-bit halves."""
     low_mask = (1 << 32) - 1
     a_low, a_high = a & low_mask, shift_right(a, 32)
@@ -75,7 +75,7 @@ def mul(a: Tensor, b: Tensor, *, fmt: Format = I32, half: Literal["lo", "hi"] = 
     if fmt.code_bits < 64:
         product = number(fmt, a) * number(fmt, b)
         return wrap(fmt, shift_right(product, fmt.code_bits))
-    high = _high_unsigned(a, b)
+    high = high_product(a, b)
     if fmt.has_sign:
         # A negative operand stands for 2^64 too much of the other one.
         high = high - torch.where(a < 0, b, 0) - torch.where(b < 0, a, 0)

@@ -1,9 +1,9 @@
 """Stochastic rounding: PTX's `cvt.rs` from float32, with the random bits it is given.
 
-The rule (LLVM's guide to its NVPTX intrinsics; the ISA's text names the bits and leaves the rest to figures): the random
-bits are added to the trailing bits of the significand that the target has no room for, and a carry out of them rounds
-the magnitude up, no carry leaves it truncated. Here the random bits stand beside the highest of the discarded bits;
-discarded bits below the random ones cannot carry and do not matter. A value that the target holds exactly never
+The rule (LLVM's guide to its NVPTX intrinsics; the ISA's text names the bits and leaves the rest to figures): the
+random bits are added to the trailing bits of the significand that the target has no room for, and a carry out of them
+rounds the magnitude up, no carry leaves it truncated. Here the random bits stand beside the highest of the discarded
+bits; discarded bits below the random ones cannot carry and do not matter. A value that the target holds exactly never
 changes.
 
 Which bits of the 32-bit operand `rbits` serve which element follows the text of the ISA:
