@@ -5,7 +5,7 @@ Triton calls ptxas too, but on failure prints the whole PTX and keeps the reason
 
 from __future__ import annotations
 
-import functools
+import os
 import re
 import subprocess
 import tempfile
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from harness.triton.compile import Compilation, Memo
 from harness.triton.diagnostics import Complaint, Refusal, kind_of, main_line, ptxas_complaints, with_hint
+from harness.triton.diskcache import DiskCache
 from harness.triton.ptxtext import asm_line, blamed_line
 
 PTXAS_TIMEOUT = 120.0
@@ -36,7 +37,7 @@ class Assembly:
 
 @dataclass(frozen=True)
 class Disassembly:
-    """SASS as nvdisasm prints it, and how often each opcode occurs in it ("FFMA", "MUFU.RCP")."""
+    """SASS as nvdisasm prints it, with the PTX line behind each instruction, and each opcode's count ("MUFU.RCP")."""
 
     text: str
     opcodes: Mapping[str, int]
@@ -128,23 +129,36 @@ def resources(said: str) -> dict[str, int]:
 
 
 def disassemble(assembly: Assembly, nvdisasm: str) -> Disassembly | Refusal:
-    """Disassemble with the nvdisasm at a path (about a quarter of a second; each cubin once a process)."""
-    return _disassemble(assembly.cubin, nvdisasm)
+    """Disassemble with the nvdisasm at a path: a quarter of a second, once, as the text is kept between runs."""
+    status = os.stat(nvdisasm)
+    key = (assembly.cubin, f"{nvdisasm} {status.st_size} {status.st_mtime_ns} {DISASSEMBLE}".encode())
+    text = _kept.get(*key)
+    if text is None:
+        made = _disassemble(assembly.cubin, nvdisasm)
+        if isinstance(made, Refusal):
+            return made
+        text = made
+        _kept.put(text, *key)
+    return Disassembly(text, opcodes(text))
 
 
-@functools.lru_cache(maxsize=512)
-def _disassemble(cubin: bytes, nvdisasm: str) -> Disassembly | Refusal:
+# Code sections only, each instruction with its line of PTX; no analysis of the data flow, which costs a third more.
+DISASSEMBLE = ("-c", "-gp", "-ndf")
+_kept = DiskCache("sass")
+
+
+def _disassemble(cubin: bytes, nvdisasm: str) -> str | Refusal:
     with tempfile.NamedTemporaryFile(prefix="ptxdiff-", suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        command = [nvdisasm, "-c", file.name]
+        command = [nvdisasm, *DISASSEMBLE, file.name]
         try:
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=PTXAS_TIMEOUT)
         except (OSError, subprocess.TimeoutExpired) as error:
             return Refusal("error", f"nvdisasm: {error}", stage="nvdisasm")
     if done.returncode:
         return Refusal("error", f"nvdisasm: {main_line(done.stderr or done.stdout)}", done.stderr, "nvdisasm")
-    return Disassembly(done.stdout, opcodes(done.stdout))
+    return done.stdout
 
 
 _INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z][\w.]*)", re.M)

@@ -16,7 +16,6 @@ import json
 import os
 import re
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from harness.targetset import KNOWN, capability
 from harness.triton.assemble import Assembly, assemble, disassemble
 from harness.triton.compile import Compilation, Compiled, FunctionRef, KernelSpec, submit
 from harness.triton.diagnostics import Refusal
+from harness.triton.diskcache import cache_folder, write_whole
 from harness.triton.pool import default_size
 
 SCHEMA = 1
@@ -87,7 +87,7 @@ def probe() -> Mapping[str, TargetInfo]:
         pass  # never probed, or written by something else: probe
     table = _probe()
     if not any(word in info.words for info in table.values() for word in _TRANSIENT):
-        _write(path, json.dumps([dataclasses.asdict(info) for info in table.values()], indent=1))
+        write_whole(path, json.dumps([dataclasses.asdict(info) for info in table.values()], indent=1))
     return table
 
 
@@ -151,20 +151,3 @@ def _cache_file() -> Path:
         parts += [str(path), f"{status.st_size} {status.st_mtime_ns}" if status else "absent"]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
     return cache_folder() / f"targets-{key}.json"
-
-
-def cache_folder() -> Path:
-    """The user's cache folder for this project; it may not exist."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "ptxdiff"
-
-
-def _write(path: Path, text: str) -> None:
-    """Put a file in place whole, or not at all; a folder that cannot be written only costs the next run a probe."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
-            file.write(text)
-        os.replace(file.name, path)
-    except OSError:
-        return

@@ -27,9 +27,8 @@ def host(monkeypatch):
         job = Job(case, "addition", PATH, "asm", case.variants["asm"], "sm_90a", Setup(shape=shape, **setup), inputs)
         launch = launch_of(job)
         monkeypatch.setattr(gpu, "_start", lambda job, launch, pointers: kernel(**pointers))
-        order = gpu._Order(job)
-        runs = [gpu._run(job, launch, order.apply(inputs), pattern) for pattern in gpu.PATTERNS]
-        return inputs, order.undo(runs[0].outputs)["z"], gpu._findings(runs)
+        runs = [gpu._run(job, launch, inputs, pattern) for pattern in gpu.PATTERNS]
+        return inputs, runs[0].outputs["z"], gpu._findings(runs)
 
     return run
 
@@ -40,9 +39,8 @@ def copies(x, y, z):
 
 @pytest.mark.parametrize("shape", [(1,), (33,), (7, 16), (7, 33), (1, 1)])
 @pytest.mark.parametrize("alignment", [16, 4])
-@pytest.mark.parametrize("order", [None, 7])
-def test_bits_come_back_as_they_were_stored(host, shape, alignment, order):
-    inputs, got, findings = host(copies, shape, alignment=alignment, order=order)
+def test_bits_come_back_as_they_were_stored(host, shape, alignment):
+    inputs, got, findings = host(copies, shape, alignment=alignment)
     assert got.shape == shape
     assert got.dtype == np.uint32
     np.testing.assert_array_equal(got, inputs["x"])
@@ -54,13 +52,6 @@ def test_alignment_is_what_was_asked_for(host):
     host(lambda x, y, z: (z.copy_(x), addresses.append(x.data_ptr())), alignment=16)
     host(lambda x, y, z: (z.copy_(x), addresses.append(x.data_ptr())), alignment=4)
     assert [a % 16 for a in addresses] == [0, 0, 4, 4]
-
-
-def test_an_order_changes_which_elements_lie_together(host):
-    seen = []
-    host(lambda x, y, z: (z.copy_(x), seen.append(x.view(torch.int32).tolist())), order=3)
-    assert seen[0] != sorted(seen[0])
-    assert sorted(seen[0]) == list(range(33))
 
 
 def test_bytes_that_are_never_written_are_found_even_where_the_poison_is_right(host):

@@ -1,17 +1,28 @@
 """ptxas's account of a kernel, and its SASS."""
 
+import re
+
 import pytest
 
 from harness.triton.assemble import Assembly, Disassembly, assemble, disassemble, opcodes, resources
 from harness.triton.compile import Tool, compile_kernel
 from harness.triton.diagnostics import Refusal, ptxas_complaints
 from harness.triton.elementwise import Elementwise, InlineAsm
+from harness.triton.ptxtext import asm_line
 from harness.triton.targets import available, probe, tool
 
 
 def compiled(target="sm_90a", text="rcp.approx.ftz.f32 $0, $1;", fusion=False):
     kernel = Elementwise(InlineAsm(text, "=r,r"), ("fp32",), ("fp32",), (1000,))
     return compile_kernel(kernel.spec(target, enable_fp_fusion=fusion))
+
+
+def test_machine_code_is_traced_to_our_asm():
+    built = compiled()
+    sass = disassemble(assemble(built), str(tool("nvdisasm"))).text
+    lines = re.findall(r'ptx_txt[^"]*", line (\d+)\n[^\n]*MUFU\.RCP', sass)
+    traced = [asm_line(built.ptx, int(line)) for line in lines]
+    assert [(t.number, t.ours) for t in traced] == [(1, True), (1, True)]
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_120a"])
@@ -79,6 +90,16 @@ def test_kernels_are_assembled_side_by_side_and_each_once(tmp_path):
     with ThreadPoolExecutor(4) as threads:
         refusals = list(threads.map(assemble, pair * 2))
     assert [r.words for r in refusals] == ["ptxas 0.2 failed with status 1"] * 4
+    assert (tmp_path / "log").read_text().count("called") == 2
+
+
+def test_a_disassembly_is_made_once_for_a_cubin(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    script = tmp_path / "nvdisasm"
+    script.write_text(f"#!/bin/sh\necho called >> {tmp_path}/log\necho '  /*0000*/  FADD R0, R1, R2 ;'\n")
+    script.chmod(0o755)
+    found = [disassemble(Assembly(cubin, {}), str(script)) for cubin in (b"one", b"one", b"two")]
+    assert [d.opcodes for d in found] == [{"FADD": 1}] * 3
     assert (tmp_path / "log").read_text().count("called") == 2
 
 
