@@ -8,7 +8,7 @@ from harness import ALL, Case, asm, only, plain
 from references import conversion
 from references.formats import E2M1X2, F32
 
-FP4 = only("sm_100a", "sm_103a", "sm_107a", "sm_110a", "sm_120a", "sm_121a")
+FP4 = only("sm_100a", "sm_101a", "sm_103a", "sm_107a", "sm_110a", "sm_120a", "sm_121a")
 
 
 def pair(lo, hi):
@@ -45,7 +45,7 @@ case = Case(
     reference=pair,
     variants={
         # The first source goes to the upper nibble.
-        "cvt, pack 4": asm(
+        "cvt-pack4": asm(
             """
             {
                 .reg .b8 tmp<4>;
@@ -60,7 +60,7 @@ case = Case(
             pack=4,
         ),
         "cvt": asm("cvt.rn.satfinite.e2m1x2.f32 $0, $2, $1;"),
-        "triton, integers": plain(in_integers, targets=ALL, refused=()),
+        "triton-integers": plain(in_integers, targets=ALL, refused=()),
     },
     targets=FP4,
     refused=ALL - FP4,

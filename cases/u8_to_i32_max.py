@@ -56,7 +56,7 @@ case = Case(
                 reason="cvt writes d's register, which in a loop is b's, before max reads b; =&r cures it",
             ),
         ),
-        "early clobber": asm(DOCUMENTED, constraints="=&r,=&r,=&r,=&r,=&r,=&r,=&r,=&r,r,r,r,r,r", pack=4),
+        "early-clobber": asm(DOCUMENTED, constraints="=&r,=&r,=&r,=&r,=&r,=&r,=&r,=&r,r,r,r,r,r", pack=4),
         "triton": plain(in_triton),
     },
     source="Triton, tl.inline_asm_elementwise; PTX ISA, cvt and max",

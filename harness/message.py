@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.case import Policies
+from harness.describe import ftz_words
 from harness.judge import Judgement
 from harness.records import Key, Offender, Result
 
@@ -33,7 +34,7 @@ def message(result: Result, policy: Policies, judgement: Judgement, command: str
         headline(key, judgement, result.findings),
         f"  run       pack {key.pack}, shape {key.shape}, alignment {key.alignment}, num_warps {key.num_warps}, "
         f"{key.context}, fusion {'on' if key.fusion else 'off'}, inputs {key.input_set}",
-        f"  policy    {policy.describe_match()}; ftz {_words(policy.ftz)}; NaN {policy.nan}",
+        f"  policy    {policy.describe_match()}; ftz {ftz_words(policy.ftz)}; NaN {policy.nan}",
         f"  expected  {against}",
         f"  evidence  {_EVIDENCE[result.evidence]}",
     ]
@@ -49,12 +50,6 @@ def message(result: Result, policy: Policies, judgement: Judgement, command: str
         lines += ["  worst", *_offender_lines(judgement.worst, key.pack)]
     lines.append(f"  repeat    {command}")
     return "\n".join(lines)
-
-
-def _words(ftz: object) -> str:
-    assert isinstance(ftz, dict)
-    values = set(ftz.values())
-    return values.pop() if len(values) == 1 else ", ".join(f"{n} {w}" for n, w in ftz.items())
 
 
 def _offender_lines(offender: Offender, pack: int) -> list[str]:

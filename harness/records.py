@@ -288,20 +288,36 @@ def _converter(hint: Any) -> Converter | None:
     return None
 
 
+def _line(record: Record) -> str:
+    return json.dumps(to_json(record), ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
 class Writer:
     """Appends records to a file as they come, flushing each line, and stores each text once.
 
     The path's folders are made. Safe to use from several threads of one process; several processes never share a file
-    (under pytest-xdist only the controller writes).
+    (under pytest-xdist only the controller writes). resume: go on with a file that an earlier run left.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, resume: bool = False) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: TextIO = path.open("w", encoding="utf-8")
         self._texts: set[str] = set()
         self._cases: set[str] = set()
         self._lock = threading.Lock()
+        if resume:
+            self._take_up()
+        self._file: TextIO = path.open("a" if resume else "w", encoding="utf-8")
+
+    def _take_up(self) -> None:
+        """Know what the file has, and drop a line that was cut off and the end line of the earlier run."""
+        kept = [r for r in read_lines(self.path) if not isinstance(r, End)]
+        self._texts = {r.hash for r in kept if isinstance(r, Text)}
+        self._cases = {r.case for r in kept if isinstance(r, CaseInfo)}
+        whole = "".join(_line(r) for r in kept)
+        partial = self.path.with_suffix(".partial")
+        partial.write_text(whole, encoding="utf-8")
+        partial.replace(self.path)
 
     def write(self, record: Record) -> None:
         """Append one record; a text or a case that the file already has is dropped."""
@@ -314,7 +330,7 @@ class Writer:
                 if record.case in self._cases:
                     return
                 self._cases.add(record.case)
-            self._file.write(json.dumps(to_json(record), ensure_ascii=False, separators=(",", ":")) + "\n")
+            self._file.write(_line(record))
             self._file.flush()
 
     def close(self) -> None:

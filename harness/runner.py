@@ -24,7 +24,7 @@ from harness.judge import Judgement, judge, judge_same
 from harness.loader import LoadedCase
 from harness.message import headline, message
 from harness.plan import WorkItem
-from harness.records import Block, Result, Text, Verdict, text_hash
+from harness.records import Block, Key, Result, Text, Verdict, text_hash
 from harness.replay import Replay, token
 from references.formats import Shaped
 
@@ -84,6 +84,12 @@ def run_item(item: Item, backend: Backend, effort: str, *, node: str = "", repla
     A compiler's or device's complaint ends the item: what one setup cannot do, the rest would only repeat.
     """
     return _ItemRun(item, backend, effort, node).all(replay)
+
+
+def not_run(item: Item, reason: str) -> ItemResults:
+    """The results of an item that nothing here can run."""
+    key = Key(item.loaded.name, item.variant_name, item.target, item.backend)
+    return ItemResults([Result(key=key, verdict="not run", words=reason)])
 
 
 class _ItemRun:
@@ -317,7 +323,7 @@ def shaped(inputs: InputSet, shape: tuple[int, ...], shuffled: int | None = None
 
 
 def kernel_inputs(loaded: LoadedCase, item: WorkItem) -> Units:
-    """Inputs of a whole kernel: each tensor filled with the edges or random bits of its format, in an order of its own."""
+    """Inputs of a whole kernel: each tensor filled with edges or random bits of its format, in an order of its own."""
     from harness.inputs.sets import stream
 
     units: Units = {}

@@ -1,0 +1,203 @@
+"""What pytest collects from a case file: one item for each variant, target and backend."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import backends, loader
+from harness.case import Case
+from harness.environment import gpu_visible
+from harness.records import Record, to_json
+from harness.replay import TokenError, parse
+from harness.runner import Item, ItemResults, run_item
+from harness.targetset import KNOWN, normal
+
+_BACKENDS = pytest.StashKey[dict[str, backends.Backend]]()
+_TARGETS = pytest.StashKey[tuple[str, ...]]()
+_DONE = pytest.StashKey[dict[tuple[str, str, str, str], ItemResults]]()
+
+# The place of a target in items that wait for a GPU where there is none.
+NO_DEVICE = "device"
+
+
+class ItemFailure(Exception):
+    """A verdict of fail or error; the text is the whole message."""
+
+
+class CaseFile(pytest.File):
+    """A case file. The case called `case` gives items directly, any other a group of its own name."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """Load the file and list its items."""
+        for loaded in loader.load(self.path):
+            if loaded.attribute == "case":
+                yield from items(self, loaded)
+            else:
+                yield CaseGroup.from_parent(self, name=loaded.attribute, loaded=loaded)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """A contradiction in a case is told in its own words; anything else with its traceback."""
+        from harness.case import CaseError
+
+        if isinstance(excinfo.value, CaseError):
+            last = excinfo.traceback.cut(path=self.path)
+            where = f"{self.path}:{last[-1].lineno + 1}: " if last is not excinfo.traceback and last else ""
+            return f"{where}{excinfo.value}"
+        return super().repr_failure(excinfo)
+
+
+class CaseGroup(pytest.Collector):
+    """The items of a case that is not called `case`."""
+
+    def __init__(self, *, loaded: loader.LoadedCase, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.loaded = loaded
+
+    def collect(self) -> Iterable[pytest.Item]:
+        """List the case's items."""
+        return items(self, self.loaded)
+
+
+def items(parent: pytest.Collector, loaded: loader.LoadedCase) -> Iterator[pytest.Item]:
+    """One item for each variant, target and backend that this run is to have."""
+    for variant in loaded.case.variants:
+        for backend, target in places(parent.config):
+            item = Item(loaded, variant, target, backend)
+            yield VariantItem.from_parent(parent, name=item.label, item=item)
+
+
+def places(config: pytest.Config) -> list[tuple[str, str]]:
+    """(backend, target) pairs: the device's own target for the GPU, all chosen targets for the others."""
+    chosen = config.option.ptx_backend or ["auto"]
+    wanted = list(backends.BACKEND_NAMES) if "auto" in chosen else list(dict.fromkeys(chosen))
+    named = [normal(t) for t in config.option.ptx_target or []]
+    found = []
+    for backend in wanted:
+        if backend != "gpu":
+            found += [(backend, target) for target in named or _all_targets(config)]
+        elif gpu_visible():
+            from harness.backends.gpu import device_target
+
+            device = device_target()
+            found += [(backend, t) for t in (named if named and chosen != ["auto"] else [device])]
+        else:
+            found.append((backend, NO_DEVICE))
+    return found
+
+
+def _all_targets(config: pytest.Config) -> tuple[str, ...]:
+    if _TARGETS not in config.stash:
+        from harness.triton.targets import NoTriton, available
+
+        try:
+            config.stash[_TARGETS] = available()
+        except NoTriton:  # the emulator works without it
+            config.stash[_TARGETS] = KNOWN
+    return config.stash[_TARGETS]
+
+
+class VariantItem(pytest.Item):
+    """One variant on one target by one backend."""
+
+    def __init__(self, *, item: Item, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.item = item
+        self.found = ItemResults()
+        self.add_marker(item.backend)
+        # With `--dist loadgroup`, one worker gets a variant's emulator items and computes each distinct body once.
+        self.add_marker(pytest.mark.xdist_group(f"{item.loaded.name}::{item.variant_name}::{item.backend}"))
+
+    def runtest(self) -> None:
+        """Run the item and turn its verdict into pytest's outcome."""
+        done = _done(self.config).get(
+            (self.item.loaded.name, self.item.variant_name, self.item.target, self.item.backend)
+        )
+        if done is not None:
+            self._conclude(done)
+            return
+        if self.item.target == NO_DEVICE:
+            from harness.runner import not_run
+
+            self.found = not_run(self.item, "no NVIDIA GPU on this machine")
+        else:
+            backend = _backend(self.config, self.item.backend)
+            effort = self.config.option.ptx_effort
+            self.found = run_item(
+                self.item, backend, effort, node=self.nodeid, replay=self._replay(self.item.loaded.case)
+            )
+        self._conclude(self.found)
+
+    def _replay(self, case: Case) -> Any:
+        token = self.config.option.ptx_replay
+        if token is None:
+            return None
+        try:
+            return parse(token, case)
+        except TokenError as e:
+            raise ItemFailure(f"--ptx-replay: {e}") from None
+
+    def _conclude(self, found: ItemResults) -> None:
+        verdict = found.verdict
+        shown = [r for r in found.results if r.verdict == verdict and not r.expected_failure]
+        words = shown[0].words if shown else ""
+        if verdict == "not run" and self.config.option.ptx_require_gpu and self.item.backend == "gpu":
+            raise ItemFailure(f"{self.nodeid}: --ptx-require-gpu, and this was not run: {words}")
+        if verdict in ("fail", "error"):
+            more = (
+                f"\n\n({len(shown)} of {len(found.results)} results of this item {verdict})" if len(shown) > 1 else ""
+            )
+            raise ItemFailure(shown[0].message + more)
+        if verdict == "unsupported":
+            pytest.skip(f"unsupported: {words}")
+        if verdict == "not run":
+            pytest.skip(f"not run: {words}")
+        expected = [r for r in found.results if r.expected_failure]
+        if expected:
+            pytest.xfail(f"{expected[0].diagnosis}: {expected[0].words}")
+
+    def ptxdiff_records(self) -> list[dict[str, Any]]:
+        """The item's records as JSON objects, for the report that carries them."""
+        from harness.describe import case_info
+
+        if not self.found.results:
+            return []
+        root = Path(os.path.commonpath([self.config.rootpath, self.path]))
+        info = case_info(self.item.loaded, self.path.relative_to(root).as_posix())
+        records: list[Record] = [info, *self.found.texts.values(), *self.found.results]
+        return [to_json(r) for r in records]
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The message alone: a traceback through the harness helps nobody."""
+        if isinstance(excinfo.value, ItemFailure):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Where the item comes from."""
+        return self.path, None, self.name
+
+
+def _backend(config: pytest.Config, name: str) -> backends.Backend:
+    made = config.stash.setdefault(_BACKENDS, {})
+    if name not in made:
+        made[name] = backends.create(name)
+    return made[name]
+
+
+def _done(config: pytest.Config) -> dict[tuple[str, str, str, str], ItemResults]:
+    """The items that a resumed run's file already holds, with their results."""
+    if _DONE not in config.stash:
+        found: dict[tuple[str, str, str, str], ItemResults] = {}
+        path = Path(config.option.ptx_records or "")
+        if config.option.ptx_resume and path.is_file():
+            from harness.records import read
+
+            for result in read(path).results:
+                found.setdefault(result.key.item, ItemResults()).results.append(result)
+        config.stash[_DONE] = found
+    return config.stash[_DONE]

@@ -1,0 +1,114 @@
+"""The pytest plugin: options, collection of case files, and records. Loaded in every pytest run: keep it light.
+
+Nothing of torch, triton or numba is imported before a case file is collected, and a run that has none pays for this
+module only.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+GROUP = "ptxdiff: differential tests of inline PTX"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Our options all begin with --ptx-."""
+    group = parser.getgroup("ptxdiff", GROUP)
+    group.addoption(
+        "--ptx-effort", choices=("quick", "full", "exhaustive"), default="quick", help="how much of the sweep to run"
+    )
+    group.addoption(
+        "--ptx-backend",
+        action="append",
+        choices=("auto", "gpu", "emulator", "assembler"),
+        help="where to run (repeatable); auto, the default, is everything this machine has",
+    )
+    group.addoption(
+        "--ptx-target",
+        action="append",
+        metavar="sm_90a",
+        help="a target to run (repeatable); the default is every target that the installed Triton serves",
+    )
+    group.addoption("--ptx-require-gpu", action="store_true", help="fail, rather than skip, what no GPU here can run")
+    group.addoption("--ptx-replay", metavar="TOKEN", help="repeat one pack of inputs, as a failure message gave it")
+    group.addoption("--ptx-records", metavar="PATH", help="write records to this file, or to a new file in this folder")
+    group.addoption(
+        "--ptx-resume", action="store_true", help="go on with the --ptx-records file, keeping what it already holds"
+    )
+    parser.addini("ptx_cases", "glob patterns of case files outside folders named 'cases'", type="args", default=[])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the markers of our items, and the recorder where records are asked for."""
+    for name, meaning in (
+        ("gpu", "needs an NVIDIA GPU"),
+        ("emulator", "runs PTX on the CPU"),
+        ("assembler", "compiles and assembles, runs nothing"),
+    ):
+        config.addinivalue_line("markers", f"{name}: {meaning}")
+    if config.option.ptx_resume and not config.option.ptx_records:
+        raise pytest.UsageError("--ptx-resume needs the --ptx-records file to go on with")
+    for name in config.option.ptx_target or []:
+        from harness.targetset import normal
+
+        try:
+            normal(name)
+        except ValueError as e:
+            raise pytest.UsageError(f"--ptx-target: {e}") from None
+    if not hasattr(config, "workerinput"):  # under pytest-xdist the controller writes
+        from harness.recorder import Recorder
+
+        config.pluginmanager.register(Recorder(config), "ptxdiff-recorder")
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """A case file that pytest's own Python collector leaves alone."""
+    if parent.session.isinitpath(file_path) or not is_case_file(file_path, parent.config):
+        return None  # a path named on the command line comes through pytest_pycollect_makemodule
+    return _collector(file_path, parent)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> Any:
+    """A case file that pytest would otherwise collect as a test module: it was named on the command line."""
+    named = parent.session.isinitpath(module_path)
+    if is_case_file(module_path, parent.config) or (named and _mentions_cases(module_path, parent.config)):
+        return _collector(module_path, parent)
+    return None
+
+
+def is_case_file(path: Path, config: pytest.Config) -> bool:
+    """Whether a path is a case file by its place: in a folder named `cases`, or matched by the ini setting."""
+    if path.suffix != ".py" or path.name.startswith(("_", "conftest.", "test_")):
+        return False
+    if any(path.match(pattern) for pattern in config.getini("ptx_cases")):
+        return True
+    return path.parent.name == "cases" and _mentions_cases(path, config)
+
+
+def _mentions_cases(path: Path, config: pytest.Config) -> bool:
+    """Whether a file looks like one of ours, so that somebody else's folder `cases` is left in peace."""
+    if any(path.match(pattern) for pattern in config.getini("python_files")):
+        return False
+    try:
+        return "Case(" in path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _collector(path: Path, parent: pytest.Collector) -> pytest.Collector:
+    from harness.collection import CaseFile
+
+    return CaseFile.from_parent(parent, path=path)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    """Send an item's records along with its report: under pytest-xdist that is how they reach the controller."""
+    outcome = yield
+    records = getattr(item, "ptxdiff_records", None)
+    if records is not None and call.when == "call":
+        outcome.get_result().ptxdiff_records = records()
