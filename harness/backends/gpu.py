@@ -95,11 +95,14 @@ class GpuBackend:
 
 
 def device_target() -> str:
-    """The target of torch's current CUDA device."""
+    """The target of torch's current CUDA device, in the plain spelling where ptxdiff does not know it."""
     import torch
 
     major, minor = torch.cuda.get_device_capability()
-    return normal(f"{major}{minor}")
+    try:
+        return normal(f"{major}{minor}")
+    except ValueError:
+        return f"sm_{major}{minor}"
 
 
 def _synchronize() -> None:

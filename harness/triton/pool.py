@@ -73,6 +73,7 @@ class Worker:
         self._guard = threading.Lock()  # between `stop` and the process being reaped: its id may be another's by then
         self._stopped = False
         self._requests = self._replies = self._stderr = -1
+        self._path: tuple[str, ...] = ()  # sys.path, as the process was told last
 
     @property
     def pid(self) -> int | None:
@@ -85,6 +86,9 @@ class Worker:
         try:
             if self._process is None:
                 self._start()
+            if self._path != (path := tuple(sys.path)):
+                write_message(self._requests, Setup(path))
+                self._path = path
             os.ftruncate(self._stderr, 0)
             write_message(self._requests, call)
             reply = self._receive(deadline)
@@ -116,7 +120,7 @@ class Worker:
         finally:
             os.close(request_end)
             os.close(reply_end)
-        write_message(self._requests, Setup(path=tuple(sys.path)))
+        self._path = ()
 
     def _receive(self, deadline: float) -> Reply:
         (size,) = HEADER.unpack(self._read(HEADER.size, deadline))

@@ -150,6 +150,8 @@ def test_another_device_s_target_is_not_run(monkeypatch):
     backend = GpuBackend()
     assert backend.unavailable("sm_90a") is None
     assert backend.unavailable("sm_100a") == "the device is sm_90a"
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (6, 1))
+    assert backend.unavailable("sm_100a") == "the device is sm_61"
 
 
 def test_after_a_fault_of_the_device_nothing_runs_any_more(monkeypatch):

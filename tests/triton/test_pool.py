@@ -78,6 +78,14 @@ def test_python_warnings_are_kept_apart_from_standard_error(pool):
     assert outcome.stderr == ""
 
 
+def test_modules_that_the_parent_finds_later_are_found(pool, tmp_path, monkeypatch):
+    pool.submit("os:getpid").result()
+    (tmp_path / "a_late_module.py").write_text("def answer():\n    return 42\n")
+    assert pool.submit("a_late_module:answer").result().reply.raised == "ModuleNotFoundError"
+    monkeypatch.syspath_prepend(tmp_path)
+    assert pool.submit("a_late_module:answer").result().reply.value == 42
+
+
 def test_answers_larger_than_a_pipe_come_whole(pool):
     text = pool.submit("operator:mul", "y", 3_000_000).result().reply.value
     assert len(text) == 3_000_000
