@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .definedness import propagate
+from .definedness import moved, propagate
 from .errors import ExecutionError, UndefinedBits
 from .operations import RUNNERS, UNDEFINED
 from .program import Program, Reader, Step, Writer
@@ -171,10 +171,17 @@ def _scalar(frame: Frame, step: Step, active: Array | None) -> None:
     results = []
     for function, writer in zip(step.functions, step.destinations, strict=True):
         value = function(frame.lanes, *values)
-        undefined = None if known else propagate(step.bound.form.undefined, values, masks, value)
+        undefined = None if known else _undefined(step, function, values, masks, value)
         results.append((writer, value, undefined))
     for writer, value, undefined in results:
         frame.write(writer, value, undefined, active)
+
+
+def _undefined(step: Step, function: Any, values: list[Array], masks: list[Any], value: Array) -> Array:
+    form = step.bound.form
+    if isinstance(form.undefined, str) and form.undefined.startswith("moves"):
+        return moved([*(s.name for s in form.sources), *form.reads], function, form.undefined, values, masks)
+    return propagate(form.undefined, values, masks, value)
 
 
 def _taint(frame: Frame, step: Step, doubtful: Array) -> None:
@@ -188,13 +195,35 @@ def _taint(frame: Frame, step: Step, doubtful: Array) -> None:
 
 
 class Scheduler:
-    """Runs a program with branches: the lanes with the lowest step number go first."""
+    """Runs a program with branches: the lanes with the lowest step number go first.
+
+    A group that keeps jumping back while others wait may be waiting for them (a lock); it then lets them go first.
+    """
+
+    blocking: frozenset[str] = frozenset()
+    """Kinds of steps at which lanes may have to wait for others; `block` decides."""
+    patience = 4096
+    """Jumps back after which other lanes get a turn."""
 
     def __init__(self, program: Program, frame: Frame, observer: Observer | None = None) -> None:
         self.program = program
         self.frame = frame
         self.observer = observer
         self.waiting: dict[int, Array] = {}
+        self.lane_steps = 0
+        self._jumps_back = 0
+        self._turn = 0
+
+    def left(self, lanes: Array) -> None:
+        """Called with lanes that have left the program."""
+
+    def block(self, step: Step, at: int, active: Array) -> tuple[int, Array | None]:
+        """Called for a step of a blocking kind; where the active lanes go on, None if they wait."""
+        raise NotImplementedError
+
+    def release(self) -> bool:
+        """Called when no lane can go on; whether some that waited can now."""
+        return False
 
     def run(self) -> None:
         """Until every lane has left the program."""
@@ -202,28 +231,37 @@ class Scheduler:
         frame = self.frame
         at: int = 0
         active: Array | None = np.ones(frame.lanes, np.bool_)
-        whole = True
+        whole, count = True, frame.lanes
         budget = STEP_LIMIT
         while True:
             if self.waiting:
+                group = active
                 at, active = self._next(at, active)
-                whole = bool(active.all()) if active is not None else True
-            if active is None or at >= len(steps):
-                if not self.waiting:
-                    return
+                if active is not None and active is not group:
+                    count = int(np.count_nonzero(active))
+                    whole = count == frame.lanes
+            if active is None:
+                if self.waiting or self.release():
+                    continue
+                return
+            if at >= len(steps):
+                self.left(active)
                 active = None
                 continue
             step = steps[at]
+            self.lane_steps += count
             budget -= 1
             if budget < 0:
                 raise self._error(ExecutionError, step, f"still running after {STEP_LIMIT} steps: an endless loop?")
             if self.observer is not None:
                 self.observer.enter(frame, step)
-            if step.kind in ("branch", "exit"):
+            if step.kind in ("branch", "exit") or step.kind in self.blocking:
                 before = at
-                at, active = self._jump(step, at, active)
+                move = self.block if step.kind in self.blocking else self._jump
+                at, active = move(step, at, active)
                 executed = step.guard < 0 or at != before + 1 or active is None
-                whole = active is not None and bool(active.all())
+                count = 0 if active is None else int(np.count_nonzero(active))
+                whole = count == frame.lanes
             else:
                 executed = execute(frame, step, None if whole else active)
                 at += 1
@@ -234,7 +272,18 @@ class Scheduler:
         """The group to go on with: the lowest step, together with all that wait there."""
         lowest = min(self.waiting)
         if active is None:
+            self._jumps_back = self._turn = 0
             return lowest, self.waiting.pop(lowest)
+        if self._jumps_back > self.patience:
+            self._jumps_back = 0
+            self._turn = self.patience
+            ahead = min(self.waiting, key=lambda step: (step <= at, step))
+            lanes = self.waiting.pop(ahead)
+            self._park(at, active)
+            return ahead, lanes
+        if self._turn:
+            self._turn -= 1
+            return at, active if at not in self.waiting else active | self.waiting.pop(at)
         if lowest > at:
             return at, active
         other = self.waiting.pop(lowest)
@@ -258,7 +307,10 @@ class Scheduler:
                 )
             taken = active if held is None else held
         stay = active & ~taken
-        if step.kind == "branch" and taken.any():
+        if step.kind == "exit":
+            self.left(taken)
+        elif taken.any():
+            self._jumps_back += step.target <= at
             if not stay.any():
                 return step.target, taken
             self._park(step.target, taken)

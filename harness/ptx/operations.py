@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .machine import Frame
 
 Binder = Callable[[Builder, Instruction, Bound], Step]
-Runner = Callable[["Frame", Step, "Array | None"], None]
+Runner = Callable[[Any, Step, "Array | None"], None]
 
 BINDERS: dict[str, Binder] = {}
 """Operation name to the function that checks operands."""
@@ -73,7 +73,7 @@ def _bind_mov(builder: Builder, node: Instruction, bound: Bound) -> Step:
     if isinstance(what, Vector):
         return _bind_pack(builder, node, bound, kind, to, what)
     if isinstance(what, Name) and (address := builder.address_of(what)) is not None:
-        reader = address
+        reader = Reader(-1, kind.width, address.pattern)
     else:
         reader = _strict_read(builder, what, kind, f"operand a of {bound.spelling}")
     return Step("mov", node, bound, (reader,), (_strict_write(builder, to, kind, bound),))

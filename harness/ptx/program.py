@@ -11,7 +11,7 @@ from typing import Any
 
 from . import isa
 from .bits import f32_round, f64_bits
-from .errors import OperandError, ParseError, PtxError
+from .errors import NotElementwise, OperandError, ParseError, PtxError
 from .isa.registry import Bound, OperandSpec, lookup
 from .lexer import OPERAND
 from .nodes import (
@@ -176,9 +176,15 @@ class Builder:
         elif statement.space == "reg":
             self._declare_registers(statement, scope)
         else:
-            if statement.name in scope.variables:
-                raise self.error(OperandError, f"{statement.name} is declared twice", statement.offset)
-            scope.variables[statement.name] = statement
+            self._declare_variable(statement, scope)
+
+    def _declare_variable(self, node: Declaration, scope: Scope) -> None:
+        if self.elementwise:
+            message = f"a variable in .{node.space} memory has no meaning for one element alone"
+            raise self.error(NotElementwise, message, node.offset)
+        if node.name in scope.variables:
+            raise self.error(OperandError, f"{node.name} is declared twice", node.offset)
+        scope.variables[node.name] = node
 
     def _declare_registers(self, node: Declaration, scope: Scope) -> None:
         if node.type not in REGISTER_TYPES:
@@ -310,6 +316,10 @@ class Builder:
     def address_of(self, node: Name) -> Reader | None:
         """The address that a variable's name stands for; None if the name is no variable."""
         return None
+
+    def parameter(self, node: Operand, size: int) -> tuple[str, int]:
+        """The kernel parameter that `[name+offset]` means; there are none outside a kernel."""
+        raise self.error(OperandError, "there are no parameters here", node.offset)
 
     def predicate(self, node: Name) -> Register:
         """A register that must be a predicate."""

@@ -29,14 +29,14 @@ def special(name: str, component: str, lanes: int) -> Array:
     if name == "%warpid":
         return lane // np.uint64(32)
     if name.startswith("%lanemask_"):
-        bit = one << in_warp
-        ones = np.uint64(0xFFFFFFFF)
-        masks = {
-            "eq": bit,
-            "lt": bit - one,
-            "le": (bit - one) | bit,
-            "gt": ~((bit - one) | bit) & ones,
-            "ge": ~(bit - one) & ones,
-        }
-        return masks[name[10:]]
+        return lane_mask(name[10:], in_warp)
     return one - one
+
+
+def lane_mask(which: str, lane: Array) -> Array:
+    """The registers `%lanemask_eq` and so on, for lanes of a warp given as 64-bit patterns."""
+    bit = np.uint64(1) << lane
+    below = bit - np.uint64(1)
+    ones = np.uint64(0xFFFFFFFF)
+    masks = {"eq": bit, "lt": below, "le": below | bit, "gt": ~(below | bit) & ones, "ge": ~below & ones}
+    return masks[which]

@@ -80,6 +80,12 @@ class Form:
         """The operands that are read."""
         return tuple(o for o in self.operands if not o.destination)
 
+    @cached_property
+    def defaults(self) -> dict[str, int]:
+        """Parameters of the definition that have a default: what they are in a row without such a modifier."""
+        parameters = inspect.signature(self.function).parameters if self.function else {}
+        return {n: p.default for n, p in parameters.items() if p.default is not inspect.Parameter.empty}
+
     @property
     def documentation(self) -> str:
         """The rule, from the definition's docstring."""
@@ -146,7 +152,9 @@ class Bound:
                 chosen = self.modifiers.get(name.removesuffix(suffix) + "type")
                 if chosen:
                     return int(getattr(TYPES[chosen], suffix))
-        group = next(g for g in self.form.groups if g.name == name)
+        group = next((g for g in self.form.groups if g.name == name), None)
+        if group is None:
+            return int(self.form.defaults[name])
         chosen = self.modifiers[name]
         if group.flag:
             return int(chosen is not None)
@@ -274,7 +282,7 @@ def instruction(
 def _check_constants(form: Form) -> None:
     names = {g.name for g in form.groups}
     for name in form.constants:
-        known = name == "result" or name in names
+        known = name == "result" or name in names or name in form.defaults
         for suffix in ("width", "signed"):
             known = known or (name.endswith(suffix) and name.removesuffix(suffix) + "type" in names)
         if not known:
@@ -285,14 +293,7 @@ def _check_constants(form: Form) -> None:
 
 
 def operation(
-    pattern: str,
-    name: str,
-    *,
-    section: str,
-    requires: Requirement | int | str = 0,
-    needs: Mapping[str, Requirement | int | str] | None = None,
-    operands: str = "",
-    **choices: str,
+    pattern: str, name: str, *, section: str, requires: Requirement | int | str = 0, **choices: str
 ) -> Form:
     """Declare an instruction that the machine itself carries out (moves of vectors, branches, memory).
 
@@ -303,11 +304,11 @@ def operation(
         pattern=_display(pattern, choices),
         opcode=opcode,
         groups=groups,
-        operands=_operands(operands, groups),
+        operands=(),
         function=None,
         section=section,
         requires=requirement(requires),
-        needs={k: requirement(v) for k, v in (needs or {}).items()},
+        needs={},
         approximate=False,
         contracts="",
         relaxed=True,
