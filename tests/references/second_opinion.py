@@ -13,20 +13,21 @@ DIRECTED = ("rz", "rm", "rp")
 
 
 def neighbours(fmt: Format, exact: Fraction) -> tuple[Fraction, int, Fraction, int]:
-    """The format's values around a non-negative number, found by bisection, with their codes; `above` may be
-    the value that would follow the largest finite one.
+    """The format's values around a non-negative number, with their codes less ignored bits.
+
+    `above` may be the value that would follow the largest finite one; beyond that these two are given.
     """
-    low, high = 0, formats.magnitude(fmt, fmt.max_finite) + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if formats.fraction(fmt, middle << fmt.ignored_bits) <= exact:
-            low = middle
-        else:
-            high = middle
-    below = formats.fraction(fmt, low << fmt.ignored_bits)
-    if high <= formats.magnitude(fmt, fmt.max_finite):
-        return below, low, formats.fraction(fmt, high << fmt.ignored_bits), high
-    return below, low, 2 * below - formats.fraction(fmt, (low - 1) << fmt.ignored_bits), high
+    largest = formats.fraction(fmt, fmt.max_finite)
+    size = min(exact, largest)
+    exponent = fmt.min_exponent
+    if size:
+        # floor(log2(size)), from the lengths of numerator and denominator and one comparison
+        exponent = size.numerator.bit_length() - size.denominator.bit_length()
+        exponent = max(exponent - (size < Fraction(2) ** exponent), fmt.min_exponent)
+    quantum = Fraction(2) ** (exponent - fmt.mantissa_bits)
+    below = size // quantum * quantum
+    low = formats.magnitude(fmt, formats.encode(fmt, below))
+    return below, low, below + quantum, low + 1
 
 
 def round_fraction(fmt: Format, exact: Fraction, rounding: str, satfinite: bool = False, negative: bool = False) -> int:

@@ -45,7 +45,7 @@ FLOATS = [F16, BF16, F32, F64]
 def ties(target: Format, source: Format = F32) -> torch.Tensor:
     """Codes of the source at every midpoint of the target and one place either side, both signs."""
     largest = target.max_finite
-    chosen = range(0, largest, max(1, largest // 1000))
+    chosen = range(0, largest, max(1, largest // 600))
     gaps = [(formats.fraction(target, code), formats.fraction(target, code + 1)) for code in chosen if code < largest]
     last, previous = formats.fraction(target, largest), formats.fraction(target, largest - 1)
     found = []
@@ -99,10 +99,10 @@ def near(target: Format, count: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("source", [F16, BF16, E4M3, E5M2, E2M3, E3M2, E2M1, UE8M0], ids=str)
 def test_widening_is_exact(source: Format) -> None:
-    """Every code of the source, to float32, float64 and, where it fits, float16: the same value, the sign of
+    """Codes of the source (every one up to 8 bits) to wider formats: the same value, and the sign of
     zero.
     """
-    codes = torch.arange(1 << source.code_bits)
+    codes = torch.arange(0, 1 << source.code_bits, 7 if source.code_bits == 16 else 1)
     for target in (F32, F64) + ((F16,) if source.exponent_bits <= 5 else ()):
         got = convert(codes, source=source, target=target)
         for code, wide in zip(codes.tolist(), got.tolist(), strict=True):

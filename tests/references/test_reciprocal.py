@@ -38,7 +38,7 @@ def test_flushed_specials() -> None:
 
 def operands() -> tuple[torch.Tensor, torch.Tensor]:
     a, b = pairs(edges(F32))
-    return torch.cat([a, patterns(F32, 300_000, 3)]), torch.cat([b, patterns(F32, 300_000, 4)])
+    return torch.cat([a, patterns(F32, 150_000, 3)]), torch.cat([b, patterns(F32, 150_000, 4)])
 
 
 def test_product_bound_against_its_own_specification() -> None:

@@ -52,11 +52,13 @@ def test_sticky_significands(fmt: Format, mode: rounding.Rounding) -> None:
     generator = torch.Generator().manual_seed(3)
     count = 400
     significand = torch.randint(1 << 55, 1 << 61, (count,), generator=generator)
-    significand[::3] = (significand[::3] >> 40) << 40  # exact ties and values
     significand[::7] = 1 << 60
+    tie = significand[::3] >> (60 - fmt.precision) | 1  # at most a bit more than the format has, the last one set
+    significand[::3] = tie << (60 - fmt.precision)
     span = fmt.bias + fmt.precision + 8
     exponent = torch.randint(-span - 61, span - 55, (count,), generator=generator)
     sticky = torch.randint(0, 2, (count,), generator=generator)
+    sticky[::3] = 0
     negative = torch.randint(0, 2, (count,), generator=generator) == 1
     if not fmt.has_sign:
         negative[:] = False
@@ -139,3 +141,14 @@ def test_no_data_dependent_control_flow() -> None:
     )
     codes = torch.tensor([0x3F800000, 0x477FF000, 0x7FC00000, 0x80000001])
     assert traced(codes).tolist() == [0x3C00, 0x7C00, 0x7FFF, 0x8000]
+
+
+@pytest.mark.parametrize("wrong", ["rna", "rz", "rp"])
+def test_a_wrong_mode_is_seen(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison above notices a nearest-even rounding that breaks ties otherwise or does not round to nearest."""
+    right = rounding._round_up
+    monkeypatch.setattr(rounding, "_round_up", lambda *arguments: right(*arguments[:-1], wrong))
+    with pytest.raises(AssertionError, match="differ"):
+        test_float64_on_all_ties(E4M3, "rn", True)
+    with pytest.raises(AssertionError, match="differ"):
+        test_sticky_significands(F32, "rn")
