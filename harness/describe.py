@@ -62,7 +62,26 @@ def variant_info(loaded: LoadedCase, variant: Variant) -> VariantInfo:
         else "",
         texts=texts,
         constraints=constraints,
+        bound=_bound(policy),
+        line=_line(loaded, variant),
     )
+
+
+def _bound(policy: Policies) -> float | None:
+    """The largest ulp bound of any output; None where a policy is not in ulp."""
+    kinds = {m.kind for m in policy.match.values()}
+    return float(max(m.bound for m in policy.match.values())) if kinds <= {"exact", "ulp"} else None
+
+
+def _line(loaded: LoadedCase, variant: Variant) -> int:
+    """The line of the case file on which the variant's name stands first, inside the case that has it."""
+    name = next(n for n, v in loaded.case.variants.items() if v is variant)
+    try:
+        lines = loaded.path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return 0
+    start = next((k for k, text in enumerate(lines) if text.startswith(f"{loaded.attribute} =")), 0)
+    return next((k for k, text in enumerate(lines[start:], start + 1) if f'"{name}":' in text), 0)
 
 
 def _meets(policy: Policies) -> str:

@@ -19,7 +19,7 @@ from harness.evaluate import accepted, apply_reference, codes_of, flipped
 from harness.inputs.sets import values_of
 from harness.match import Match
 from harness.records import Bits, Offender
-from references.formats import Format, is_nan, render
+from references.formats import Format, is_finite, is_nan, is_zero, magnitude, render
 
 Codes = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -37,6 +37,7 @@ class Judgement:
     unchecked: int = 0
     classes: dict[str, int] = field(default_factory=dict)
     ulps: dict[str, int] = field(default_factory=dict)
+    ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
     offenders: list[Offender] = field(default_factory=list)
     worst: Offender | None = None
     notes: list[str] = field(default_factory=list)
@@ -120,7 +121,37 @@ def _compare_reference(
     for output in best.values():
         if output.fmt.is_float:
             _merge(into.ulps, step_histogram(output.fmt, output.expected, output.got))
+            if case.elementwise and case.inputs:
+                _merge_ranges(into.ranges, _ranges(case, codes, output))
     return list(best.values())
+
+
+def _ranges(case: Case, codes: Mapping[str, Codes], output: _Output) -> dict[str, tuple[int, int]]:
+    """The extremes of the signed distance by binary exponent of the first input, over all finite pairs."""
+    name, argument = next(iter(case.inputs.items()))
+    fmt, first = format_of(argument), codes[name].reshape(-1)
+    if not fmt.is_float or first.size != output.expected.size:
+        return {}
+    finite = is_finite(output.fmt, output.expected) & is_finite(output.fmt, output.got) & is_finite(fmt, first)
+    finite &= ~is_zero(fmt, first)
+    if not finite.any():
+        return {}
+    field_of = magnitude(fmt, first[finite]) >> fmt.mantissa_bits
+    steps = signed_steps(output.fmt, output.expected[finite], output.got[finite])
+    top = 1 << fmt.exponent_bits
+    low, high = np.full(top, np.iinfo(np.int64).max), np.full(top, np.iinfo(np.int64).min)
+    np.minimum.at(low, field_of, steps)
+    np.maximum.at(high, field_of, steps)
+    return {
+        "sub" if e == 0 else str(e - fmt.bias): (int(low[e]), int(high[e]))
+        for e in np.flatnonzero(low <= high).tolist()
+    }
+
+
+def _merge_ranges(into: dict[str, tuple[int, int]], found: Mapping[str, tuple[int, int]]) -> None:
+    for name, (low, high) in found.items():
+        old = into.get(name, (low, high))
+        into[name] = (min(low, old[0]), max(high, old[1]))
 
 
 def _compare_meets(

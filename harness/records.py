@@ -2,8 +2,8 @@
 
 A records file holds one `run` line (the environment, once), then in the order in which they came: `case` lines (what a
 report must know of a case, so that it needs no case file), `text` lines (asm, PTX and SASS, each stored once under its
-hash), `result` lines, and an `end` line that a run which was cut short lacks. Values are bits in hexadecimal, because
-JSON has no NaN. Reports, comparisons and gates read these and nothing else.
+hash), `result` and `timing` lines, and an `end` line that a run which was cut short lacks. Values are bits in
+hexadecimal, because JSON has no NaN. Reports, comparisons and gates read these and nothing else.
 """
 
 from __future__ import annotations
@@ -121,6 +121,8 @@ class Result:
     """Number of failing codes by class of difference."""
     ulps: Mapping[str, int] = field(default_factory=dict)
     """Signed ulp distance to number of codes, beyond +-16 by powers of two, as `17..32`; passing codes included."""
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Binary exponent of the first input (`-126` to `127`, `sub`) to the smallest and greatest signed ulp there."""
     worst: Offender | None = None
     offenders: tuple[Offender, ...] = ()
     findings: tuple[str, ...] = ()
@@ -154,6 +156,10 @@ class VariantInfo:
     texts: Mapping[str, str] = field(default_factory=dict)
     """Pack to asm as run."""
     constraints: Mapping[str, str] = field(default_factory=dict)
+    bound: float | None = None
+    """The promised bound in ulp (0 for exact), where the policy is one."""
+    line: int = 0
+    """Where the variant stands in the case file, from 1; 0 where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +174,29 @@ class CaseInfo:
     reference: str
     source: str
     variants: Mapping[str, VariantInfo]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Device time of one variant at one size. Times in seconds, clocks in MHz.
+
+    key: backend "gpu"; shape is the size timed. bytes: read and written once each. samples: raw, in the order taken.
+    low, high: 95% bootstrap interval of the median. copy: median time of a device copy of as many bytes in the same
+    session, the floor. noise: the relative difference below which an A/A run calls two variants the same.
+    """
+
+    key: Key
+    elements: int
+    bytes: int
+    samples: tuple[float, ...]
+    median: float
+    low: float
+    high: float
+    copy: float
+    noise: float = 0.0
+    launch: float = 0.0
+    clocks: Mapping[str, int] = field(default_factory=dict)
+    throttled: bool = False
 
 
 @dataclass(frozen=True)
@@ -202,8 +231,15 @@ class End:
     verdicts: Mapping[str, int]
 
 
-Record = Run | CaseInfo | Text | Result | End
-_KINDS: dict[str, type[Any]] = {"run": Run, "case": CaseInfo, "text": Text, "result": Result, "end": End}
+Record = Run | CaseInfo | Text | Result | Timing | End
+_KINDS: dict[str, type[Any]] = {
+    "run": Run,
+    "case": CaseInfo,
+    "text": Text,
+    "result": Result,
+    "timing": Timing,
+    "end": End,
+}
 _NAMES = {cls: name for name, cls in _KINDS.items()}
 
 
@@ -367,6 +403,7 @@ class RunRecords:
     cases: dict[str, CaseInfo] = field(default_factory=dict)
     texts: dict[str, Text] = field(default_factory=dict)
     results: list[Result] = field(default_factory=list)
+    timings: list[Timing] = field(default_factory=list)
     end: End | None = None
     path: Path | None = None
 
@@ -397,6 +434,8 @@ def collect(records: Iterable[Record], path: Path | None = None) -> RunRecords:
             found.texts[record.hash] = record
         elif isinstance(record, Result):
             found.results.append(record)
+        elif isinstance(record, Timing):
+            found.timings.append(record)
         else:
             found.end = record
     if found is None:

@@ -240,6 +240,7 @@ class _ItemRun:
             unchecked=judgement.unchecked,
             classes=judgement.classes,
             ulps=judgement.ulps,
+            ranges=judgement.ranges,
             worst=judgement.worst,
             offenders=tuple(judgement.offenders),
             findings=outcome.findings,

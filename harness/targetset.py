@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-# In order of compute capability; sm_101 is CUDA 12's name of what CUDA 13 calls sm_110. From 9.0 on Triton compiles for the architecture-specific target, suffix `a`.
+# In order of compute capability; sm_101 is CUDA 12's name of what CUDA 13 calls sm_110. From 9.0 on Triton compiles
+# for the architecture-specific target, suffix `a`.
 KNOWN = (
     "sm_75", "sm_80", "sm_86", "sm_87", "sm_88", "sm_89", "sm_90a",
     "sm_100a", "sm_101a", "sm_103a", "sm_107a", "sm_110a", "sm_120a", "sm_121a",

@@ -1,0 +1,51 @@
+"""The command line `ptxdiff`: what pytest is not. One module a verb; `python -m harness.cli` is the same."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+# Verb to the line that --help shows. Each is a module of this package with `configure(parser)` and `main(args)`.
+VERBS = {
+    "run": "run cases, write records, and a report if asked",
+    "list": "list cases, variants and where they run",
+    "show": "show a variant's asm, PTX and SASS for a target",
+    "emulate": "run a snippet of inline asm on values given here",
+    "report": "make the HTML report, or another format, from records",
+    "new": "write a new case file to start from",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb. Exit codes: 0 done, 1 something failed, 2 usage."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    rest: list[str] = []
+    if words[:1] == ["run"] and "--" in words:  # the one verb that hands words on, to pytest
+        words, rest = words[: words.index("--")], words[words.index("--") + 1 :]
+    parser = argparse.ArgumentParser("ptxdiff", description="Differential correctness tests for inline PTX in Triton.")
+    from harness import __version__
+
+    parser.add_argument("--version", action="version", version=f"ptxdiff {__version__}")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for verb, line in VERBS.items():
+        # A verb's module is imported, and its options made, only where that verb is asked for.
+        sub = verbs.add_parser(verb, help=line, description=line[0].upper() + line[1:] + ".", add_help=True)
+        if verb in words[:1]:
+            module = importlib.import_module(f"harness.cli.{verb}")
+            module.configure(sub)
+            sub.set_defaults(main=module.main)
+    args = parser.parse_args(words)
+    args.rest = rest
+    try:
+        return int(args.main(args))
+    except UsageError as e:
+        print(f"ptxdiff {args.verb}: {e}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader of our output went away
+        return 1
+
+
+class UsageError(Exception):
+    """What the user asked for cannot be done; the text says what and what to write instead."""

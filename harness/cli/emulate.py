@@ -1,0 +1,156 @@
+"""`ptxdiff emulate`: a snippet on values given on the command line, in and out as bits and values."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from harness.cli import UsageError
+
+_EPILOG = """\
+example: ptxdiff emulate 'cvt.rn.satfinite.e2m1x2.f32 $0, $2, $1;' -i float32=0.25,nan -i float32=5,-0x1 \\
+             -o e2m1x2 --target sm_100a
+Values are decimal numbers, rounded to the format where it does not hold them, nan, inf, or bit patterns (0x...).
+Constraints that are not given are derived, as in a case file, from the formats.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.add_argument("asm", help="the asm text, as tl.inline_asm_elementwise takes it")
+    parser.add_argument(
+        "-i", "--input", action="append", default=[], metavar="FORMAT=V,V,...", help="an input and its values"
+    )
+    parser.add_argument("-o", "--output", action="append", default=[], metavar="FORMAT", help="an output's format")
+    parser.add_argument("-c", "--constraints", help="LLVM constraints, such as '=r,r' (default: derived)")
+    parser.add_argument("-p", "--pack", type=int, default=1, help="elements an invocation (default: 1)")
+    parser.add_argument("-t", "--target", default="sm_90a")
+    parser.add_argument("--fuse", action="store_true", help="fuse what ptxas may fuse")
+    parser.add_argument("--trace", action="store_true", help="show every instruction of the first pack")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print a table of inputs and outputs; exit 1 where the emulator refuses."""
+    from harness.case import AsmVariant, Case, CaseError, asm
+    from harness.derive import asm_form
+    from harness.ptx import PtxError, emulate
+    from harness.targetset import normal
+
+    inputs = [_input(word) for word in args.input]
+    outputs = [_format(name) for name in args.output]
+    if not outputs:
+        raise UsageError("give each output's format: -o float32")
+    if len({len(units) for _, units in inputs if len(units) > 1}) > 1:
+        raise UsageError("the inputs have different numbers of values; give as many for each, or one for all")
+    try:
+        target = normal(args.target)
+        variant = asm(args.asm, args.constraints, pack=args.pack if args.constraints else None, packs=_packs(args))
+        case = Case(
+            inputs={f"in{k}": fmt for k, (fmt, _) in enumerate(inputs)},
+            outputs={f"out{k}": fmt for k, fmt in enumerate(outputs)},
+            reference=len,
+            variants={"asm": variant},
+        )
+        assert isinstance(variant, AsmVariant)
+        form = asm_form(case, variant, args.pack)
+    except (CaseError, ValueError) as e:
+        raise UsageError(str(e)) from None
+    arguments = [units for _, units in inputs]
+    dtypes = [fmt.storage for fmt in outputs]
+    try:
+        results = emulate(form.text, form.constraints, arguments, dtypes, pack=args.pack, target=target, fuse=args.fuse)
+        if args.trace:
+            _trace(form, arguments, dtypes, args, target)
+    except PtxError as e:
+        print(f"{type(e).__name__}: {e}")
+        return 1
+    _print(inputs, outputs, results)
+    return 0
+
+
+def _packs(args: argparse.Namespace) -> tuple[int, ...] | None:
+    """Packs to derive, for one instruction without constraints; longer asm is taken as it stands."""
+    from harness.derive import single_instruction
+
+    return (args.pack,) if args.constraints is None and single_instruction(args.asm) else None
+
+
+def _format(name: str) -> Any:
+    from references.formats import FORMATS
+
+    if name not in FORMATS:
+        raise UsageError(f"no format is called {name!r}; known: {', '.join(FORMATS)}")
+    return FORMATS[name]
+
+
+def _input(word: str) -> tuple[Any, Any]:
+    import numpy as np
+
+    name, equals, values = word.partition("=")
+    if not equals or not values:
+        raise UsageError(f"-i {word!r}: write FORMAT=VALUE,VALUE, as in -i float32=1.5,0x7f800000")
+    fmt = _format(name)
+    units = [_unit(fmt, text.strip()) for text in values.split(",")]
+    unsigned = np.array([u & ((1 << fmt.unit_bits) - 1) for u in units], dtype=f"uint{fmt.unit_bits}")
+    return fmt, unsigned.view(fmt.numpy_dtype())
+
+
+def _unit(fmt: Any, text: str) -> int:
+    """The bits of one storage unit: a pattern as it stands, a number rounded to the format."""
+    import numpy as np
+
+    try:
+        if "0x" in text.lower():
+            bits = int(text, 16)
+            if abs(bits) >> fmt.unit_bits:
+                raise UsageError(f"{text} has more than the {fmt.unit_bits} bits of {fmt.name}")
+            return bits
+        if not fmt.is_float:
+            return int(text)
+        if fmt.view is None:
+            raise UsageError(f"{fmt.name}: give bit patterns (0x...), it packs several numbers")
+        with np.errstate(all="ignore"):
+            value = np.array(float(text)).astype(fmt.view_dtype())
+        return int(value.view(fmt.storage))
+    except ValueError:
+        raise UsageError(f"{text!r} is no number and no bit pattern (0x...)") from None
+
+
+def _print(inputs: list[tuple[Any, Any]], outputs: list[Any], results: Any) -> None:
+    import numpy as np
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None)
+    columns = [*((f"in{k}", fmt, units) for k, (fmt, units) in enumerate(inputs))]
+    columns += [(f"out{k}", fmt, units) for k, (fmt, units) in enumerate(zip(outputs, results, strict=True))]
+    for name, fmt, _ in columns:
+        table.add_column(f"{name} {fmt.name}")
+    rows = max(np.asarray(units).size for _, _, units in columns)
+    for row in range(rows):
+        table.add_row(*(_cell(fmt, np.resize(np.asarray(units), rows)[row : row + 1]) for _, fmt, units in columns))
+    Console().print(table)
+
+
+def _cell(fmt: Any, unit: Any) -> str:
+    from references.formats import render, unpack
+
+    return " ".join(render(fmt.single, int(code)) for code in unpack(fmt, unit))
+
+
+def _trace(form: Any, arguments: Any, dtypes: Any, args: argparse.Namespace, target: str) -> None:
+    from harness.ptx import trace
+
+    first = [a[: args.pack] for a in arguments]
+    found = trace(form.text, form.constraints, first, dtypes, pack=args.pack, target=target, fuse=args.fuse)
+    for line in found.lines:
+        written = ", ".join(f"{n} = {_hex(v)}" for n, v in line.writes.items()) if line.executed else "not executed"
+        read = ", ".join(f"{n} = {_hex(v)}" for n, v in line.reads.items())
+        print(f"{line.line:>4}  {line.text:<60} {read}{' -> ' if read else ''}{written}")
+    print()
+
+
+def _hex(value: int | None) -> str:
+    return "undefined" if value is None else f"{value:#x}"

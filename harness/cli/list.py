@@ -1,0 +1,52 @@
+"""`ptxdiff list`: what there is to run."""
+
+from __future__ import annotations
+
+import argparse
+
+from harness.cli import UsageError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("what", nargs="*", default=["cases"], help="case files, folders or names (default: cases)")
+    parser.add_argument("--targets", action="store_true", help="list the targets that the installed Triton serves")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print one line a variant, or the table of targets."""
+    if args.targets:
+        return _targets()
+    from harness.case import CaseError
+    from harness.describe import variant_info
+    from harness.loader import find
+
+    for word in args.what:
+        try:
+            cases = find(word)
+        except CaseError as e:
+            raise UsageError(str(e)) from None
+        for loaded in cases:
+            case = loaded.case
+            ins = ", ".join(f"{n}: {a}" for n, a in case.inputs.items())
+            outs = ", ".join(f"{n}: {a}" for n, a in case.outputs.items())
+            print(f"{loaded.name}  ({ins}) -> ({outs})  {loaded.title}")
+            for name, variant in case.variants.items():
+                info = variant_info(loaded, variant)
+                packs = f"pack {', '.join(info.texts)}; " if info.kind == "asm" else ""
+                expected = f"; expected failure: {info.expected_failure}" if info.expected_failure else ""
+                print(f"    {name:<24} {info.kind:<7} {packs}{info.match}; ftz {info.ftz}; {info.targets}{expected}")
+    return 0
+
+
+def _targets() -> int:
+    from harness.triton.targets import NoTriton, probe
+
+    try:
+        table = probe()
+    except NoTriton as e:
+        raise UsageError(str(e)) from None
+    for name, info in table.items():
+        line = f"ptxas {info.ptxas}, PTX {info.ptx_version}" if info.available else f"not served: {info.words}"
+        print(f"{name:<10} {line}{'' if info.disassembles or not info.available else ', no disassembly'}")
+    return 0

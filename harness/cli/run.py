@@ -1,0 +1,64 @@
+"""`ptxdiff run`: pytest over case files, with records, and a report at the end."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from harness.cli import UsageError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("paths", nargs="*", default=["cases"], help="case files or folders (default: cases)")
+    parser.add_argument("--effort", default="quick", choices=("quick", "full", "exhaustive"))
+    parser.add_argument("--backend", action="append", default=[], metavar="NAME", help="auto, gpu, emulator, assembler")
+    parser.add_argument("--target", action="append", default=[], metavar="sm_90a")
+    parser.add_argument("--require-gpu", action="store_true")
+    parser.add_argument("--output", default="build/records", metavar="PATH", help="records: a .jsonl file or a folder")
+    parser.add_argument("--report", metavar="FILE", help="write the HTML report here")
+    parser.epilog = "What follows -- is handed on to pytest: ptxdiff run cases -- -k rcp -n 4"
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run; the exit code is pytest's, and a report that cannot be written makes it 1."""
+    import pytest
+
+    from harness.recorder import records_path
+
+    missing = [p for p in args.paths if not Path(p.partition("::")[0]).exists()]
+    if missing:
+        raise UsageError(f"no such file or folder: {', '.join(missing)}; name case files, or run where ./cases is")
+    records = records_path(args.output)
+    words = [*args.paths, f"--ptx-effort={args.effort}", f"--ptx-records={records}", "-q", "--no-header"]
+    words += [f"--ptx-backend={b}" for b in args.backend] + [f"--ptx-target={t}" for t in args.target]
+    words += ["--ptx-require-gpu"] * args.require_gpu
+    words += args.rest
+    if any(w.startswith(("-n", "--numprocesses")) for w in args.rest):
+        words.append("--dist=loadgroup")
+    code = int(pytest.main([*words, *plugin_words()]))
+    if args.report and records.exists():
+        print_report(records, Path(args.report))
+    return code
+
+
+def plugin_words() -> list[str]:
+    """What makes pytest load the plugin where the distribution is used without being installed."""
+    import importlib.metadata
+
+    installed = any(e.name == "ptxdiff" for e in importlib.metadata.entry_points(group="pytest11"))
+    return [] if installed else ["-p", "harness.plugin"]
+
+
+def print_report(records: Path, output: Path) -> None:
+    """Write the HTML report of one run; print its path and the summary."""
+    from rich.console import Console
+
+    from harness.records import read
+    from reports import html, summary
+
+    run = read(records)
+    written = html.write([run], output)
+    console = Console()
+    console.print(summary.terminal(run))
+    console.print(f"report: {written.resolve()}", soft_wrap=True, markup=False, highlight=False)

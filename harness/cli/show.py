@@ -1,0 +1,79 @@
+"""`ptxdiff show`: a variant's asm as it is run, and what Triton and ptxas make of it for a target."""
+
+from __future__ import annotations
+
+import argparse
+
+from harness.cli import UsageError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("case", help="a case file or a case's name")
+    parser.add_argument("variant", nargs="?", help="a variant's name (default: all)")
+    parser.add_argument("--target", default="sm_90a")
+    parser.add_argument("--pack", type=int, help="elements an invocation (default: the smallest there is)")
+    parser.add_argument("--fusion", action="store_true", help="compile with multiplications and additions fused")
+    parser.add_argument(
+        "--only", choices=("asm", "ptx", "sass", "resources"), action="append", help="parts to show (repeatable)"
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print the parts; exit 1 where the assembler refuses."""
+    from harness.case import CaseError
+    from harness.loader import find
+    from harness.targetset import normal
+
+    try:
+        cases, target = find(args.case), normal(args.target)
+    except (CaseError, ValueError) as e:
+        raise UsageError(str(e)) from None
+    names = [(c, v) for c in cases for v in c.case.variants if args.variant in (None, v)]
+    if not names:
+        known = ", ".join(v for c in cases for v in c.case.variants)
+        raise UsageError(f"{args.case} has no variant {args.variant!r}; it has {known}")
+    return max(_show(loaded, name, target, args) for loaded, name in names)
+
+
+def _show(loaded: object, name: str, target: str, args: argparse.Namespace) -> int:
+    from dataclasses import replace
+
+    from harness.backends import Job, Setup
+    from harness.backends.assembler import AssemblerBackend
+    from harness.case import AsmVariant, CaseError
+    from harness.derive import asm_form, packs_of
+    from harness.loader import LoadedCase
+
+    assert isinstance(loaded, LoadedCase)
+    variant = loaded.case.variants[name]
+    parts = args.only or ["asm", "ptx", "sass", "resources"]
+    pack = args.pack or (min(packs_of(loaded.case, variant)) if isinstance(variant, AsmVariant) else 1)
+    print(f"# {loaded.name}::{name}, {target}, pack {pack}")
+    if "asm" in parts and isinstance(variant, AsmVariant):
+        try:
+            form = asm_form(loaded.case, variant, pack)
+        except CaseError as e:
+            raise UsageError(str(e)) from None
+        print(f"## asm, constraints {form.constraints}\n{form.text.strip()}\n")
+    if parts == ["asm"]:
+        return 0
+    setup = Setup(pack=pack, shape=(1024,), fusion=args.fusion)
+    if loaded.case.sizes:
+        setup = replace(setup, shape=(), sizes=dict(loaded.case.sizes[0]))
+    backend = AssemblerBackend(disassemble="always" if "sass" in parts else "never")
+    reason = backend.unavailable(target)
+    if reason is not None:
+        raise UsageError(reason)
+    outcome = backend.run(Job(loaded.case, loaded.name, loaded.path, name, variant, target, setup))
+    if outcome.status != "assembled":
+        print(f"{outcome.status}: {outcome.words}")
+        return 1
+    made = outcome.artifacts
+    if "ptx" in parts:
+        print(f"## PTX\n{made.ptx}")
+    if "sass" in parts:
+        print(f"## SASS, ptxas {made.ptxas}\n{made.sass or 'nvdisasm does not read code for this target'}")
+    if "resources" in parts:
+        print("## resources\n" + ", ".join(f"{k} {v}" for k, v in made.resources.items()))
+    return 0
