@@ -161,7 +161,7 @@ def _update(builder: Builder, node: Instruction, bound: Bound) -> Callable[..., 
     """The new value from the old one and the operands, on bit patterns."""
     op = bound.modifiers["op"] or ""
     kind = TYPES[bound.modifiers["type"] or ""]
-    if kind.kind != "f":
+    if kind.kind in "bus":
         function = _INTEGER[op]
         ones = (1 << kind.width) - 1
 

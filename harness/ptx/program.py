@@ -375,7 +375,7 @@ class Builder:
         """The bit pattern of a constant in an operand of type `kind`, as ptxas converts it."""
         value = node.value
         if isinstance(value, int):
-            if kind.kind == "f":
+            if kind.kind in "fpx":
                 hint = "; write 1.0 or 0f3F800000" if kind.name in ("f32", "f64") else "; move it to a register first"
                 raise self.error(OperandError, f"{role}: an integer constant is no .{kind.name}{hint}", node.offset)
             return int(value != 0) if kind.kind == "pred" else value & ((1 << kind.width) - 1)
