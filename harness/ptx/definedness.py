@@ -1,7 +1,9 @@
 """How undefined bits pass through an instruction.
 
 A form states a rule: "all" (any undefined bit makes the whole result undefined), "bits" (bit i depends on bit i
-of the sources alone), "halves" (each 16-bit half on the same half), or a function of values and masks.
+of the sources alone), "halves" and "bytes" (each part on the same part), "upward" (bit i depends on bits i and
+below, as in a sum), "moves a b" (the bits of the sources named are moved, copied and cleared, to places that the
+other sources choose), or a function of values and masks.
 """
 
 from __future__ import annotations
@@ -26,21 +28,53 @@ def propagate(rule: Any, values: list[Array], masks: list[Any], result: Array) -
     if result.dtype == np.uint8:
         ones = np.array(255, np.uint8)
     if rule == "bits":
-        joined = some[0].astype(result.dtype)
-        for mask in some[1:]:
-            joined = joined | mask.astype(result.dtype)
-        return joined
-    if rule == "halves":
+        return _joined(some, result)
+    if rule in _PARTS:
         answer = np.zeros_like(result)
-        for half in (0xFFFF, 0xFFFF0000):
-            part = result.dtype.type(half)
+        for bits in _PARTS[rule]:
+            part = result.dtype.type(bits)
             for mask in some:
                 answer |= np.where(mask.astype(result.dtype) & part, part, result.dtype.type(0))
         return answer
+    if rule == "upward":
+        joined = _joined(some, result)
+        # The lowest one and everything above it: x | -x.
+        upper: Array = joined | (~joined + result.dtype.type(1))
+        return upper
     touched = np.zeros(result.shape, np.bool_)
     for mask in some:
         touched |= mask != 0
     return np.where(touched, ones, result.dtype.type(0))
+
+
+def _joined(masks: list[Array], result: Array) -> Array:
+    joined = masks[0].astype(result.dtype)
+    for mask in masks[1:]:
+        joined = joined | mask.astype(result.dtype)
+    return joined
+
+
+_PARTS = {"halves": (0xFFFF, 0xFFFF0000), "bytes": (0xFF, 0xFF00, 0xFF0000, 0xFF000000)}
+
+
+def moved(names: list[str], function: Any, rule: str, values: list[Array], masks: list[Any]) -> Array:
+    """Undefined bits where a form moves bits: the form itself, applied to the masks of what it moves.
+
+    `names` are the names of the sources. Undefined bits in a source that steers make everything undefined.
+    """
+    movable = rule.split()[1:]
+    doubtful = np.zeros(values[0].shape, np.bool_)
+    arguments = []
+    for name, value, mask in zip(names, values, masks, strict=True):
+        if name in movable:
+            full = np.zeros_like(value) if mask is None else np.broadcast_to(mask, value.shape).astype(value.dtype)
+            arguments.append(np.ascontiguousarray(full))
+        else:
+            arguments.append(value)
+            if mask is not None:
+                doubtful |= mask != 0
+    answer: Array = function(len(doubtful), *arguments)
+    return np.where(doubtful, _ones(answer), answer)
 
 
 def and_(values: list[Array], masks: list[Array]) -> Array:
@@ -69,33 +103,3 @@ def extend(values: list[Array], masks: list[Array]) -> Array:
 
 def _ones(like: Array) -> Array:
     return np.array(np.iinfo(like.dtype).max, like.dtype)
-
-
-def shift_left(values: list[Array], masks: list[Array]) -> Array:
-    """Undefined bits move with the value; an undefined amount makes everything undefined."""
-    (_, amount), (mask, doubt) = values, masks
-    width = mask.dtype.itemsize * 8
-    moved = np.where(amount < width, mask << np.minimum(amount, width - 1).astype(mask.dtype), mask.dtype.type(0))
-    return np.where(doubt != 0, _ones(mask), moved)
-
-
-def shift_right(values: list[Array], masks: list[Array]) -> Array:
-    """As `shift_left`; zeros come in, or copies of the sign, which are taken to be as defined as the top bit."""
-    (_, amount), (mask, doubt) = values, masks
-    width = mask.dtype.itemsize * 8
-    signed = mask.view(mask.dtype.str.replace("u", "i"))
-    moved = (signed >> np.minimum(amount, width - 1).astype(signed.dtype)).view(mask.dtype)
-    return np.where(doubt != 0, _ones(mask), moved)
-
-
-def permute(values: list[Array], masks: list[Array]) -> Array:
-    """The same bytes of the masks; a replicated sign is undefined where its byte's top bit is."""
-    a, b, doubt = masks
-    pool = b.astype(np.uint64) << np.uint64(32) | a
-    result = np.zeros_like(a)
-    for i in range(4):
-        selector = values[2] >> np.uint32(4 * i)
-        byte = (pool >> (np.uint64(8) * (selector & np.uint32(7)).astype(np.uint64))).astype(np.uint32) & np.uint32(255)
-        spread = np.where(byte & np.uint32(128), np.uint32(255), np.uint32(0))
-        result |= np.where(selector & np.uint32(8), spread, byte) << np.uint32(8 * i)
-    return np.where(doubt != 0, _ones(a), result)

@@ -7,7 +7,8 @@ analysing one, needs none of its half second.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -134,4 +135,22 @@ def _compile(
     # Read-only in the signature takes both, so that an argument of the caller needs no copy.
     kinds = [numba.types.Array(numba.from_dtype(np.dtype(UNSIGNED[width])), 1, "C")]
     kinds += [numba.types.Array(numba.from_dtype(np.dtype(UNSIGNED[w])), 1, "C", readonly=True) for w, _ in sources]
-    return numba.njit(tuple(kinds), nogil=True, error_model="numpy")(scope["loop"])
+    with _wrapping():
+        return numba.njit(tuple(kinds), nogil=True, error_model="numpy")(scope["loop"])
+
+
+@contextmanager
+def _wrapping() -> Iterator[None]:
+    """Let compiled integer arithmetic wrap, as `bits` promises.
+
+    numba tells LLVM that signed sums, differences and products never overflow, and LLVM makes use of it: the
+    vectorised form of `a - b if a > b else b - a` becomes an absolute value that is wrong for distant a and b.
+    """
+    from numba.cpython import numbers
+
+    flags = numbers._int_arith_flags
+    numbers._int_arith_flags = lambda kind: []
+    try:
+        yield
+    finally:
+        numbers._int_arith_flags = flags

@@ -22,7 +22,8 @@ are two destinations, of which the second may be left out: the function runs onc
 
 *The parameters after the sources* are constants, which LLVM folds away: a group's name gets the code of the chosen
 modifier (`modifiers.CODES`; the first alternative's when it was left out), a flag's name 0 or 1, and `width` and
-`signed` (`dwidth`, `asigned`, ... for groups `dtype`, `atype`) what the chosen type is.
+`signed` (`dwidth`, `asigned`, ... for groups `dtype`, `atype`) what the chosen type is. A parameter with a default
+(`relu: int = 0`) takes it in rows that have no such modifier.
 
 *The function* computes on bit patterns as `harness.ptx.bits` describes: read its docstring first, it is short. The
 machine extends sources and cuts the result to the destination's width; the function need not mask. Sources typed
@@ -35,8 +36,8 @@ must mean the same in both; `tests/ptx/test_isa_forms.py` holds the two together
 
 *Further facts*: `approximate=True` for a model of an approximate instruction. `contracts="mul"|"add"|"sub"` where
 ptxas may fuse when no rounding modifier (group `rnd`) is written. `relaxed=True` where registers wider than the
-operand are legal (cvt). `undefined=` says how undefined bits pass: "all" (default), "bits", "halves", or a function
-of values and masks from `definedness`. `section` is that of the PTX ISA.
+operand are legal (cvt). `undefined=` says how undefined bits pass: "all" (default) or another rule of
+`definedness`. `section` is that of the PTX ISA.
 
 What the machine does itself (vector moves, branches, memory) is declared with `operation`, and its operands are
 checked and executed in `harness.ptx.operations`. Opcodes that mean nothing for one element are in `other_threads`.

@@ -1,10 +1,11 @@
-"""Logic and shifts (ISA 9.7.8)."""
+"""Logic on bits and predicates (ISA 9.7.8)."""
 
 from __future__ import annotations
 
-from harness.ptx.bits import shl64, shr64
-from harness.ptx.definedness import and_, or_, permute, shift_left, shift_right
+from harness.ptx.bits import mask, scalar
+from harness.ptx.definedness import and_, or_
 
+from .modifiers import AND
 from .registry import instruction
 
 _BITS = ".b16 .b32 .b64"
@@ -34,47 +35,40 @@ def not_bits(a: int) -> int:
     return ~a
 
 
-@instruction("shl.type", "d, a, b:u32", section="9.7.8.8", type=_BITS, undefined=shift_left)
-def shl(a: int, b: int, width: int) -> int:
-    """Left shift; an amount of the width or more gives 0."""
-    if b >= width:
-        return 0
-    return shl64(a, b)
+@instruction("cnot.type", "d, a", section="9.7.8.5", type=_BITS)
+def cnot(a: int) -> int:
+    """1 if a is 0, else 0."""
+    return 1 if a == 0 else 0
 
 
-@instruction(
-    "shr.type", "d, a, b:u32", section="9.7.8.9", type=_BITS + " .u16 .u32 .u64 .s16 .s32 .s64", undefined=shift_right
-)
-def shr(a: int, b: int, width: int, signed: int) -> int:
-    """Right shift, filling with the sign if signed, with 0 otherwise; larger amounts behave as the width."""
-    if signed:
-        return a >> min(b, 63)
-    if b >= width:
-        return 0
-    return shr64(a, b)
-
-
-@instruction("lop3.b32", "d, a, b, c, immLut:const b32", section="9.7.8.6", undefined="bits")
-def lop3(a: int, b: int, c: int, immLut: int) -> int:
-    """Any function of three bits, by its truth table: bit 4a + 2b + c of immLut."""
+@scalar
+def by_table(a: int, b: int, c: int, table: int) -> int:
+    """Any function of three bits, by its truth table: bit 4a + 2b + c of `table`."""
     result = 0
     for row in range(8):
         x = a if row & 4 else ~a
         y = b if row & 2 else ~b
         z = c if row & 1 else ~c
-        result |= x & y & z & -(immLut >> row & 1)
+        result |= x & y & z & -(table >> row & 1)
     return result
 
 
-@instruction("prmt.b32", "d, a, b, c", section="9.7.9.7", undefined=permute)
-def prmt(a: int, b: int, c: int) -> int:
-    """Four bytes picked from {b, a}: each selector digit names a byte, its top bit spreads that byte's sign."""
-    pool = shl64(b, 32) | a
-    result = 0
-    for i in range(4):
-        selector = c >> (4 * i)
-        byte = shr64(pool, 8 * (selector & 7)) & 0xFF
-        if selector & 8:
-            byte = 0xFF if byte & 0x80 else 0
-        result |= byte << (8 * i)
-    return result
+@instruction("lop3.b32", "d?, a, b, c, immLut:const b32", section="9.7.8.6", undefined="bits")
+def lop3(a: int, b: int, c: int, immLut: int) -> int:
+    """Any function of three bits; of immLut the low 8 bits count."""
+    return by_table(a, b, c, immLut)
+
+
+@instruction(
+    "lop3.bool.b32",
+    "d:b32|p:pred, a:b32, b:b32, c:b32, immLut:const b32, q:pred",
+    section="9.7.8.6",
+    bool=".or .and",
+)
+def lop3_bool(a: int, b: int, c: int, immLut: int, q: int, bool: int, result: int) -> int:
+    """As lop3; the predicate is whether the result is not 0, joined with q."""
+    value = by_table(a, b, c, immLut)
+    if result == 0:
+        return value
+    found = 1 if value & mask(32) else 0
+    return found & q if bool == AND else found | q

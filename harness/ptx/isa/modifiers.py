@@ -11,6 +11,10 @@ EQ, NE, LT, LE, GT, GE = 0, 1, 2, 3, 4, 5
 LO, LS, HI, HS = 6, 7, 8, 9
 EQU, NEU, LTU, LEU, GTU, GEU, NUM, NAN = 10, 11, 12, 13, 14, 15, 16, 17
 AND, OR, XOR = 0, 1, 2
+WRAP, CLAMP = 0, 1
+LEFT, RIGHT = 0, 1
+U32, S32, F32, F16, BF16 = 0, 1, 2, 3, 4
+F4E, B4E, RC8, ECL, ECR, RC16 = 1, 2, 3, 4, 5, 6
 
 CODES: dict[str, int] = {
     "rn": RN, "rz": RZ, "rm": RM, "rp": RP, "rna": RNA, "rs": RS,
@@ -19,8 +23,11 @@ CODES: dict[str, int] = {
     "lo": LO, "ls": LS, "hi": HI, "hs": HS,
     "equ": EQU, "neu": NEU, "ltu": LTU, "leu": LEU, "gtu": GTU, "geu": GEU, "num": NUM, "nan": NAN,
     "and": AND, "or": OR, "xor": XOR,
-    "f4e": 1, "b4e": 2, "rc8": 3, "ecl": 4, "ecr": 5, "rc16": 6,
-    "wrap": 0, "clamp": 1,
+    "f4e": F4E, "b4e": B4E, "rc8": RC8, "ecl": ECL, "ecr": ECR, "rc16": RC16,
+    "wrap": WRAP, "clamp": CLAMP, "l": LEFT, "r": RIGHT,
+    "u32": U32, "s32": S32, "f32": F32, "f16": F16, "bf16": BF16,
+    # Packed integers: the bits of an element, and 32 more if it is signed.
+    "u16x2": 16, "s16x2": 48, "u8x4": 8, "s8x4": 40,
     "finite": 0, "infinite": 1, "number": 2, "notanumber": 3, "normal": 4, "subnormal": 5,
 }  # fmt: skip
 """Modifier to code. Add a row for a new modifier; codes need only differ within one group."""

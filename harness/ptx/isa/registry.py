@@ -28,13 +28,17 @@ Undefined = Callable[[list[Array], list[Array]], Array]
 
 @dataclass(frozen=True, slots=True)
 class OperandSpec:
-    """One operand of a form: its name in the scalar definition, its type, and how it may be written."""
+    """One operand of a form: its name in the scalar definition, its type, and how it may be written.
+
+    `vector`: one of the elements between braces, which are one operand of the instruction.
+    """
 
     name: str
     type: str
     destination: bool
     optional: bool = False
     constant: bool = False
+    vector: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +209,7 @@ def _groups(pattern: str, choices: dict[str, str]) -> tuple[str, tuple[Group, ..
 
 
 def _operands(text: str, groups: Sequence[Group]) -> tuple[OperandSpec, ...]:
-    """Parse `d, a, b:u32, c?` and `p|q, a, b, {c}`; destinations come first, before the first comma."""
+    """Parse `d, a, b:u32, c?`, `p|q, a` and `d, {a b e f}, r`; destinations come first, before the first comma."""
     types = [g.name for g in groups if all(c in TYPES for c in g.choices)]
     if not text.strip():
         return ()
@@ -214,13 +218,13 @@ def _operands(text: str, groups: Sequence[Group]) -> tuple[OperandSpec, ...]:
     for number, part in enumerate(parts):
         destination = number == 0
         default = (types[0] if destination else types[-1]) if types else "b32"
-        for piece in part.split("|"):
+        vector = part.startswith("{")
+        for piece in part.strip("{}").split() if vector else part.split("|"):
             name, _, kind = piece.strip().partition(":")
             constant = kind.startswith("const ")
             optional = name.endswith("?")
-            found.append(
-                OperandSpec(name.rstrip("?"), kind.removeprefix("const ") or default, destination, optional, constant)
-            )
+            kind = kind.removeprefix("const ") or default
+            found.append(OperandSpec(name.rstrip("?"), kind, destination, optional, constant, vector))
     return tuple(found)
 
 
@@ -292,9 +296,7 @@ def _check_constants(form: Form) -> None:
             raise ValueError(f"{form.pattern}: no code in isa.modifiers for {group.choices}")
 
 
-def operation(
-    pattern: str, name: str, *, section: str, requires: Requirement | int | str = 0, **choices: str
-) -> Form:
+def operation(pattern: str, name: str, *, section: str, requires: Requirement | int | str = 0, **choices: str) -> Form:
     """Declare an instruction that the machine itself carries out (moves of vectors, branches, memory).
 
     `name` is its handler in the machine; see `refuse` for what means nothing for one element alone.
@@ -385,6 +387,9 @@ def lookup(node: Instruction, source: Source, target: Target | None, elementwise
         message = f"{node.spelling} is {REFUSED[node.opcode]}; an elementwise snippet cannot use it"
         raise source.error(NotElementwise, message, node.offset)
     if not found:
+        if not FORMS.get(node.opcode) and node.opcode in REFUSED:
+            message = f"{node.spelling} is {REFUSED[node.opcode]} that the emulator does not run"
+            raise source.error(NotElementwise, message, node.offset)
         raise source.error(UnknownInstruction, _unknown(node), node.offset)
     if target is None:
         return found

@@ -1,0 +1,135 @@
+"""Counting, finding, reversing and extracting bits (ISA 9.7.1), and products without carries."""
+
+from __future__ import annotations
+
+from harness.ptx.bits import clz64, mask, popcount64, scalar, shl64, shr64, sign_extend
+
+from .modifiers import CLAMP, HI
+from .registry import instruction
+
+_BITS = ".b32 .b64"
+_WORDS = ".u32 .u64 .s32 .s64"
+
+
+@scalar
+def unsigned(a: int, width: int) -> int:
+    """The pattern of a register, zero-extended (64 bits: as it is)."""
+    return a if width == 64 else a & mask(width)
+
+
+@instruction("popc.type", "d:u32, a:type", section="9.7.1.14", type=_BITS)
+def popc(a: int) -> int:
+    """Number of ones."""
+    return popcount64(a)
+
+
+@instruction("clz.type", "d:u32, a:type", section="9.7.1.15", type=_BITS)
+def clz(a: int, width: int) -> int:
+    """Number of zeros above the highest one; the width if there is none."""
+    return clz64(a) - 64 + width
+
+
+@instruction("bfind{.shiftamt}.type", "d:u32, a:type", section="9.7.1.16", type=_WORDS)
+def bfind(a: int, shiftamt: int, width: int, signed: int) -> int:
+    """Place of the highest bit that differs from the sign (unsigned: the highest one), else all ones.
+
+    With .shiftamt the left shift that takes it to the top, again all ones if there is none.
+    """
+    found = 63 - clz64(unsigned(~a if signed and a < 0 else a, width))
+    if found < 0:
+        return -1
+    return width - 1 - found if shiftamt else found
+
+
+@instruction("fns.b32", "d, mask, base, offset:s32", section="9.7.1.17")
+def fns(mask: int, base: int, offset: int) -> int:
+    """Place of the n-th one at or above `base` (offset n > 0), at or below it (n < 0), or at it (0); else all ones.
+
+    A base above 31, which the ISA leaves undefined, finds nothing upwards and at it; downwards the search begins
+    outside the mask and finds nothing either. Unconfirmed on hardware.
+    """
+    if base > 31:
+        return -1
+    if offset == 0:
+        return base if mask >> base & 1 else -1
+    step = 1 if offset > 0 else -1
+    left = abs(offset)
+    place = base
+    while 0 <= place < 32:
+        left -= mask >> place & 1
+        if left == 0:
+            return place
+        place += step
+    return -1
+
+
+@scalar
+def reverse(a: int, width: int) -> int:
+    """The bits in the opposite order."""
+    result = 0
+    for i in range(width):
+        result = shl64(result, 1) | (shr64(a, i) & 1)
+    return result
+
+
+@instruction("brev.type", "d, a", section="9.7.1.18", type=_BITS, undefined="moves a")
+def brev(a: int, width: int) -> int:
+    """The bits in the opposite order."""
+    return reverse(a, width)
+
+
+@instruction("bfe.type", "d, a, b:u32, c:u32", section="9.7.1.19", type=_WORDS, undefined="moves a")
+def bfe(a: int, b: int, c: int, width: int, signed: int) -> int:
+    """The field of c bits from bit b on (both modulo 256), what lies past the top being sign or zero.
+
+    Signed: filled with the field's highest bit, or the register's if the field reaches past it. No bits: 0.
+    """
+    start, length = b & 0xFF, c & 0xFF
+    if length == 0:
+        return 0
+    field = (a >> min(start, 63) if signed else shr64(a, min(start, 63))) if start < width or signed else 0
+    if start + length >= width:
+        return field
+    return sign_extend(field, length) if signed else field & mask(length)
+
+
+@instruction("bfi.type", "f, a, b, c:u32, d:u32", section="9.7.1.20", type=_BITS, undefined="moves a b")
+def bfi(a: int, b: int, c: int, d: int, width: int) -> int:
+    """b with its field of d bits from bit c on (both modulo 256) replaced by the low bits of a."""
+    start, length = c & 0xFF, d & 0xFF
+    if start >= width:
+        return b
+    field = shl64(mask(min(length, width)), start)
+    return (shl64(a, start) & field) | (b & ~field)
+
+
+@instruction(
+    "szext.mode.type", "d, a, b:u32", section="9.7.1.21", mode=".wrap .clamp", type=".u32 .s32", undefined="moves a"
+)
+def szext(a: int, b: int, mode: int, signed: int) -> int:
+    """The low b bits of a, extended; no bits give 0. b is taken modulo 32 (.wrap), or keeps all of a past 31."""
+    if mode == CLAMP and b >= 32:
+        return a
+    length = b & 31
+    if length == 0:
+        return 0
+    return sign_extend(a, length) if signed else a & mask(length)
+
+
+@instruction("bmsk.mode.b32", "d, a:u32, b:u32", section="9.7.1.22", mode=".wrap .clamp")
+def bmsk(a: int, b: int, mode: int) -> int:
+    """b ones from bit a on, cut at the top; a and b modulo 32 (.wrap), or an a past 31 gives 0 (.clamp)."""
+    if mode == CLAMP:
+        return 0 if a >= 32 else mask(min(b, 32)) << a
+    return mask(b & 31) << (a & 31)
+
+
+@instruction("clmad.mode.type", "d, a, b, c", section="9.7.1 (ISA 9.3)", mode=".hi .lo", type=".u64 .s64", requires=80)
+def clmad(a: int, b: int, c: int, mode: int) -> int:
+    """Half of the carry-less product (the product of polynomials over two elements), exclusive-or c."""
+    low, high = 0, 0
+    for i in range(64):
+        if shr64(b, i) & 1:
+            low ^= shl64(a, i)
+            high ^= shr64(a, 64 - i) if i else 0
+    return (high if mode == HI else low) ^ c

@@ -1,0 +1,91 @@
+"""Extended-precision integer arithmetic: the carry flag CC.CF (ISA 9.7.2).
+
+Each definition computes the result (`result` 0) or the carry out (`result` 1). The flag of a subtraction is the
+borrow, as the ISA defines it.
+"""
+
+from __future__ import annotations
+
+from harness.ptx.bits import below64, mask, scalar, wrap64
+
+from .integer import product_high, saturate
+from .modifiers import HI
+from .registry import instruction
+
+_WORDS = ".u32 .s32 .u64 .s64"
+_HALF = ".u16 .s16"
+
+
+@scalar
+def carry_out(a: int, b: int, cc: int, width: int) -> int:
+    """Bit `width` of the sum of two unsigned patterns and a carry."""
+    if width < 64:
+        return ((a & mask(width)) + (b & mask(width)) + cc) >> width
+    total = wrap64(a + b + cc)
+    return 1 if below64(total, a) or (cc != 0 and total == a) else 0
+
+
+@scalar
+def borrow_out(a: int, b: int, cc: int, width: int) -> int:
+    """Whether unsigned `a` is less than `b` plus a borrow."""
+    if width < 64:
+        return 1 if (a & mask(width)) < (b & mask(width)) + cc else 0
+    return 1 if below64(a, b) or (cc != 0 and a == b) else 0
+
+
+@instruction("add.cc.type", "d, a, b", section="9.7.2.1", type=_WORDS, writes="cc")
+def add_cc(a: int, b: int, width: int, result: int) -> int:
+    """Sum; the carry out goes to the flag."""
+    return carry_out(a, b, 0, width) if result else a + b
+
+
+@instruction("addc.cc.type", "d, a, b", section="9.7.2.2", type=_WORDS, reads="cc", writes="cc")
+@instruction("addc.type", "d, a, b", section="9.7.2.2", type=_WORDS + " " + _HALF, reads="cc")
+def addc(a: int, b: int, cc: int, width: int, result: int) -> int:
+    """Sum with the flag; with .cc the carry out goes to it. 16 bits: taken by ptxas, not in the ISA."""
+    return carry_out(a, b, cc, width) if result else a + b + cc
+
+
+@instruction("addc.sat.s32", "d, a, b", section="9.7.2.2", reads="cc")
+def addc_sat(a: int, b: int, cc: int) -> int:
+    """Sum with the flag, clamped to the range of s32; taken by ptxas, not in the ISA."""
+    return saturate(a + b + cc, 32, 1)
+
+
+@instruction("sub.cc.type", "d, a, b", section="9.7.2.3", type=_WORDS, writes="cc")
+def sub_cc(a: int, b: int, width: int, result: int) -> int:
+    """Difference; the borrow out goes to the flag."""
+    return borrow_out(a, b, 0, width) if result else a - b
+
+
+@instruction("subc.cc.type", "d, a, b", section="9.7.2.4", type=_WORDS, reads="cc", writes="cc")
+@instruction("subc.type", "d, a, b", section="9.7.2.4", type=_WORDS + " " + _HALF, reads="cc")
+def subc(a: int, b: int, cc: int, width: int, result: int) -> int:
+    """a - (b + flag); with .cc the borrow out goes to it. 16 bits: taken by ptxas, not in the ISA."""
+    return borrow_out(a, b, cc, width) if result else a - (b + cc)
+
+
+@instruction("subc.sat.s32", "d, a, b", section="9.7.2.4", reads="cc")
+def subc_sat(a: int, b: int, cc: int) -> int:
+    """a - (b + flag), clamped to the range of s32; taken by ptxas, not in the ISA."""
+    return saturate(a - b - cc, 32, 1)
+
+
+@instruction("mad.mode.cc.type", "d, a, b, c", section="9.7.2.5", mode=".hi .lo", type=_WORDS, writes="cc")
+def mad_cc(a: int, b: int, c: int, mode: int, width: int, signed: int, result: int) -> int:
+    """Half of the product plus c; the carry out of that sum goes to the flag."""
+    return madc(a, b, c, 0, mode, width, signed, result)
+
+
+@instruction("madc.mode.cc.type", "d, a, b, c", section="9.7.2.6", mode=".hi .lo", type=_WORDS, reads="cc", writes="cc")
+@instruction("madc.mode.type", "d, a, b, c", section="9.7.2.6", mode=".hi .lo", type=_WORDS + " " + _HALF, reads="cc")
+def madc(a: int, b: int, c: int, cc: int, mode: int, width: int, signed: int, result: int) -> int:
+    """Half of the product plus c and the flag; with .cc the carry out of that sum goes to it."""
+    half = product_high(a, b, width, signed) if mode == HI else wrap64(a * b)
+    return carry_out(half, c, cc, width) if result else half + c + cc
+
+
+@instruction("madc.hi.sat.s32", "d, a, b, c", section="9.7.2.6", reads="cc")
+def madc_sat(a: int, b: int, c: int, cc: int) -> int:
+    """Upper half of the product plus c and the flag, clamped to the range of s32; taken by ptxas, not in the ISA."""
+    return saturate((a * b >> 32) + c + cc, 32, 1)

@@ -1,0 +1,90 @@
+"""Integer arithmetic on two halves or four bytes of a register (ISA 9.7.1; bytes and .sat since ISA 9.2).
+
+The parameter `type` is the code of a packed type: the bits of an element, and 32 more if it is signed.
+"""
+
+from __future__ import annotations
+
+from harness.ptx.bits import mask, scalar, sign_extend
+
+from .integer import saturate
+from .registry import instruction
+
+_HALVES = ".u16x2 .s16x2"
+_BYTES = ".u8x4 .s8x4"
+
+
+@scalar
+def element(x: int, i: int, type: int) -> int:
+    """Element `i` of a packed register, read as the type says."""
+    bits = type & 31
+    value = x >> (i * bits) & mask(bits)
+    return sign_extend(value, bits) if type & 32 else value
+
+
+@scalar
+def placed(value: int, i: int, type: int) -> int:
+    """`value`, cut to an element, at place `i`."""
+    bits = type & 31
+    return (value & mask(bits)) << (i * bits)
+
+
+@scalar
+def bounded(value: int, sat: int, type: int) -> int:
+    """`value`, clamped to an element's range if `sat`."""
+    return saturate(value, type & 31, type >> 5) if sat else value
+
+
+@instruction("add.type", "d, a, b", section="9.7.1.1", type=_HALVES, requires=90, undefined="halves")
+@instruction("add.sat.type", "d, a, b", section="9.7.1.1", type=_HALVES, requires="120f", undefined="halves")
+@instruction("add{.sat}.type", "d, a, b", section="9.7.1.1", type=_BYTES, requires="120f", undefined="bytes")
+def add_packed(a: int, b: int, type: int, sat: int = 0) -> int:
+    """Sums of the elements, wrapping, or clamped with .sat."""
+    result = 0
+    for i in range(32 // (type & 31)):
+        result |= placed(bounded(element(a, i, type) + element(b, i, type), sat, type), i, type)
+    return result
+
+
+@instruction("sub{.sat}.type", "d, a, b", section="9.7.1.2", type=_BYTES, requires="120f", undefined="bytes")
+def sub_packed(a: int, b: int, type: int, sat: int) -> int:
+    """Differences of the elements, wrapping, or clamped with .sat."""
+    result = 0
+    for i in range(32 // (type & 31)):
+        result |= placed(bounded(element(a, i, type) - element(b, i, type), sat, type), i, type)
+    return result
+
+
+@instruction("neg.type", "d, a", section="9.7.1.11", type=".s8x4", requires="120f", undefined="bytes")
+def neg_packed(a: int, type: int) -> int:
+    """Two's complement of each element; the most negative gives itself."""
+    result = 0
+    for i in range(32 // (type & 31)):
+        result |= placed(-element(a, i, type), i, type)
+    return result
+
+
+@instruction("min.type", "d, a, b", section="9.7.1.12", type=".u16x2", requires=90, undefined="halves")
+@instruction("min{.relu}.type", "d, a, b", section="9.7.1.12", type=".s16x2", requires=90, undefined="halves")
+@instruction("min.type", "d, a, b", section="9.7.1.12", type=".u8x4", requires="120f", undefined="bytes")
+@instruction("min{.relu}.type", "d, a, b", section="9.7.1.12", type=".s8x4", requires="120f", undefined="bytes")
+def min_packed(a: int, b: int, type: int, relu: int = 0) -> int:
+    """The smaller of each pair of elements; with .relu not below zero."""
+    result = 0
+    for i in range(32 // (type & 31)):
+        value = min(element(a, i, type), element(b, i, type))
+        result |= placed(max(value, 0) if relu else value, i, type)
+    return result
+
+
+@instruction("max.type", "d, a, b", section="9.7.1.13", type=".u16x2", requires=90, undefined="halves")
+@instruction("max{.relu}.type", "d, a, b", section="9.7.1.13", type=".s16x2", requires=90, undefined="halves")
+@instruction("max.type", "d, a, b", section="9.7.1.13", type=".u8x4", requires="120f", undefined="bytes")
+@instruction("max{.relu}.type", "d, a, b", section="9.7.1.13", type=".s8x4", requires="120f", undefined="bytes")
+def max_packed(a: int, b: int, type: int, relu: int = 0) -> int:
+    """The larger of each pair of elements; with .relu not below zero."""
+    result = 0
+    for i in range(32 // (type & 31)):
+        value = max(element(a, i, type), element(b, i, type))
+        result |= placed(max(value, 0) if relu else value, i, type)
+    return result
