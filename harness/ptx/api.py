@@ -14,7 +14,7 @@ import numpy as np
 from .binding import REGISTER_WIDTH, Constraint, Operand, bind, parse_constraints
 from .data import DType, Placement, Tensor, dtype_of, load, store, tensors, width_of
 from .errors import BindingError, PtxError
-from .machine import Frame, run
+from .machine import Constants, Frame, run
 from .parser import parse_asm
 from .program import Builder, Program
 from .targets import Target
@@ -130,8 +130,10 @@ def _run_chunks(
     outputs: Sequence[Array],
     placement: Placement,
 ) -> None:
+    constants: Constants = {}
+
     def chunk(start: int) -> None:
-        frame = Frame(block.program, min(CHUNK, placement.lanes - start))
+        frame = Frame(block.program, min(CHUNK, placement.lanes - start), constants)
         for operand, slot in zip(operands, block.slots, strict=True):
             if not operand.output:
                 load(frame, slot, operand, inputs[operand.tensor], placement, start)

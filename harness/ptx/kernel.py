@@ -20,7 +20,7 @@ from . import operations_memory, operations_warp
 from .bits import f32_round, f64_bits
 from .errors import ExecutionError, OperandError, PtxError
 from .kernelframe import KernelFrame
-from .machine import Scheduler
+from .machine import Constants, Scheduler, guarded
 from .memory import SHARED_BASE, Buffer, GlobalMemory
 from .nodes import Address, Declaration, Function, Module, Name, Operand
 from .parser import parse_module
@@ -187,6 +187,7 @@ class Launch:
         self.local_bytes = kernel.local
         self.synchronises = kernel.synchronises
         self.lock = threading.Lock()
+        self.constants: Constants = {}
         buffers = {id(p): p for p in parameters if isinstance(p, Buffer)}
         self.memory = GlobalMemory(list(buffers.values()))
         self._parameters = self._bytes(parameters)
@@ -283,6 +284,9 @@ class _KernelScheduler(Scheduler):
     def __init__(self, program: Program, frame: KernelFrame) -> None:
         super().__init__(program, frame)
         self.kernel_frame = frame
+        if frame.launch.synchronises:
+            # Only a loop that waits for another thread's atomic needs the others to move on.
+            self.patience = 4096
         self.alive: Array = np.ones(frame.lanes, np.bool_)
         self.blocked: dict[int, Array] = {}
 
@@ -307,8 +311,6 @@ class _KernelScheduler(Scheduler):
         return at + 1, None
 
     def _split(self, step: Step, active: Array) -> tuple[Array, Array]:
-        from .machine import guarded
-
         held, _ = guarded(self.frame, step, active)
         taken = active if held is None else held
         return taken, active & ~taken

@@ -61,7 +61,7 @@ class KernelFrame(Frame):
 
     def __init__(self, launch: Launch, first: int, blocks: int) -> None:
         threads = launch.threads
-        super().__init__(launch.program, blocks * threads)
+        super().__init__(launch.program, blocks * threads, launch.constants)
         self.launch = launch
         self.first = first
         lane = np.arange(self.lanes, dtype=np.int64)
@@ -91,6 +91,11 @@ class KernelFrame(Frame):
             lane = int(lanes[np.flatnonzero(mask)[0]])
             text = f"bits that nobody defined reach {where} in {self.who(lane)}"
             raise self.fault(UndefinedBits, step, text)
+
+    def under_doubt(self, step: Step, lanes: Array) -> None:
+        """A store or an exchange that may or may not happen is an error; a register is undefined afterwards."""
+        if step.kind in ("st", "atom", "cp_async", "stmatrix", "barrier"):
+            self.refuse_undefined(step, lanes, self.every, "the predicate of a store")
 
     # addresses -------------------------------------------------------------------------------------------
 
@@ -386,14 +391,13 @@ class KernelFrame(Frame):
     def special(self, name: str, component: str) -> Array:
         """The value of a special register in each lane."""
         launch = self.launch
-        block = self.first + self.block
         axis = "xyz".find(component) if component else 0
         if name == "%tid":
             return self.thread if axis == 0 else self.constant(0, 32)
         if name == "%ntid":
             return self.constant(launch.threads if axis == 0 else 1, 32)
         if name in ("%ctaid", "%clusterid"):
-            return self._along(block, axis)
+            return np.repeat(self._along(axis), launch.threads)
         if name in ("%nctaid", "%nclusterid"):
             return self.constant(launch.grid[axis] if 0 <= axis < 3 else 1, 32)
         if name in ("%cluster_nctaid", "%cluster_nctarank"):
@@ -411,7 +415,9 @@ class KernelFrame(Frame):
         # Clocks, timers, processor numbers: a constant, so that two runs agree.
         return self.constant(0, 64)
 
-    def _along(self, block: Array, axis: int) -> Array:
+    def _along(self, axis: int) -> Array:
+        """Each block's place along an axis of the grid."""
+        block = np.arange(self.first, self.first + self.lanes // self.launch.threads, dtype=np.int64)
         x, y, _ = self.launch.grid
         if axis == 0:
             return block % x

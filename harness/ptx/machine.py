@@ -22,6 +22,10 @@ STEP_LIMIT = 5_000_000
 """Steps after which a program without end is given up."""
 
 
+Constants = dict[tuple[int, int, int], Array]
+"""Arrays that hold one pattern, by lanes, width and pattern; frames of one run share them."""
+
+
 class Frame:
     """The register file of a number of lanes.
 
@@ -29,18 +33,19 @@ class Frame:
     bits: None, an array, or a 0-dimensional array that holds for all lanes. Arrays are never changed in place.
     """
 
-    def __init__(self, program: Program, lanes: int) -> None:
+    def __init__(self, program: Program, lanes: int, constants: Constants | None = None) -> None:
         self.program = program
         self.lanes = lanes
         self.values: list[Array | None] = [None] * len(program.registers)
         self.undefined: list[Any] = [None] * len(program.registers)
-        self._constants: dict[tuple[int, int], Array] = {}
+        self._constants: Constants = {} if constants is None else constants
 
     def constant(self, pattern: int, width: int) -> Array:
         """An array with the same pattern in every lane."""
-        found = self._constants.get((pattern, width))
+        key = (self.lanes, width, pattern)
+        found = self._constants.get(key)
         if found is None:
-            found = self._constants[pattern, width] = np.full(self.lanes, pattern, UNSIGNED[width])
+            found = self._constants[key] = np.full(self.lanes, pattern, UNSIGNED[width])
         return found
 
     def read(self, reader: Reader) -> tuple[Array, Any]:
@@ -91,6 +96,9 @@ class Frame:
         self.values[slot] = value
         self.undefined[slot] = undefined
 
+    def under_doubt(self, step: Step, lanes: Array) -> None:
+        """Called when an undefined guard decides whether `lanes` execute a step."""
+
     def special(self, name: str, component: str) -> Array:
         """The stand-in values of a special register in a bare snippet: lanes are threads of one long block."""
         from .standins import special
@@ -134,7 +142,7 @@ def execute(frame: Frame, step: Step, active: Array | None) -> bool:
     if step.guard >= 0:
         active, doubtful = guarded(frame, step, active)
         if active is not None and not active.any():
-            if doubtful is not None and doubtful.any():
+            if doubtful is not None:
                 _taint(frame, step, doubtful)
             return False
     else:
@@ -186,6 +194,9 @@ def _undefined(step: Step, function: Any, values: list[Array], masks: list[Any],
 
 def _taint(frame: Frame, step: Step, doubtful: Array) -> None:
     """What an instruction under an undefined guard may have written is undefined."""
+    if not doubtful.any():
+        return
+    frame.under_doubt(step, doubtful)
     for writer in step.destinations:
         if writer.slot >= 0:
             kind: Any = UNSIGNED[writer.width]
@@ -202,7 +213,7 @@ class Scheduler:
 
     blocking: frozenset[str] = frozenset()
     """Kinds of steps at which lanes may have to wait for others; `block` decides."""
-    patience = 4096
+    patience = 1 << 60
     """Jumps back after which other lanes get a turn."""
 
     def __init__(self, program: Program, frame: Frame, observer: Observer | None = None) -> None:

@@ -158,7 +158,7 @@ def rows(data: Array, width: int, count: int) -> Array:
 
 def gather(data: Array, offsets: Array, width: int, count: int) -> list[Array]:
     """`count` neighbouring values of `width` bits at each byte offset; offsets are multiples of their size."""
-    taken = rows(data, width, count)[offsets // (width // 8 * count)]
+    taken = rows(data, width, count).take(offsets // (width // 8 * count), axis=0)
     return [np.ascontiguousarray(taken[:, i]) for i in range(count)]
 
 

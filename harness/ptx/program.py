@@ -12,7 +12,7 @@ from typing import Any
 from . import isa
 from .bits import f32_round, f64_bits
 from .errors import NotElementwise, OperandError, ParseError, PtxError
-from .isa.registry import Bound, OperandSpec, lookup
+from .isa.registry import Bound, Form, OperandSpec, lookup
 from .lexer import OPERAND
 from .nodes import (
     Block,
@@ -239,17 +239,9 @@ class Builder:
             from .operations import BINDERS
 
             return BINDERS[form.operation](self, node, bound)
-        specs = form.operands
-        sources = form.sources
-        if len(node.operands) != 1 + len(sources):
-            raise self.error(
-                OperandError,
-                f"{node.spelling} takes {1 + len(sources)} operands ({', '.join(s.name for s in specs)}), "
-                f"not {len(node.operands)}",
-                node.offset,
-            )
+        written = self._written_sources(node, form)
         writers = self._destinations(node, bound)
-        readers = [self.source_operand(o, bound, s) for o, s in zip(node.operands[1:], sources, strict=True)]
+        readers = [self.source_operand(o, bound, s) for o, s in zip(written, form.sources, strict=True)]
         readers += [Reader(self.carry.slot, 1) for _ in form.reads]
         writers += [Writer(self.carry.slot, 1) for _ in form.writes]
         wanted = [i for i, w in enumerate(writers) if w.slot >= 0]
@@ -261,6 +253,23 @@ class Builder:
             destinations=tuple(writers[i] for i in wanted),
             functions=tuple(bound.array_function(i) for i in wanted),
         )
+
+    def _written_sources(self, node: Instruction, form: Form) -> list[Operand]:
+        """The source operands one by one, the elements between braces too, as many as the form has."""
+        braced = sum(s.vector for s in form.sources)
+        count = 1 + len(form.sources) - max(braced - 1, 0)
+        if len(node.operands) != count:
+            names = ", ".join(s.name for s in form.operands)
+            message = f"{node.spelling} takes {count} operands ({names}), not {len(node.operands)}"
+            raise self.error(OperandError, message, node.offset)
+        if not braced:
+            return node.operands[1:]
+        at = 1 + next(i for i, s in enumerate(form.sources) if s.vector)
+        vector = node.operands[at]
+        if not isinstance(vector, Vector) or len(vector.elements) != braced:
+            message = f"{node.spelling} takes {braced} registers in braces here"
+            raise self.error(OperandError, message, vector.offset)
+        return [*node.operands[1:at], *vector.elements, *node.operands[at + 1 :]]
 
     def _destinations(self, node: Instruction, bound: Bound) -> list[Writer]:
         specs = list(bound.form.destinations)
