@@ -92,10 +92,11 @@ def main() -> None:
     for name in EXACT:
         table = [(code, exactly(name, code)) for code in sorted(candidates(name))]
         lines.append(f"    {name!r}: (".replace("'", '"'))
-        lines += [f"        (0x{code:08x}, 0x{result:08x})," for code, result in table]
+        pairs = [f"(0x{code:08X}, 0x{result:08X})," for code, result in table]
+        lines += ["        " + " ".join(pairs[start : start + 4]) for start in range(0, len(pairs), 4)]
         lines.append("    ),")
         print(name, len(table))
-    lines.append("}")
+    lines += ["}", "# fmt: on"]
     Path("references/hard_cases.py").write_text("\n".join(lines) + "\n")
 
 
@@ -106,6 +107,7 @@ within 32 units in its last place of a midpoint, the results found at 300 bits. 
 inputs; rsqrt lists [1, 4), the rest follows by powers of four. Written by `tests/references/derive_hard_cases.py`.
 """
 
+# fmt: off
 HARD_CASES: dict[str, tuple[tuple[int, int], ...]] = {'''
 
 if __name__ == "__main__":
