@@ -15,7 +15,7 @@ from .data import DType, Placement, dtype_of, load, store, tensors, width_of
 from .errors import PtxError
 from .lexer import OPERAND
 from .machine import Frame, run
-from .program import Step
+from .program import Program, Step
 from .vectorise import UNSIGNED, Array
 
 
@@ -34,7 +34,11 @@ class Analysis:
 
 def analyse(asm: str, constraints: str, *, target: str | None = None) -> Analysis:
     """Parse and check a block and say what is in it. Raises PtxError as `emulate` would (target None: any)."""
-    program = assemble(asm, constraints, target).program
+    return describe(assemble(asm, constraints, target).program)
+
+
+def describe(program: Program) -> Analysis:
+    """What is in a program."""
     forms = dict.fromkeys(s.bound.spelling for s in program.steps)
     models = dict.fromkeys(s.bound.spelling for s in program.steps if s.bound.form.approximate)
     return Analysis(tuple(forms), tuple(models), contraction_open(program))

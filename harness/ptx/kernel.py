@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 
 from . import operations_memory, operations_warp
+from .analysis import Analysis, describe
 from .bits import f32_round, f64_bits
+from .contraction import fused
 from .errors import ExecutionError, OperandError, PtxError
 from .kernelframe import KernelFrame
 from .machine import Constants, Scheduler, guarded
-from .memory import SHARED_BASE, Buffer, GlobalMemory
+from .memory import SHARED_BASE, Buffer, GlobalMemory, Pointer, pointers
 from .nodes import Address, Declaration, Function, Module, Name, Operand
 from .parser import parse_module
 from .program import Builder, Program, Reader, Step
@@ -29,7 +31,7 @@ from .targets import Target
 from .types import TYPES
 from .vectorise import Array
 
-__all__ = ["Buffer", "Kernel", "Report", "load_kernel", "run_kernel"]
+__all__ = ["Buffer", "Kernel", "Pointer", "Report", "load_kernel", "pointers", "run_kernel"]
 
 LANES = 1 << 14
 """Threads of one frame: registers of that many lanes stay in a core's cache."""
@@ -58,6 +60,11 @@ class Kernel:
     units: dict[str, int]
     synchronises: bool
     target: str
+
+    @property
+    def analysis(self) -> Analysis:
+        """Its instruction forms, models among them, and whether ptxas may contract it."""
+        return describe(self.program)
 
 
 @dataclass(frozen=True)
@@ -124,14 +131,19 @@ class _KernelBuilder(Builder):
 
 
 @lru_cache(maxsize=128)
-def load_kernel(text: str, name: str | None = None) -> Kernel:
-    """Parse and check a PTX module and pick the kernel `name` (None: the only one). Raises PtxError."""
+def load_kernel(text: str, name: str | None = None, fuse: bool = False) -> Kernel:
+    """Parse and check a PTX module and pick the kernel `name` (None: the only one).
+
+    `fuse`: evaluate open multiplications and additions as ptxas may, contracted. Raises PtxError.
+    """
     module = parse_module(text)
     function = module.kernel(name)
     assert function.body is not None
     builder = _KernelBuilder(module, function)
     builder.add(function.body)
     program = builder.build()
+    if fuse:
+        program = fused(program)
     threads = function.directives.get("reqntid") or [0]
     return Kernel(
         function.name,
@@ -188,7 +200,8 @@ class Launch:
         self.synchronises = kernel.synchronises
         self.lock = threading.Lock()
         self.constants: Constants = {}
-        buffers = {id(p): p for p in parameters if isinstance(p, Buffer)}
+        used = [p.buffer if isinstance(p, Pointer) else p for p in parameters]
+        buffers = {id(b): b for b in used if isinstance(b, Buffer)}
         self.memory = GlobalMemory(list(buffers.values()))
         self._parameters = self._bytes(parameters)
         self.instructions = 0
@@ -260,7 +273,7 @@ class Launch:
 
 
 def _parameter_bytes(value: Any, declared: Declaration, size: int) -> bytes:
-    if isinstance(value, Buffer):
+    if isinstance(value, (Buffer, Pointer)):
         value = value.address
     if isinstance(value, (bytes, bytearray)):
         if len(value) != size:
@@ -384,8 +397,8 @@ def run_kernel(
 ) -> Report:
     """Run a kernel over a grid of blocks; the buffers' arrays are changed in place.
 
-    `parameters`: a Buffer, an int, a float or bytes for each parameter of the entry; those left out at the end are
-    zero (Triton adds pointers to scratch memory). `grid` has one to three sizes. `num_threads`: threads of a block
+    `parameters`: a Buffer or Pointer, an int, a float or bytes for each parameter of the entry; those left out at
+    the end are zero (Triton adds pointers to scratch memory). `grid` has one to three sizes. `num_threads`: threads of a block
     (None: what `.reqntid` says). `shared_bytes`: dynamic shared memory, from the compiler's metadata.
 
     Raises PtxError: for text that is wrong, and for what a run finds: MemoryFault (outside every buffer,

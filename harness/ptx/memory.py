@@ -6,11 +6,14 @@ buffers lie far apart, so that an access beyond one hits nothing.
 
 from __future__ import annotations
 
+import ctypes
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from .vectorise import UNSIGNED, Array
 
@@ -44,7 +47,7 @@ class Buffer:
         self.undefined: Array | None = None if defined else np.full(len(padded), 0xFF, np.uint8)
         self.base = 0
         self.writers: Array | None = None
-        self.epochs: Array | None = None
+        self.owners: list[Array] = []
 
     @property
     def address(self) -> int:
@@ -53,8 +56,50 @@ class Buffer:
 
     def save(self) -> None:
         """Copy what the kernel wrote back to the array."""
-        if self.array.flags.writeable:
+        writable = all(o.flags.writeable for o in self.owners) and self.array.flags.writeable
+        if writable:
             self.array.reshape(-1).view(np.uint8)[:] = self.bytes[self.residue : self.residue + self.size]
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A kernel argument: an address within a buffer, `offset` bytes after its first."""
+
+    buffer: Buffer
+    offset: int = 0
+
+    @property
+    def address(self) -> int:
+        """The address, once the buffer is placed."""
+        return self.buffer.address + self.offset
+
+
+def pointers(arrays: Sequence[Array], names: Sequence[str] = ()) -> list[Pointer]:
+    """A pointer for each array, for a run that works on the arrays' own memory.
+
+    Arrays that share memory share a buffer, and addresses keep their alignment (up to 256 bytes). A view with gaps
+    gives access to the gaps as well.
+    """
+    spans = [byte_bounds(a) if a.size else (a.ctypes.data, a.ctypes.data) for a in arrays]
+    groups: list[list[int]] = []
+    end = -1
+    for number in sorted(range(len(arrays)), key=lambda i: spans[i]):
+        if groups and spans[number][0] < end:
+            groups[-1].append(number)
+        else:
+            groups.append([number])
+            end = -1
+        end = max(end, spans[number][1])
+    found: list[Pointer | None] = [None] * len(arrays)
+    for group in groups:
+        low, high = min(spans[i][0] for i in group), max(spans[i][1] for i in group)
+        memory = np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
+        name = " and ".join(names[i] for i in sorted(group)) if names else ""
+        buffer = Buffer(memory, name, residue=low)
+        buffer.owners = [arrays[i] for i in group]
+        for i in group:
+            found[i] = Pointer(buffer, spans[i][0] - low)
+    return [p for p in found if p is not None]
 
 
 class GlobalMemory:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from harness.ptx.errors import ExecutionError, MemoryFault, NotElementwise, PtxError, UndefinedBits
-from harness.ptx.kernel import Buffer, load_kernel, run_kernel
+from harness.ptx.kernel import Buffer, load_kernel, pointers, run_kernel
 
 REGISTERS = ".reg .b32 %r<40>; .reg .b64 %rd<40>; .reg .pred %p<9>; .reg .b16 %rs<9>; .reg .f32 %f<9>;"
 INDEX = """
@@ -141,7 +141,7 @@ class TestGlobalMemory:
             launch("setp.eq.u32 %p1, %r30, 0; @%p1 st.global.b32 [%rd12], %r1;", X)
 
     def test_races(self) -> None:
-        with pytest.raises(MemoryFault, match="race: .* store different values to one address"):
+        with pytest.raises(MemoryFault, match=r"race: .* store different values to one address"):
             launch("st.global.b32 [%rd2], %r1;", X)
         launch("mov.b32 %r5, 3; st.global.b32 [%rd2], %r5;", X)
         body = """
@@ -171,10 +171,10 @@ class TestSharedMemory:
         np.testing.assert_array_equal(y, X ^ 32)
 
     def test_missing_barrier(self) -> None:
-        with pytest.raises(MemoryFault, match="race: .* reads shared memory .* no barrier lies between"):
+        with pytest.raises(MemoryFault, match=r"race: .* reads shared memory .* no barrier lies between"):
             launch(self.STORE + self.NEIGHBOUR, X, shared=256, variables=SHARED)
         again = self.STORE + "bar.sync 0;" + self.NEIGHBOUR + "add.s32 %r6, %r6, 1; st.shared.b32 [%r22], %r6;"
-        with pytest.raises(MemoryFault, match="race: .* overwrites shared memory"):
+        with pytest.raises(MemoryFault, match=r"race: .* overwrites shared memory"):
             launch(again, X, shared=256, variables=SHARED)
 
     def test_warp_barrier_orders_one_warp(self) -> None:
@@ -246,7 +246,7 @@ class TestBarriers:
 
     def test_deadlock(self) -> None:
         body = "setp.lt.u32 %p1, %r1, 32; @%p1 bra OTHER; bar.sync 0; bra END; OTHER: bar.sync 1; END:"
-        with pytest.raises(ExecutionError, match="deadlock: thread .* waits at this barrier"):
+        with pytest.raises(ExecutionError, match=r"deadlock: thread .* waits at this barrier"):
             launch(body, X)
 
     def test_threads_that_ended_do_not_count(self) -> None:
@@ -404,3 +404,29 @@ def test_launch_mistakes() -> None:
     with pytest.raises(PtxError, match="is no buffer, number or bytes"):
         run_kernel(kernel, [None], (1,))
     assert run_kernel(kernel, [0, 0, 0], (0,)).blocks == 0
+
+
+def test_pointers_into_one_array() -> None:
+    memory = np.zeros(300, np.int32)
+    x, y = memory[1:129], memory[129:257]
+    x[:] = X
+    body = "ld.global.b32 %r5, [%rd11]; add.s32 %r5, %r5, 1; st.global.b32 [%rd12], %r5;"
+    run_kernel(module(body), pointers([x, y], ["x", "y"]), (2,))
+    np.testing.assert_array_equal(y, X + 1)
+    with pytest.raises(MemoryFault, match="out of bounds"):
+        run_kernel(module(body), pointers([x, y], ["x", "y"]), (3,))
+    inside = pointers([memory, x])
+    assert inside[0].buffer is inside[1].buffer
+    assert inside[1].offset == 4
+    run_kernel(module(body), pointers([x, x]), (2,))
+    np.testing.assert_array_equal(x, X + 1)
+
+
+def test_analysis_and_contraction() -> None:
+    body = "ld.global.f32 %f1, [%rd11]; mul.f32 %f2, %f1, %f1; add.f32 %f2, %f2, %f1; st.global.f32 [%rd12], %f2;"
+    x, y = np.float32([1.1] * 128), np.zeros(128, np.float32)
+    assert load_kernel(module(body)).analysis.contraction_open
+    run_kernel(module(body), [Buffer(x), Buffer(y)], (2,))
+    assert y[0] == x[0] * x[0] + x[0]
+    run_kernel(load_kernel(module(body), fuse=True), [Buffer(x), Buffer(y)], (2,))
+    assert y[0] == np.float32(float(x[0]) ** 2 + float(x[0]))
