@@ -398,8 +398,8 @@ def run_kernel(
     """Run a kernel over a grid of blocks; the buffers' arrays are changed in place.
 
     `parameters`: a Buffer or Pointer, an int, a float or bytes for each parameter of the entry; those left out at
-    the end are zero (Triton adds pointers to scratch memory). `grid` has one to three sizes. `num_threads`: threads of a block
-    (None: what `.reqntid` says). `shared_bytes`: dynamic shared memory, from the compiler's metadata.
+    the end are zero (Triton adds pointers to scratch memory). `grid` has one to three sizes. `num_threads`: threads
+    of a block (None: what `.reqntid` says). `shared_bytes`: dynamic shared memory, from the compiler's metadata.
 
     Raises PtxError: for text that is wrong, and for what a run finds: MemoryFault (outside every buffer,
     misaligned, a race), UndefinedBits, ExecutionError (deadlock, endless loop, trap). The buffers' arrays are then
