@@ -77,8 +77,8 @@ def _contexts(case: Case, variant: Variant) -> tuple[str, ...]:
 
 
 def _axes(case: Case, variant: Variant, packs: Sequence[int], backend: str) -> dict[str, Sequence[object]]:
-    """The values of each axis; the first is the plain one. The emulated snippet has no pointers and no warps."""
-    on_device = backend == "gpu"
+    """The values of each axis; the first is the plain one. Emulated asm varies what packs hold, not the launch."""
+    on_device = backend == "gpu" or not isinstance(variant, AsmVariant)
     fusions = (False, True) if variant.fusion is None else (variant.fusion,)
     return {
         "pack": packs,

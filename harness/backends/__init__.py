@@ -95,6 +95,7 @@ class Outcome:
     stored. Any finding is a failure.
     evidence: what a pass on these bits rests on.
     contraction_open: whether ptxas may fuse a multiplication and an addition of this code.
+    alternative: the outputs of the other legal reading of contraction-open code, where it differs; it is judged too.
     """
 
     status: Status
@@ -103,6 +104,7 @@ class Outcome:
     findings: tuple[str, ...] = ()
     evidence: Evidence = "none"
     contraction_open: bool = False
+    alternative: Mapping[str, Any] = field(default_factory=dict)
     artifacts: Artifacts = field(default_factory=Artifacts)
 
 

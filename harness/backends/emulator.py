@@ -1,15 +1,17 @@
-"""The emulator backend: a variant's asm, run bit-exactly on the CPU for any target.
+"""The emulator backend: PTX, run bit-exactly on the CPU for any target.
 
-In the loop context a carried output and the input it becomes are given one register wherever the constraints allow
-it, because that is what LLVM does with a loop-carried value: an asm block that writes such an output before it has
-read every input then computes here what it computes on the device.
+Two engines. The compiled kernel (`harness.backends.compiled`) is what Triton makes of the variant, whole. The snippet
+is the asm text alone, by way of `harness.emulate`: it needs no compiler, lets the padding of a partial pack be poisoned,
+and in the loop context gives a carried output and the input it becomes one register wherever the constraints allow it.
+That is what LLVM may do with a loop-carried value: an asm block that writes such an output before it has read every
+input then computes here what it computes on the device.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -34,32 +36,48 @@ class EmulatorBackend:
         self._results: OrderedDict[tuple[object, ...], Outcome] = OrderedDict()
 
     def unavailable(self, target: str) -> str | None:
-        """Nothing keeps the emulator from running: it needs neither a GPU nor a compiler."""
+        """Nothing keeps the emulator from running; without Triton it runs inline asm alone."""
         return None
 
     def run(self, job: Job) -> Outcome:
-        """Run the asm of one job; other variants are not run."""
+        """Run one job: as a compiled kernel, or the asm alone where only that can be had or says more."""
         if not isinstance(job.variant, AsmVariant):
-            return Outcome("not run", f"the emulator runs inline asm; this variant is {job.variant.kind} Triton code")
-        from harness.ptx import PtxError, analyse
-        from harness.ptx.errors import NotElementwise, UnsupportedOnTarget
+            return self._compiled(job)
+        refusal = _refusal(job, job.variant)
+        if refusal is not None:
+            return refusal
+        alone = job.setup.context == "loop" or job.setup.padding is not None or not _has_triton()
+        return self._snippet(job, job.variant) if alone else self._compiled(job)
+
+    def _compiled(self, job: Job) -> Outcome:
+        from harness.backends.compiled import compile_job, run_compiled
+        from harness.triton.targets import NoTriton
 
         try:
-            form = asm_form(job.case, job.variant, job.setup.pack)
-            facts = analyse(form.text, form.constraints, target=job.target)
-        except UnsupportedOnTarget as e:
-            return Outcome("unsupported", one_line(e))
-        except NotElementwise as e:
-            return Outcome("not run", one_line(e))
-        except (PtxError, CaseError) as e:
-            return Outcome("error", one_line(e))
+            kernel = compile_job(job)
+        except NoTriton as e:
+            return Outcome("not run", str(e))
+        if isinstance(kernel, Outcome):
+            return kernel
+        return self._once((kernel.key, _digest(job.inputs)), lambda: run_compiled(job, kernel, evidence_of))
+
+    def _snippet(self, job: Job, variant: AsmVariant) -> Outcome:
+        from harness.ptx import analyse
+
+        form = asm_form(job.case, variant, job.setup.pack)
+        facts = analyse(form.text, form.constraints, target=job.target)
         key = (form, _setup_key(job), _digest(job.inputs))
+        outcome = self._once(key, lambda: self._execute(job, form, facts.contraction_open))
+        evidence: Evidence = "model" if facts.approximate else evidence_of(facts.forms)
+        return replace(outcome, evidence=evidence, contraction_open=facts.contraction_open)
+
+    def _once(self, key: tuple[object, ...], compute: Callable[[], Outcome]) -> Outcome:
+        """The result kept under a key, or computed and kept: targets with the same code share it."""
         if key not in self._results:
-            self._results[key] = self._execute(job, form, facts.contraction_open)
+            self._results[key] = compute()
             while len(self._results) > _KEPT_RESULTS:
                 self._results.popitem(last=False)
-        evidence: Evidence = "model" if facts.approximate else evidence_of(facts.forms)
-        return replace(self._results[key], evidence=evidence, contraction_open=facts.contraction_open)
+        return self._results[key]
 
     def _execute(self, job: Job, form: AsmForm, contraction_open: bool) -> Outcome:
         from harness.ptx import PtxError
@@ -79,6 +97,33 @@ class EmulatorBackend:
         except PtxError as e:
             return Outcome("error", one_line(e))
         return Outcome("ran", outputs=outputs)
+
+
+def _refusal(job: Job, variant: AsmVariant) -> Outcome | None:
+    """What the emulator has against the asm itself, told before any compiler is asked; None for nothing."""
+    from harness.ptx import PtxError, analyse
+    from harness.ptx.errors import NotElementwise, UnsupportedOnTarget
+
+    try:
+        form = asm_form(job.case, variant, job.setup.pack)
+        analyse(form.text, form.constraints, target=job.target)
+    except UnsupportedOnTarget as e:
+        return Outcome("unsupported", one_line(e))
+    except NotElementwise as e:
+        return Outcome("not run", one_line(e))
+    except (PtxError, CaseError) as e:
+        return Outcome("error", one_line(e))
+    return None
+
+
+def _has_triton() -> bool:
+    from harness.triton.targets import NoTriton, triton_folder
+
+    try:
+        triton_folder()
+    except NoTriton:
+        return False
+    return True
 
 
 def run_once(

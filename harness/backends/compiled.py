@@ -1,0 +1,177 @@
+"""The emulator on a compiled kernel: Triton's PTX for the target, run on buffers with guards and unwritten outputs.
+
+What ptxas would be given is what runs here: Triton's packing, padding, masks and layouts with the asm in the middle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.backends import Artifacts, Job, Outcome
+from harness.ptx import PtxError
+from harness.ptx.errors import NotElementwise, UnsupportedOnTarget
+from harness.triton.compile import Compilation, compile_kernel
+from harness.triton.diagnostics import Refusal
+from harness.triton.launch import Launch, Tensor, launch_of
+
+_GAP = 0xA5  # what lies between the rows of an output and must stay there
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """A job's kernel, compiled and checked; `key` is equal for jobs whose code and launch are the same."""
+
+    launch: Launch
+    compilation: Compilation
+    key: tuple[object, ...]
+
+
+def compile_job(job: Job) -> CompiledKernel | Outcome:
+    """Compile a job's kernel to PTX for its target; a refusal comes back as an outcome."""
+    try:
+        launch = launch_of(job)
+        compilation = compile_kernel(launch.spec(job.target))
+    except (ValueError, TypeError) as e:
+        return Outcome("error", str(e))
+    if isinstance(compilation, Refusal):
+        if launch.elementwise is not None:
+            compilation = launch.elementwise.explain(compilation)
+        return Outcome(compilation.kind, compilation.words)
+    setup = job.setup
+    key = (compilation.body_hash, launch.grid, setup.shape, setup.alignment, setup.fusion, setup.shape_text)
+    return CompiledKernel(launch, compilation, key)
+
+
+def run_compiled(job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[str, ...]], Any]) -> Outcome:
+    """Run it on the job's inputs.
+
+    Where ptxas may fuse multiplications and additions and the setup lets it, both readings are run: the fused one's
+    outputs are the outcome's, the other's its `alternative`, if they differ.
+    """
+    from harness.ptx.contraction import contraction_open
+    from harness.ptx.kernel import load_kernel
+
+    made = Artifacts(ptx=kernel.compilation.ptx)
+    try:
+        program = load_kernel(kernel.compilation.ptx).program
+        contraction = contraction_open(program) and job.setup.fusion
+        run = _launch(job, kernel, fuse=contraction)
+        other = _launch(job, kernel, fuse=False) if contraction else run
+    except UnsupportedOnTarget as e:
+        return Outcome("unsupported", _words(e), artifacts=made)
+    except NotElementwise as e:
+        return Outcome("not run", _words(e), artifacts=made)
+    except PtxError as e:
+        return _fault(e, made)
+    forms = tuple(dict.fromkeys(s.bound.spelling for s in program.steps))
+    approximate = any(s.bound.form.approximate for s in program.steps)
+    differ = any(not np.array_equal(run.outputs[n], other.outputs[n]) for n in run.outputs)
+    return Outcome(
+        "ran",
+        outputs=run.outputs,
+        alternative=other.outputs if differ else {},
+        findings=run.findings,
+        evidence="model" if approximate else evidence_of(forms),
+        contraction_open=contraction,
+        artifacts=made,
+    )
+
+
+def _fault(error: PtxError, made: Artifacts) -> Outcome:
+    """What the kernel did wrong is a finding; what the emulator does not know is an error of the run."""
+    from harness.ptx.errors import ExecutionError
+
+    if isinstance(error, ExecutionError):
+        return Outcome("ran", findings=(_words(error),), evidence="specification", artifacts=made)
+    return Outcome("error", _words(error), artifacts=made)
+
+
+def _words(error: Exception) -> str:
+    return " | ".join(part.strip() for part in str(error).splitlines() if part.strip())
+
+
+@dataclass(frozen=True)
+class _Run:
+    outputs: dict[str, NDArray[Any]]
+    findings: tuple[str, ...]
+
+
+def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool) -> _Run:
+    from harness.ptx.kernel import load_kernel, run_kernel
+
+    launch, compilation = kernel.launch, kernel.compilation
+    tensors = {t.name: _Memory(t, job.setup.alignment, job.inputs.get(t.name)) for t in launch.tensors}
+    arguments = launch.arguments({n: m.buffer for n, m in tensors.items()}, constexpr=lambda value: value)
+    signature = launch.spec(job.target).signature
+    parameters = [v for name, kind in signature for v in _leaves(kind, arguments[name])]
+    run_kernel(
+        load_kernel(compilation.ptx, fuse=fuse),
+        parameters,
+        launch.grid,
+        num_threads=32 * compilation.num_warps,
+        shared_bytes=compilation.shared,
+    )
+    outputs = [tensors[t.name] for t in launch.outputs]
+    findings = [f for memory in outputs for f in memory.findings()]
+    return _Run({m.tensor.name: m.read() for m in outputs}, tuple(findings))
+
+
+def _leaves(kind: Any, value: Any) -> Iterator[Any]:
+    """The values that become parameters of the entry: everything that is not a compile-time constant, in order."""
+    if isinstance(kind, tuple):
+        for inner, element in zip(kind, value, strict=True):
+            yield from _leaves(inner, element)
+    elif kind != "constexpr":
+        yield value
+
+
+class _Memory:
+    """One tensor of a launch in emulated memory: inputs defined, outputs unwritten, gaps between rows guarded."""
+
+    def __init__(self, tensor: Tensor, alignment: int, units: Any | None) -> None:
+        from harness.ptx.kernel import Buffer
+
+        self.tensor = tensor
+        unit = tensor.format.unit_bits // 8
+        self.bytes = np.full(max(1, tensor.extent) * unit, _GAP, dtype=np.uint8)
+        if units is not None:
+            self._units(self.bytes)[...] = units
+        residue = 0 if alignment % 16 == 0 else unit
+        self.buffer = Buffer(self.bytes, tensor.name, defined=units is not None, residue=residue)
+
+    def _units(self, raw: NDArray[np.uint8]) -> NDArray[Any]:
+        """The tensor's units in an image of its bytes, as a view of its shape."""
+        flat: NDArray[Any] = raw.view(self.tensor.format.numpy_dtype())
+        shape, stride = self.tensor.shape, self.tensor.row_stride
+        if 0 in shape:
+            return flat[:0].reshape(shape)
+        if stride is None:
+            return flat.reshape(shape)
+        return np.lib.stride_tricks.as_strided(flat, shape, (stride * flat.itemsize, flat.itemsize))
+
+    def read(self) -> NDArray[Any]:
+        """The units, contiguous."""
+        return np.array(self._units(self.bytes))
+
+    def findings(self) -> list[str]:
+        """Bytes that should have been written and were not, and the other way round."""
+        undefined = self.buffer.undefined
+        if undefined is None or 0 in self.tensor.shape:
+            return []
+        start = self.buffer.residue
+        unwritten = (undefined[start : start + self.buffer.size] != 0).astype(np.uint8)
+        inside = np.zeros(unwritten.shape, dtype=np.uint8)
+        self._units(inside.view(np.uint8))[...] = np.array(-1).astype(self.tensor.format.numpy_dtype())
+        missing, beyond = (unwritten != 0) & (inside != 0), (unwritten == 0) & (inside == 0)
+        found = []
+        name = self.tensor.name
+        if missing.any():
+            found.append(f"{int(missing.sum())} bytes of {name} were never written, first byte {int(missing.argmax())}")
+        if beyond.any():
+            found.append(f"{int(beyond.sum())} bytes between the rows of {name} were overwritten")
+        return found
