@@ -1,8 +1,9 @@
 """The emulator backend: PTX, run bit-exactly on the CPU for any target.
 
 Two engines. The compiled kernel (`harness.backends.compiled`) is what Triton makes of the variant, whole. The snippet
-is the asm text alone, by way of `harness.emulate`: it needs no compiler, lets the padding of a partial pack be poisoned,
-and in the loop context gives a carried output and the input it becomes one register wherever the constraints allow it.
+is the asm text alone, by way of `harness.emulate`: it needs no compiler, lets the padding of a partial pack be
+poisoned, and in the loop context gives a carried output and the input it becomes one register wherever the constraints
+allow it.
 That is what LLVM may do with a loop-carried value: an asm block that writes such an output before it has read every
 input then computes here what it computes on the device.
 """
