@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 BEGIN, END = "// ptxdiff:begin", "// ptxdiff:end"
@@ -77,6 +78,7 @@ def ptx_lines(ptx: str) -> Iterator[Line]:
             yield Line(number, _tidy(raw), mark, count if mark == "ours" else 0)
 
 
+@lru_cache(maxsize=1 << 16)
 def _tidy(raw: str) -> str:
     code = re.sub(r"\s*// (?:@|-- |%bb).*", "", raw).rstrip()
     indent = "    " if code[:1].isspace() else ""
@@ -104,6 +106,7 @@ def sass_lines(sass: str) -> Iterator[tuple[int, str]]:
     yield from found
 
 
+@lru_cache(maxsize=1 << 16)
 def _tidy_sass(code: str) -> str:
     text = re.sub(r"\s+;?$", "", code.rstrip(" ;"))
     return text if text.startswith("@") else f"    {text}"

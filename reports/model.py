@@ -73,6 +73,7 @@ EVIDENCE: dict[str, Evidence] = {
 }
 STRENGTH = {name: rank for rank, name in enumerate(reversed(EVIDENCE))}
 
+BACKENDS = ("gpu", "emulator", "assembler")
 Item = tuple[str, str, str, str]
 
 
@@ -176,17 +177,22 @@ class Row:
 
 @dataclass
 class FailureGroup:
-    """Failures that look alike: one variant, one backend, one kind of wrong answer, on any targets, packs and shapes.
+    """Failures that look alike: one variant, one kind of wrong answer, on any backends, targets, packs and shapes.
 
     `simplest` carries the message that stands for all of them.
     """
 
     case: str
     variant: str
-    backend: str
     state: State
     results: list[Result]
     simplest: Result
+
+    @property
+    def backends(self) -> list[str]:
+        """What ran it; a device before an emulation."""
+        found = {r.key.backend for r in self.results}
+        return [b for b in BACKENDS if b in found] + sorted(found.difference(BACKENDS))
 
     @property
     def targets(self) -> list[str]:
@@ -212,7 +218,7 @@ class FailureGroup:
     def anchor(self) -> str:
         """The id under which the page links to this group."""
         k = self.simplest.key
-        return anchor("failure", self.case, self.variant, self.backend, k.target, k.pack, k.context, k.shape)
+        return anchor("failure", self.case, self.variant, k.backend, k.target, k.pack, k.context, k.shape)
 
 
 @dataclass
@@ -277,13 +283,13 @@ def failure_groups(results: Iterable[Result]) -> list[FailureGroup]:
     """Results that look alike, gathered; errors first, then by the number of targets they hit."""
     groups: dict[tuple[object, ...], list[Result]] = defaultdict(list)
     for r in results:
-        groups[(r.key.case, r.key.variant, r.key.backend, state_of(r), *_signature(r))].append(r)
+        groups[(r.key.case, r.key.variant, state_of(r), *_signature(r))].append(r)
     found = []
     for members in groups.values():
         simplest = min(members, key=simplicity)
         k = simplest.key
-        found.append(FailureGroup(k.case, k.variant, k.backend, STATES[state_of(simplest)], members, simplest))
-    return sorted(found, key=lambda g: (RANK[g.state.name], g.case, g.variant, -len(g.targets), g.backend))
+        found.append(FailureGroup(k.case, k.variant, STATES[state_of(simplest)], members, simplest))
+    return sorted(found, key=lambda g: (RANK[g.state.name], g.case, g.variant, -len(g.targets), g.anchor))
 
 
 def _signature(r: Result) -> tuple[object, ...]:
@@ -295,7 +301,8 @@ def _signature(r: Result) -> tuple[object, ...]:
 def simplicity(r: Result) -> tuple[object, ...]:
     """Sorts results so that the one easiest to reason about comes first."""
     k = r.key
-    return (k.context != "straight", k.pack, shape_order(k.shape), target_order(k.target), k.backend, k.fusion)
+    device_first = BACKENDS.index(k.backend) if k.backend in BACKENDS else len(BACKENDS)
+    return (k.context != "straight", k.pack, shape_order(k.shape), device_first, target_order(k.target), k.fusion)
 
 
 def target_order(target: str) -> tuple[int, str]:

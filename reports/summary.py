@@ -39,7 +39,8 @@ def _messages(found: View, limit: int) -> list[RenderableType]:
     parts: list[RenderableType] = []
     for group in found.failures[:limit]:
         head = f"{group.state.symbol} {group.state.word}: {group.case}::{group.variant} on {', '.join(group.targets)}"
-        parts.append(Text(f"{head} ({group.backend}, {len(group.results)} results)", style=STYLES[group.state.name]))
+        where = f" ({', '.join(group.backends)}; {len(group.results)} results)"
+        parts.append(Text(head + where, style=STYLES[group.state.name]))
         lines = (group.simplest.message or group.simplest.words or "no message recorded").splitlines()
         parts.append(Text("\n".join(f"  {line}" for line in lines[:LINES_OF_MESSAGE])))
         if len(lines) > LINES_OF_MESSAGE:

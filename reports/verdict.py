@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.records import VERDICTS, RunRecords
 from reports.model import View, state_of
+from reports.model import view as gather
 
 # How many names a sentence spells out before it counts the rest.
 NAMED = 3
@@ -46,6 +47,11 @@ def overall(view: View) -> Overall:
     return Overall(word, sentence, tuple(_notes(view, word)), counts, expected)
 
 
+def overall_word(records: RunRecords) -> str:
+    """The word of `overall`."""
+    return _headline(gather(records))[0]
+
+
 def _headline(view: View) -> tuple[str, str]:
     failed = [row for row in view.rows if row.state.name == "fail"]
     broken = [row for row in view.rows if row.state.name == "error"]
@@ -79,9 +85,9 @@ def _notes(view: View, word: str) -> list[str]:
     if model:
         rest = "rests" if len(model) == 1 else "rest"
         variants = _count(len({(c.case, c.variant) for c in model}), "variant")
-        notes.append(
-            f"{_count(len(model), 'cell')} of {variants} {rest} on a model alone, at least in part."
-        )
+        notes.append(f"{_count(len(model), 'cell')} of {variants} {rest} on a model alone, at least in part.")
+    if view.counts["assembled"] and word != "assembled only":
+        notes.append(f"{view.counts['assembled']:,} of the passes are the assembler's: nothing was executed for them.")
     missing = view.counts["not run"]
     if missing:
         backends = sorted({r.key.backend for r in view.records.results if state_of(r) == "not run"})

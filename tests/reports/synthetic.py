@@ -24,6 +24,7 @@ from harness.records import (
     Run,
     RunRecords,
     Text,
+    Timing,
     VariantInfo,
     text_hash,
 )
@@ -218,7 +219,7 @@ def failing(result: Result, *, words: str = "1 of 4096 codes differ: +1 ulp", di
 
 
 def keys_of(case: str, variant: str, target: str, per_cell: int) -> list[Key]:
-    """The keys of one cell: two for the assembler, three for the device where there is one, the rest for the emulator."""
+    """The keys of one cell: two assembled, three on the device where there is one, the rest emulated."""
     keys = [Key(case, variant, target, "assembler", pack=p) for p in (1, 4)]
     if target == DEVICE_TARGET:
         keys += [Key(case, variant, target, "gpu", pack=p, shape="4096", input_set="edges/1") for p in (1, 2, 4)]
@@ -318,7 +319,37 @@ def catalogue(
             for target in targets:
                 results += [result_of(k, opcode, stored, rng) for k in keys_of(name, variant, target, per_cell)]
     run = Run(started, started, "quick", 0, environment())
-    return finished(RunRecords(run, infos, stored or {}, results))
+    timed = [t for name in infos for t in timings_of(name, rng)] if DEVICE_TARGET in targets else []
+    return finished(RunRecords(run, infos, stored or {}, results, timed))
+
+
+SIZES = (4096, 1 << 20, 1 << 26)
+
+
+def timings_of(case: str, rng: random.Random, factors: Mapping[str, float] | None = None) -> list[Timing]:
+    """Timings of a case's variants at three sizes, with noise of 0.3%; `factors` slows variants down."""
+    found = []
+    for size in SIZES:
+        copy = 2e-6 + 8 * size / 4.3e12
+        for n, variant in enumerate(VARIANTS):
+            level = copy * (1.02 + 0.04 * n) * (factors or {}).get(variant, 1.0)
+            samples = sorted(level * (1 + rng.gauss(0, 0.003)) for _ in range(21))
+            found.append(
+                Timing(
+                    Key(case, variant, DEVICE_TARGET, "gpu", shape=str(size), input_set="timing/1"),
+                    elements=size,
+                    bytes=8 * size,
+                    samples=tuple(samples),
+                    median=samples[10],
+                    low=samples[6],
+                    high=samples[14],
+                    copy=copy,
+                    noise=0.01,
+                    launch=2.1e-6,
+                    clocks={"sm_min": 1965, "sm_max": 1980, "memory": 3201},
+                )
+            )
+    return found
 
 
 def finished(records: RunRecords) -> RunRecords:
@@ -352,7 +383,11 @@ def nights(
                 results = [_changed(kind, plan, r) for r in results if not _vanished(kind, plan, r)]
         started = f"2026-03-{night + 1:02d}T02:00:00Z"
         run = replace(base.run, run_id=started, started=started, environment=environment(digest("git", night)[:12]))
-        yield finished(RunRecords(run, base.cases, base.texts, results))
+        rng = random.Random(night)
+        slow = planted.get("speed")
+        factors = {slow["case"]: {slow["variant"]: slow["factor"]}} if slow and night >= slow["night"] else {}
+        timed = [t for name in base.cases for t in timings_of(name, rng, factors.get(name))] if base.timings else []
+        yield finished(RunRecords(run, base.cases, base.texts, results, timed))
 
 
 def _vanished(kind: str, plan: Mapping[str, Any], r: Result) -> bool:

@@ -1,0 +1,62 @@
+// The page as a whole: what opens when, keys, the theme, printing.
+document.documentElement.classList.add("js");
+
+function fill(details) {
+  const holder = details.querySelector(".listings");
+  if (holder) Listings.build(holder).catch((fault) => { holder.textContent = `The listings cannot be unpacked here: ${fault.message}`; });
+  Charts.build(details.dataset.case, details).catch((fault) => console.error(fault));
+}
+for (const details of document.querySelectorAll("details.case, details.timed")) {
+  if (details.open) fill(details);
+  details.addEventListener("toggle", () => { if (details.open) fill(details); });
+}
+
+function arrive() {
+  if (location.hash.startsWith("#filter?")) { Matrix.restore(); return; }
+  const element = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!element) return;
+  if (element.matches("table.matrix td")) {
+    if (element.getAttribute("aria-expanded") !== "true") Matrix.open(element);
+    element.querySelector("a").focus({ preventScroll: true });
+    element.scrollIntoView({ block: "center", inline: "center" });
+    return;
+  }
+  for (let up = element.closest("details"); up; up = up.parentElement.closest("details")) up.open = true;
+  element.scrollIntoView();
+}
+window.addEventListener("hashchange", arrive);
+Matrix.apply();
+arrive();
+
+let failure = -1;
+function step(by) {
+  const found = Matrix.failures();
+  if (!found.length) return;
+  failure = (failure + by + found.length) % found.length;
+  found[failure].focus();
+  found[failure].scrollIntoView({ block: "center", inline: "center" });
+}
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Escape") {
+    const cell = document.querySelector("td[aria-expanded=true]");
+    Matrix.close();
+    cell?.querySelector("a").focus();
+  }
+  if (event.target.matches("input, select, textarea")) return;
+  if (event.key === "/") { event.preventDefault(); document.getElementById("find").focus(); }
+  if (event.key === "n") step(1);
+  if (event.key === "p") step(-1);
+});
+
+document.getElementById("theme").addEventListener("click", () => {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+});
+
+const form = document.getElementById("find-form");
+form?.addEventListener("input", () => {
+  const words = form.value.toLowerCase();
+  for (const row of document.querySelectorAll("table.ledger tbody tr")) row.hidden = !row.textContent.toLowerCase().includes(words);
+});

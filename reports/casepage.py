@@ -1,0 +1,248 @@
+"""What the page says about one case: policies, failures, errors, worst inputs, code, speed, changes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.records import CaseInfo, Offender, Result, VariantInfo
+from reports.highlight import Run, runs
+from reports.history import Change, History, distance
+from reports.listing import Line, excerpt, listing
+from reports.model import (
+    STATES,
+    FailureGroup,
+    Row,
+    State,
+    View,
+    anchor,
+    simplicity,
+    state_of,
+    target_order,
+    worst_state,
+)
+from reports.timing import Measured
+
+WORST_SHOWN = 8
+OPCODES_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Signed ulp distances of one variant over all its results of one backend; bars in order, with their share."""
+
+    variant: str
+    backend: str
+    bound: int | None
+    bars: tuple[dict[str, Any], ...]
+    total: int
+
+
+@dataclass(frozen=True)
+class Code:
+    """One invocation of a variant's asm in the compiled kernel, in PTX and in SASS, coloured."""
+
+    variant: str
+    target: str
+    pack: int
+    ptx: tuple[tuple[int, tuple[Run, ...]], ...]
+    sass: tuple[tuple[int, tuple[Run, ...]], ...]
+    more: int
+    lined_up: bool
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Registers, spilled bytes and instructions of one variant on one target, at one pack."""
+
+    registers: int
+    spills: int
+    instructions: int
+    pack: int
+
+
+@dataclass
+class CasePage:
+    """Everything the template needs for one case."""
+
+    name: str
+    info: CaseInfo | None
+    rows: list[Row]
+    failures: list[FailureGroup]
+    expected: list[FailureGroup]
+    histograms: list[Histogram]
+    classes: list[tuple[str, str, Mapping[str, int], int]]
+    worst: list[tuple[str, Result, Offender]]
+    asm: dict[str, list[tuple[str, str, list[tuple[Run, ...]]]]]
+    code: list[Code]
+    resources: dict[str, dict[str, Resources]]
+    opcodes: tuple[str, list[str], list[tuple[str, list[int]]]]
+    speed: list[Measured]
+    changes: list[Change]
+
+    @property
+    def state(self) -> State:
+        """The worst of its rows."""
+        return STATES[worst_state(row.state.name for row in self.rows)]
+
+    @property
+    def anchor(self) -> str:
+        """The id of its section."""
+        return anchor("case", self.name)
+
+
+def case_page(view: View, name: str, speed: Sequence[Measured], history: History) -> CasePage:
+    """Gather what is said about one case."""
+    rows = view.case_rows(name)
+    results = [r for row in rows for r in row.results]
+    return CasePage(
+        name=name,
+        info=view.info(name),
+        rows=rows,
+        failures=[g for g in view.failures if g.case == name],
+        expected=[g for g in view.expected if g.case == name],
+        histograms=histograms(rows),
+        classes=_classes(results),
+        worst=_worst(results),
+        asm={row.variant: _asm(row.info) for row in rows if row.info and row.info.texts},
+        code=_codes(view, rows),
+        resources=_resources(rows),
+        opcodes=_opcodes(rows),
+        speed=list(speed),
+        changes=[c for c in history.changes if c.case == name],
+    )
+
+
+def promised_ulp(info: VariantInfo | None) -> int | None:
+    """The bound that a variant promises, in ulp: 0 where it is exact, None where it is no bound in ulp."""
+    if info is None:
+        return None
+    if info.bound is not None:
+        return int(info.bound)
+    if m := re.search(r"\bulp\((\d+)\)", info.match):
+        return int(m[1])
+    return 0 if info.match.startswith("exact") else None
+
+
+def histograms(rows: Sequence[Row]) -> list[Histogram]:
+    """The ulp histograms of a case; those with nothing but zero distances are left out."""
+    found = []
+    for row in rows:
+        by_backend: dict[str, Counter[str]] = {}
+        for r in row.results:
+            if r.ulps:
+                by_backend.setdefault(r.key.backend, Counter()).update(r.ulps)
+        bound = promised_ulp(row.info)
+        for backend, counts in by_backend.items():
+            if any(distance(label) for label in counts):
+                bars = tuple(_bars(counts, bound))
+                found.append(Histogram(row.variant, backend, bound, bars, sum(counts.values())))
+    return found
+
+
+def _bars(counts: Mapping[str, int], bound: int | None) -> list[dict[str, Any]]:
+    def signed(label: str) -> int:
+        return -distance(label) if label.startswith("-") else distance(label)
+
+    greatest = max(counts.values())
+    return [
+        {
+            "label": label,
+            "order": signed(label),
+            "count": n,
+            "share": round(100 * n / greatest, 2),
+            "within": "within the bound" if bound is not None and distance(label) <= bound else "beyond the bound",
+        }
+        for label, n in sorted(counts.items(), key=lambda i: signed(i[0]))
+    ]
+
+
+def _classes(results: Sequence[Result]) -> list[tuple[str, str, Mapping[str, int], int]]:
+    """Failing codes by variant and backend: their classes, and how many codes were compared."""
+    totals: Counter[tuple[str, str]] = Counter()
+    classes: dict[tuple[str, str], Counter[str]] = {}
+    for r in results:
+        if r.total:
+            where = (r.key.variant, r.key.backend)
+            totals[where] += r.total
+            classes.setdefault(where, Counter()).update(r.classes)
+    return [(v, b, dict(classes[v, b].most_common()), n) for (v, b), n in totals.items()]
+
+
+def _worst(results: Sequence[Result]) -> list[tuple[str, Result, Offender]]:
+    """The worst inputs of each variant, by distance; an input is named once."""
+    seen: dict[tuple[str, str, str], tuple[str, Result, Offender]] = {}
+    for r in results:
+        if r.worst is not None:
+            bits = ",".join(b.bits for b in r.worst.inputs.values())
+            seen.setdefault((r.key.variant, bits, r.worst.got.bits), (r.key.variant, r, r.worst))
+    ranked = sorted(seen.values(), key=lambda w: (state_of(w[1]) == "pass", -abs(w[2].ulp or 0), simplicity(w[1])))
+    return ranked[:WORST_SHOWN]
+
+
+def _asm(info: VariantInfo) -> list[tuple[str, str, list[tuple[Run, ...]]]]:
+    return [
+        (pack, info.constraints.get(pack, ""), [runs(line, "ptx") for line in text.strip("\n").splitlines()])
+        for pack, text in info.texts.items()
+    ]
+
+
+def representative(results: Sequence[Result]) -> Result | None:
+    """The result whose compiled code stands for a cell: failing before passing, simple before not."""
+    compiled = [r for r in results if r.ptx or r.sass]
+    return min(compiled, key=lambda r: (state_of(r) not in ("error", "fail"), simplicity(r)), default=None)
+
+
+def _codes(view: View, rows: Sequence[Row]) -> list[Code]:
+    found = []
+    for row in rows:
+        result = representative(row.results)
+        if result is None:
+            continue
+        texts = view.records.texts
+        shown = listing(*(texts[h].text if h in texts else "" for h in (result.ptx, result.sass)))
+        part = excerpt(shown)
+        if part is not None:
+            ptx, sass = _coloured(part.ptx, "ptx"), _coloured(part.sass, "sass")
+            k = result.key
+            found.append(Code(row.variant, k.target, k.pack, ptx, sass, part.more, shown.lined_up))
+    return found
+
+
+def _coloured(lines: Sequence[Line], language: Any) -> tuple[tuple[int, tuple[Run, ...]], ...]:
+    return tuple((line.number, runs(line.text.strip(), language)) for line in lines)
+
+
+def _resources(rows: Sequence[Row]) -> dict[str, dict[str, Resources]]:
+    found: dict[str, dict[str, Resources]] = {}
+    for row in rows:
+        for target, cell in row.cells.items():
+            measured = [r for r in cell.results if r.resources]
+            if measured:
+                r = min(measured, key=simplicity)
+                spills = r.resources.get("spill_stores", 0) + r.resources.get("spill_loads", 0)
+                entry = Resources(r.resources.get("registers", 0), spills, sum(r.instructions.values()), r.key.pack)
+                found.setdefault(row.variant, {})[target] = entry
+    return found
+
+
+def _opcodes(rows: Sequence[Row]) -> tuple[str, list[str], list[tuple[str, list[int]]]]:
+    """The instruction mix of the variants on one target that most of them share: target, variants, opcodes."""
+    counted = {(r.variant, t): c for r in rows for t, c in r.cells.items() if any(x.instructions for x in c.results)}
+    targets = Counter(t for _, t in counted)
+    if not targets:
+        return "", [], []
+    target = max(targets, key=lambda t: (targets[t], t == "sm_90a", -target_order(t)[0]))
+    mixes = {
+        variant: min((r for r in cell.results if r.instructions), key=simplicity).instructions
+        for (variant, t), cell in counted.items()
+        if t == target
+    }
+    total: Counter[str] = Counter()
+    for mix in mixes.values():
+        total.update(mix)
+    opcodes = [opcode for opcode, _ in total.most_common(OPCODES_SHOWN)]
+    return target, list(mixes), [(op, [mix.get(op, 0) for mix in mixes.values()]) for op in opcodes]

@@ -1,0 +1,152 @@
+"""The charts of the page: one Vega-Lite specification a kind, made by altair, and the JavaScript that draws them.
+
+A specification names its data `rows`; the page fills in the rows of whichever case is looked at, so that each
+specification and the library are embedded once. Colours are the style sheet's variables, so that a chart follows the
+light, the dark and the printed page without being drawn again. Expressions are kept to what vega's interpreter runs:
+the page forbids `eval`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+import altair as alt
+
+SERIES = [f"var(--series-{n})" for n in range(1, 9)]
+ROWS = alt.NamedData(name="rows")
+
+_CONFIG: dict[str, Any] = {
+    "background": None,
+    "font": "system-ui, sans-serif",
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": "currentColor",
+        "titleColor": "currentColor",
+        "titleFontWeight": "normal",
+        "domainColor": "var(--line-strong)",
+        "tickColor": "var(--line-strong)",
+        "gridColor": "var(--line)",
+        "labelFontSize": 11,
+        "titleFontSize": 11,
+    },
+    "legend": {"labelColor": "currentColor", "orient": "top", "title": None, "columns": 3, "labelLimit": 260},
+    "header": {"labelColor": "currentColor", "titleColor": "currentColor"},
+    "range": {"category": SERIES},
+    "text": {"color": "currentColor"},
+}
+
+
+def _finished(chart: Any, height: int | None = 200) -> dict[str, Any]:
+    sized = chart.properties(width="container", height=height) if height else chart
+    spec: dict[str, Any] = sized.to_dict()
+    spec["config"] = _CONFIG
+    spec["autosize"] = {"type": "fit", "contains": "padding"}
+    return spec
+
+
+def ulps() -> dict[str, Any]:
+    """Signed ulp histogram: rows of label, order, count, series and within (the bound promised)."""
+    base = alt.Chart(ROWS)
+    bars = base.mark_bar(stroke="var(--page)").encode(
+        x=alt.X("label:N", sort=alt.SortField("order"), title="got − expected, in ulp", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("count:Q", scale=alt.Scale(type="symlog"), title="codes (log)", axis=alt.Axis(tickCount=5)),
+        color=alt.Color(
+            "within:N", scale=alt.Scale(domain=["within the bound", "beyond the bound"], range=[SERIES[0], SERIES[1]])
+        ),
+        tooltip=[alt.Tooltip("label:N", title="ulp"), alt.Tooltip("count:Q", format=","), alt.Tooltip("within:N")],
+    )
+    return _finished(bars)
+
+
+def ranges() -> dict[str, Any]:
+    """The error over the inputs' exponents: rows of exponent, low, high (signed ulp) and bound."""
+    base = alt.Chart(ROWS).encode(x=alt.X("exponent:Q", title="exponent of the input"))
+    band = base.mark_bar(size=3, color=SERIES[0]).encode(
+        y=alt.Y("low:Q", title="signed error, ulp"),
+        y2=alt.Y2("high:Q"),
+        tooltip=[alt.Tooltip("exponent:Q"), alt.Tooltip("low:Q"), alt.Tooltip("high:Q")],
+    )
+    points = base.mark_point(size=8, filled=True, color=SERIES[0]).encode(y="high:Q")
+    bounds = [
+        alt.Chart(ROWS)
+        .mark_rule(strokeDash=[4, 3], color="var(--fail)")
+        .encode(y=alt.Y(f"aggregate_{side}:Q"))
+        .transform_aggregate(groupby=[], **{f"aggregate_{side}": f"max({side})"})
+        for side in ("bound", "minus")
+    ]
+    return _finished(alt.layer(band, points, *bounds))
+
+
+def grid() -> dict[str, Any]:
+    """Where mismatches are over a pair of inputs: rows of row, column and count."""
+    chart = (
+        alt.Chart(ROWS)
+        .mark_rect()
+        .encode(
+            x=alt.X("column:O", title=None, axis=alt.Axis(labels=False, ticks=False)),
+            y=alt.Y("row:O", title=None, axis=alt.Axis(labels=False, ticks=False), sort="descending"),
+            color=alt.Color("count:Q", scale=alt.Scale(type="symlog", scheme="viridis"), title="mismatches"),
+            tooltip=["row:O", "column:O", "count:Q"],
+        )
+    )
+    return _finished(chart, 260)
+
+
+def speed() -> dict[str, Any]:
+    """Speed beside the copy floor: rows of size, order, variant, and value, low, high (percent of the copy's speed)."""
+    x = alt.X("size:N", sort=alt.SortField("order"), title="size", axis=alt.Axis(labelAngle=0))
+    base = alt.Chart(ROWS).encode(x=x, xOffset="variant:N")
+    y = alt.Y("low:Q", title="% of the copy floor", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=6))
+    tips = [alt.Tooltip("variant:N"), alt.Tooltip("size:N"), *_tips("value", "low", "high", number=".1f")]
+    interval = base.mark_rule(strokeWidth=2, color="currentColor", opacity=0.55).encode(y=y, y2="high:Q")
+    points = base.mark_point(filled=True, size=60, opacity=1).encode(
+        y="value:Q", shape="variant:N", color="variant:N", tooltip=tips
+    )
+    floor = alt.Chart(ROWS).mark_rule(strokeDash=[4, 3], color="currentColor").encode(y=alt.datum(100))
+    return _finished(alt.layer(floor, interval, points), 220)
+
+
+def trend() -> dict[str, Any]:
+    """One metric over the nights: rows of date, revision, value, series and step (1 on the night of a change)."""
+    base = alt.Chart(ROWS).encode(x=alt.X("date:T", title=None, axis=alt.Axis(format="%d %b", tickCount=8)))
+    tips = [
+        alt.Tooltip("date:T", format="%Y-%m-%d"),
+        alt.Tooltip("revision:N"),
+        alt.Tooltip("series:N"),
+        *_tips("value"),
+    ]
+    value = alt.Y("value:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(format="~g", tickCount=5))
+    lines = base.mark_line(strokeWidth=1, color="currentColor", opacity=0.4).encode(y=value, detail="series:N")
+    points = base.mark_point(filled=True, size=26, opacity=1).encode(
+        y=value, color="series:N", shape="series:N", tooltip=tips
+    )
+    rules = (
+        alt.Chart(ROWS)
+        .transform_filter(alt.FieldEqualPredicate(field="step", equal=1))
+        .mark_rule(strokeDash=[4, 3], color="var(--fail)")
+        .encode(x="date:T", tooltip=[alt.Tooltip("date:T", format="%Y-%m-%d", title="change"), "revision:N"])
+    )
+    return _finished(alt.layer(rules, lines, points))
+
+
+def _tips(*names: str, number: str = ".4~g") -> list[Any]:
+    return [alt.Tooltip(f"{n}:Q", format=number) for n in names]
+
+
+@cache
+def specifications() -> dict[str, dict[str, Any]]:
+    """Every kind of chart by name."""
+    return {chart.__name__: chart() for chart in (ulps, ranges, grid, speed, trend)}
+
+
+@cache
+def library() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script that loads nothing (about 0.9 MB; a second to put together)."""
+    import vl_convert
+
+    # Closed in a function: the bundle's thousands of names would otherwise be the page's.
+    bundle = f"(() => {{{vl_convert.javascript_bundle('window.vegaEmbed = vegaEmbed;')}}})();"
+    # Within a script element nothing else ends it; in a JavaScript string or pattern the backslash changes nothing.
+    return re.sub(r"</(?=script)", r"<\\/", bundle, flags=re.IGNORECASE)

@@ -1,0 +1,103 @@
+"""The conformance ledger as a page shows it: per instruction form, what confirms the emulator.
+
+A ledger is JSON: a list of entries, or an object with such a list under `forms`, or an object of entries by form. What
+an entry says beyond the columns below is shown as it was written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# Column to the names under which an entry may hold it.
+COLUMNS = {
+    "form": ("form", "instruction", "name"),
+    "status": ("status", "evidence", "confirmed", "how"),
+    "device": ("device", "gpu", "target"),
+    "driver": ("driver",),
+    "ptxas": ("ptxas",),
+    "inputs": ("inputs", "tried", "count"),
+    "mismatches": ("mismatches", "different"),
+    "greatest distance, ulp": ("max_ulp", "ulp", "worst_ulp"),
+    "worst input": ("worst_input", "worst"),
+    "bound": ("bound", "bound_ulp", "isa_bound"),
+}
+
+
+class LedgerError(ValueError):
+    """A ledger that cannot be read; the message names the file and what was expected."""
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The ledger as a table: `columns` that any entry has, `rows` of texts, and how many forms stand how."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    statuses: Mapping[str, int]
+
+
+def ledger(source: Path | str | Mapping[str, Any] | Sequence[Any]) -> Ledger:
+    """Read a ledger from a file, or from what such a file holds. Raises LedgerError."""
+    where = str(source) if isinstance(source, Path | str) else "conformance ledger"
+    entries = _entries(_load(source) if isinstance(source, Path | str) else source, where)
+    known = {name: column for column, names in COLUMNS.items() for name in names}
+    tables = [_columns(entry, known) for entry in entries]
+    present = {column for table in tables for column in table}
+    columns = [c for c in COLUMNS if c in present]
+    columns += sorted(present - set(columns))
+    rows = tuple(tuple(table.get(c, "") for c in columns) for table in tables)
+    return Ledger(tuple(columns), rows, Counter(t.get("status") or "unconfirmed" for t in tables))
+
+
+def _load(path: Path | str) -> Any:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        return json.loads(text)
+    except OSError as e:
+        raise LedgerError(f"{path}: {e.strerror or e}") from e
+    except ValueError as e:
+        raise LedgerError(f"{path}: not JSON: {e}") from e
+
+
+def _entries(content: Any, where: str) -> list[Mapping[str, Any]]:
+    if isinstance(content, Mapping) and isinstance(content.get("forms"), list | Mapping):
+        content = content["forms"]
+    if isinstance(content, Mapping):
+        content = [
+            {"form": form, **e} if isinstance(e, Mapping) else {"form": form, "status": e}
+            for form, e in content.items()
+        ]
+    if (
+        not isinstance(content, Sequence)
+        or isinstance(content, str)
+        or not all(isinstance(e, Mapping) for e in content)
+    ):
+        raise LedgerError(f"{where}: expected a list of entries, or an object of them by instruction form")
+    return list(content)
+
+
+def _columns(entry: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, str]:
+    table: dict[str, str] = {}
+    for name, value in entry.items():
+        column = known.get(name, name)
+        table[column if column not in table else name] = _text(value)
+    return table
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k} {_text(v)}" for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_text, value))
+    return str(value)

@@ -1,0 +1,398 @@
+"""History: what changed over a folder of runs, when, and since when something has been wrong.
+
+Runs are folded in one at a time, oldest first, and only what the comparison needs is kept of each, so that a folder of
+thirty whole catalogues fits in memory. What is exact (verdicts, bits, resources, what ran at all) changes when it
+differs from the last run that had it; speed changes where `reports.steps` finds a step.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from harness.records import Key, RecordError, Result, RunRecords, read, read_lines
+from reports.model import RANK, STRENGTH, Item, state_of, target_order
+from reports.steps import steps
+from reports.verdict import environment_rows, overall_word, revision
+
+# How a kind of change is announced; the order is that of the page.
+KINDS = {
+    "vanished": "no longer runs",
+    "verdict": "verdict changed",
+    "ulp": "worst error moved",
+    "bits": "output bits changed",
+    "speed": "speed changed",
+    "spill": "register spills changed",
+    "evidence": "evidence changed",
+    "registers": "register count changed",
+    "instructions": "instruction count changed",
+    "new": "runs for the first time",
+}
+# Kinds that alone, without getting worse, are only worth a line in the history.
+QUIET = frozenset({"registers", "instructions", "new"})
+
+
+@dataclass(frozen=True)
+class Night:
+    """One run of the history."""
+
+    run_id: str
+    started: str
+    revision: str
+    word: str
+    counts: Mapping[str, int]
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something that differs from one night to the next.
+
+    night: index of the first run that has it. worse: True, False, or None where it is neither.
+    ended: index of the run in which it was back as before; None while it still stands.
+    """
+
+    kind: str
+    night: int
+    before: str
+    after: str
+    worse: bool | None
+    case: str = ""
+    variant: str = ""
+    targets: tuple[str, ...] = ()
+    backends: tuple[str, ...] = ()
+    detail: str = ""
+    ended: int | None = None
+
+    @property
+    def subject(self) -> str:
+        """What it is about, in one phrase."""
+        return f"{self.case}::{self.variant}" if self.variant else self.case or ", ".join(self.targets)
+
+    @property
+    def symbol(self) -> str:
+        """The mark in front of it."""
+        return "◆" if self.worse is None else "▲" if self.worse else "▽"
+
+    @property
+    def direction(self) -> str:
+        """The mark's meaning in a word."""
+        return "differs" if self.worse is None else "worse" if self.worse else "better"
+
+
+@dataclass
+class History:
+    """Everything known about the runs together.
+
+    since: for each item that is wrong in the newest run, the index of the run since when it has been.
+    series: median device time in seconds, worst error in ulp and registers, one value a night, None where not measured.
+    """
+
+    nights: list[Night] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    since: dict[Item, int] = field(default_factory=dict)
+    series: dict[tuple[str, str, str, str], list[float | None]] = field(default_factory=dict)
+
+    @property
+    def standing(self) -> list[Change]:
+        """The changes that still hold in the newest run and deserve a reader's attention, the worst first."""
+        found = [
+            c for c in self.changes if c.ended is None and (c.worse or c.kind not in QUIET) and c.worse is not False
+        ]
+        order = list(KINDS)
+        return sorted(found, key=lambda c: (not c.worse, order.index(c.kind), -c.night))
+
+    def environment_changes(self, night: int) -> list[str]:
+        """What is different about the machine and its software since the run before."""
+        if night == 0:
+            return []
+        before, after = self.nights[night - 1].environment, self.nights[night].environment
+        names = [n for n in after if n != "revision" and before.get(n) != after[n]]
+        return [f"{n}: {before.get(n, 'unknown')} → {after[n]}" for n in names]
+
+
+@dataclass
+class _Facts:
+    """What is remembered of an item's last run."""
+
+    state: str
+    evidence: str
+    ulp: int | None
+    registers: int
+    spills: int
+    instructions: int
+
+
+class Recorder:
+    """Folds runs in, oldest first; `finish` gives the history. The newest run is kept whole in `newest`."""
+
+    def __init__(self) -> None:
+        self.newest: RunRecords | None = None
+        self._history = History()
+        self._items: dict[Item, _Facts] = {}
+        self._bits: dict[Key, tuple[str, tuple[Any, ...]]] = {}
+        self._seen: set[Item] = set()
+        self._found: list[Change] = []
+        self._noise: dict[tuple[str, str, str, str], float] = {}
+
+    def add(self, records: RunRecords) -> None:
+        """Fold in the next run."""
+        night = len(self._history.nights)
+        items: dict[Item, list[Result]] = defaultdict(list)
+        for r in records.results:
+            items[r.key.item].append(r)
+        facts = {item: _facts(results) for item, results in items.items()}
+        moved = self._moved_bits(records.results)
+        if night:
+            self._compare(night, facts, moved, complete=records.end is not None)
+        for item, fact in facts.items():
+            if RANK[fact.state] <= RANK["fail"]:
+                self._history.since.setdefault(item, night)
+            else:
+                self._history.since.pop(item, None)
+        self._items.update(facts)
+        self._seen = set(items)
+        self._trend(night, facts, records)
+        env = dict(environment_rows(records.run.environment))
+        counts = Counter(map(state_of, records.results))
+        word = overall_word(records)
+        self._history.nights.append(
+            Night(records.run.run_id, records.run.started, revision(records), word, counts, env)
+        )
+        self.newest = records
+
+    def finish(self) -> History:
+        """The history of all runs folded in."""
+        history = self._history
+        history.changes = sorted(
+            [*_endings(_merged(self._found)), *self._speed_changes()],
+            key=lambda c: (-c.night, list(KINDS).index(c.kind)),
+        )
+        history.since = {item: night for item, night in history.since.items() if item in self._seen}
+        return history
+
+    def _moved_bits(self, results: Iterable[Result]) -> dict[Item, list[tuple[Result, int]]]:
+        """Results whose bits differ from the last run on the same inputs, with the first block that does."""
+        moved: dict[Item, list[tuple[Result, int]]] = defaultdict(list)
+        for r in results:
+            if not r.outputs_digest:
+                continue
+            last = self._bits.get(r.key)
+            if last and last[0] == r.inputs_digest and last[1] != r.outputs_digest:
+                first = next((b.first for a, b in zip(last[1], r.outputs_digest, strict=False) if a != b), 0)
+                moved[r.key.item].append((r, first))
+            self._bits[r.key] = (r.inputs_digest, r.outputs_digest)
+        return moved
+
+    def _compare(
+        self,
+        night: int,
+        facts: Mapping[Item, _Facts],
+        moved: Mapping[Item, list[tuple[Result, int]]],
+        *,
+        complete: bool,
+    ) -> None:
+        for item, now in facts.items():
+            before = self._items.get(item)
+            if before is not None:
+                for kind, was, becomes, worse in _differences(before, now):
+                    self._note(kind, night, item, was, becomes, worse)
+                if item in moved and before.ulp == now.ulp:
+                    self._note("bits", night, item, "", "", None, _describe_moved(moved[item]))
+        ran = {item for item, f in facts.items() if f.state != "not run"}
+        last = {item for item in self._seen if self._items[item].state != "not run"} if night else set()
+        if complete:  # of a run that was cut short nothing can be said to have vanished
+            self._found += _presence("vanished", night, last - ran, ran)
+        self._found += _presence("new", night, ran - self._items.keys(), ran & self._items.keys())
+        back = {item for item in ran & self._items.keys() if item not in self._seen}
+        self._found += [replace(c, detail="back") for c in _presence("new", night, back, ran - back)]
+
+    def _note(
+        self, kind: str, night: int, item: Item, before: str, after: str, worse: bool | None, detail: str = ""
+    ) -> None:
+        case, variant, target, backend = item
+        self._found.append(Change(kind, night, before, after, worse, case, variant, (target,), (backend,), detail))
+
+    def _trend(self, night: int, facts: Mapping[Item, _Facts], records: RunRecords) -> None:
+        series = self._history.series
+
+        def put(key: tuple[str, str, str, str], value: float) -> None:
+            values = series.setdefault(key, [])
+            values.extend([None] * (night + 1 - len(values)))
+            values[night] = max(value, values[night] or 0.0)
+
+        for (case, variant, target, _), fact in facts.items():
+            if fact.ulp is not None:
+                put((case, variant, target, "ulp"), fact.ulp)
+            if fact.registers:
+                put((case, variant, target, "registers"), fact.registers)
+        for t in records.timings:
+            key = (t.key.case, t.key.variant, t.key.target, f"time {t.key.shape}")
+            put(key, t.median)
+            self._noise[key] = max(t.noise, self._noise.get(key, 0.0))
+
+    def _speed_changes(self) -> Iterator[Change]:
+        grouped: dict[tuple[Any, ...], list[tuple[str, float]]] = defaultdict(list)
+        for key, values in self._history.series.items():
+            case, variant, target, metric = key
+            if not metric.startswith("time "):
+                continue
+            measured = [(n, v) for n, v in enumerate(values) if v is not None]
+            for step in steps([v for _, v in measured], self._noise.get(key, 0.0)):
+                where = (case, variant, target, measured[step.index][0], step.ratio > 1)
+                grouped[where].append((metric.removeprefix("time "), step.ratio))
+                if len(grouped[where]) == 1:
+                    grouped[where][0] = (
+                        f"{grouped[where][0][0]}: {seconds(step.before)} → {seconds(step.after)}",
+                        step.ratio,
+                    )
+        for (case, variant, target, night, slower), sizes in grouped.items():
+            ratios = [r for _, r in sizes]
+            low, high = (f"{(r - 1) * 100:+.1f}%" for r in (min(ratios), max(ratios)))
+            after = low if low == high else f"{low} to {high}"
+            detail = f"{sizes[0][0]}" + (f" and {len(sizes) - 1} more sizes" if len(sizes) > 1 else "")
+            yield Change("speed", night, "", after, slower, case, variant, (target,), ("gpu",), detail)
+
+
+def _facts(results: Sequence[Result]) -> _Facts:
+    state = min(map(state_of, results), key=RANK.__getitem__)
+    distances = [d for r in results for d in map(distance, r.ulps)]
+    passed = [r.evidence for r in results if r.verdict == "pass"]
+    return _Facts(
+        state,
+        min(passed, key=lambda e: STRENGTH.get(e, 0), default="none"),
+        max(distances, default=None),
+        max((r.resources.get("registers", 0) for r in results), default=0),
+        max((r.resources.get("spill_stores", 0) + r.resources.get("spill_loads", 0) for r in results), default=0),
+        max((sum(r.instructions.values()) for r in results), default=0),
+    )
+
+
+@lru_cache(maxsize=4096)
+def distance(label: str) -> int:
+    """The greatest distance that a label of a ulp histogram stands for: 2 for `-2`, 32 for `17..32`."""
+    return max((int(n) for n in re.findall(r"\d+", label)), default=0)
+
+
+def _differences(before: _Facts, now: _Facts) -> Iterator[tuple[str, str, str, bool | None]]:
+    if before.state != now.state:
+        yield "verdict", before.state, now.state, RANK[now.state] < RANK[before.state] or now.state == "not run"
+    elif before.evidence != now.evidence:
+        weaker = STRENGTH.get(now.evidence, 0) < STRENGTH.get(before.evidence, 0)
+        yield "evidence", before.evidence, now.evidence, weaker
+    if before.ulp != now.ulp and before.ulp is not None and now.ulp is not None:
+        yield "ulp", f"{before.ulp} ulp", f"{now.ulp} ulp", now.ulp > before.ulp
+    if before.spills != now.spills:
+        yield "spill", f"{before.spills} bytes", f"{now.spills} bytes", now.spills > before.spills
+    for name in ("registers", "instructions"):
+        was, becomes = getattr(before, name), getattr(now, name)
+        if was != becomes and was and becomes:
+            yield name, str(was), str(becomes), None
+
+
+def _describe_moved(moved: Sequence[tuple[Result, int]]) -> str:
+    result, first = min(moved, key=lambda m: (m[1], m[0].key.pack))
+    blocks = len(result.outputs_digest)
+    where = f"first in the block from input {first:,}" if blocks > 1 else "in its only block"
+    return f"{len(moved)} of its results, {where} (pack {result.key.pack}, {result.key.input_set or 'inputs'})"
+
+
+def _presence(kind: str, night: int, items: set[Item], others: set[Item]) -> list[Change]:
+    """Items that came or went, told at the widest level that is wholly theirs: target, case, backend, variant."""
+    worse = True if kind == "vanished" else None
+    before, after = ("ran", "gone") if kind == "vanished" else ("", "runs")
+    found: list[Change] = []
+    rest = set(items)
+    for target in sorted({i[2] for i in items} - {i[2] for i in others}, key=target_order):
+        gone = {i for i in rest if i[2] == target}
+        cases = len({(i[0], i[1]) for i in gone})
+        backends = tuple(sorted({i[3] for i in gone}))
+        found.append(Change(kind, night, before, after, worse, "", "", (target,), backends, f"all {cases} variants"))
+        rest -= gone
+    for case in sorted({i[0] for i in rest} - {i[0] for i in others}):
+        gone = {i for i in rest if i[0] == case}
+        found.append(Change(kind, night, before, after, worse, case, "", _targets(gone), detail="the whole case"))
+        rest -= gone
+    for backend in sorted({i[3] for i in rest} - {i[3] for i in others}):
+        gone = {i for i in rest if i[3] == backend}
+        cases = len({(i[0], i[1]) for i in gone})
+        text = f"the whole backend, {cases} variants"
+        found.append(Change(kind, night, before, after, worse, "", "", _targets(gone), (backend,), text))
+        rest -= gone
+    return found + [Change(kind, night, before, after, worse, c, v, (t,), (b,)) for c, v, t, b in sorted(rest)]
+
+
+def _targets(items: Iterable[Item]) -> tuple[str, ...]:
+    return tuple(sorted({i[2] for i in items}, key=target_order))
+
+
+def _merged(changes: Iterable[Change]) -> list[Change]:
+    """Changes that differ only in target and backend, as one."""
+    groups: dict[tuple[object, ...], list[Change]] = defaultdict(list)
+    for c in changes:
+        groups[(c.kind, c.night, c.case, c.variant, c.before, c.after, c.case or c.targets)].append(c)
+    return [
+        replace(
+            members[0],
+            targets=tuple(sorted({t for c in members for t in c.targets}, key=target_order)),
+            backends=tuple(sorted({b for c in members for b in c.backends})),
+        )
+        for members in groups.values()
+    ]
+
+
+def _endings(changes: Sequence[Change]) -> Iterator[Change]:
+    """The same changes, each marked as ended where a later one undoes it."""
+    undoing = {"vanished": "new"}
+    for c in changes:
+        ended = next(
+            (
+                later.night
+                for later in changes
+                if later.night > c.night
+                and later.kind == undoing.get(c.kind, c.kind)
+                and (later.case, later.variant) == (c.case, c.variant)
+                and set(c.targets) <= set(later.targets)
+                and (c.kind == "vanished" or (later.after == c.before and c.before != ""))
+            ),
+            None,
+        )
+        yield replace(c, ended=ended) if ended is not None else c
+
+
+def seconds(value: float) -> str:
+    """A duration with three significant digits and a fitting unit."""
+    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if value >= factor:
+            return f"{value / factor:.3g} {unit}"
+    return f"{value * 1e9:.3g} ns"
+
+
+def history(runs: Iterable[RunRecords]) -> tuple[History, RunRecords]:
+    """Fold runs in the order in which they started; the history and the newest run.
+
+    A sequence is put in order first; any other iterable must come in order. Raises ValueError where there is no run.
+    """
+    recorder = Recorder()
+    for records in sorted(runs, key=lambda r: r.run.started) if isinstance(runs, Sequence) else runs:
+        recorder.add(records)
+    if recorder.newest is None:
+        raise ValueError("no run to report on")
+    return recorder.finish(), recorder.newest
+
+
+def folder(path: Path) -> Iterator[RunRecords]:
+    """The runs of a folder of `*.jsonl`, oldest first, read one at a time. Raises RecordError where there is none."""
+    heads = []
+    for file in sorted(path.glob("*.jsonl")):
+        head = next(iter(read_lines(file)), None)
+        heads.append((getattr(head, "started", ""), file))
+    if not heads:
+        raise RecordError(f"{path}: no records (*.jsonl) in this folder")
+    for _, file in sorted(heads):
+        yield read(file)

@@ -1,0 +1,269 @@
+"""The report: one HTML file that opens from disk, with everything in it and nothing else needed.
+
+Everything that comes from a case file is untrusted and is escaped three times over: jinja2 escapes what stands in the
+page; the data of scripts is base64, or JSON with `<` written as an escape; and a content security policy lets only the
+two scripts run whose hashes it names, so that not even a forgotten escape could run anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from harness.records import RunRecords
+from reports import charts, packing
+from reports.casepage import CasePage, case_page, promised_ulp
+from reports.conformance import Ledger, ledger
+from reports.history import KINDS, History, history, seconds
+from reports.model import EVIDENCE, STATES, FailureGroup, View, anchor, reasons, view
+from reports.timing import Measured, measured
+from reports.verdict import environment_rows, headline_facts, overall
+
+SCRIPTS = ("packets.js", "matrix.js", "listings.js", "charts.js", "page.js")
+# What all packets together may take of the page's 5 MB; the library of charts takes 0.9.
+PACKET_BUDGET = 2_000_000
+CHANGES_FIRST = 12
+FAILURES_FIRST = 6
+
+# The kind of change that each series of the history shows.
+TREND_KINDS = {"time": "speed", "ulp": "ulp", "registers": "registers"}
+
+# CUDA C++ programming guide, compute capabilities.
+GENERATIONS = {
+    "7": "Volta",
+    "75": "Turing",
+    "8": "Ampere",
+    "89": "Ada",
+    "9": "Hopper",
+    "10": "Blackwell",
+    "11": "Blackwell",
+    "12": "Blackwell",
+}
+
+
+def write(
+    runs: Iterable[RunRecords],
+    output: Path,
+    *,
+    conformance: Path | str | Mapping[str, Any] | Sequence[Any] | None = None,
+) -> Path:
+    """Write the report on the newest of `runs`, with the history of all of them, and return the path.
+
+    runs: a sequence in any order, or any iterable from the oldest to the newest (`reports.history.folder` reads a
+    folder one run at a time). conformance: a ledger file, or what such a file holds.
+    Raises ValueError where there is no run, and LedgerError for a faulty ledger.
+    """
+    found, newest = history(runs)
+    book = ledger(conformance) if conformance is not None else None
+    text = page(view(newest), found, book)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(text, encoding="utf-8")
+    return output
+
+
+def page(found: View, past: History, book: Ledger | None) -> str:
+    """The page as text."""
+    timed = measured(found.records)
+    cases = [case_page(found, name, timed.get(name, ()), past) for name in found.cases]
+    packets, left_out = _packets(found, cases, past)
+    charts_used = _charts(cases, past)
+    library = charts.library() if charts_used else ""
+    script = "\n".join(['(() => {\n"use strict";', *(_asset(name) for name in SCRIPTS), "})();"])
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            view=found,
+            run=found.records.run,
+            overall=overall(found),
+            facts=headline_facts(found.records),
+            environment=environment_rows(found.records.run.environment),
+            failures=found.failures,
+            failures_first=found.failures[:FAILURES_FIRST],
+            history=past,
+            changes_first=past.standing[:CHANGES_FIRST],
+            not_run=reasons(found.records.results, ["not run"]),
+            unsupported=reasons(found.records.results, ["unsupported"]),
+            cases=cases,
+            timed=any(timed.values()),
+            ledger=book,
+            packets=packets,
+            left_out=left_out,
+            specifications=_json(charts.specifications() if charts_used else {}),
+            style=Markup(_asset("report.css")),
+            library=Markup(library),
+            script=Markup(script),
+            policy=_policy([library, script]),
+        )
+    )
+
+
+def _packets(found: View, cases: Sequence[CasePage], past: History) -> tuple[dict[str, str], dict[str, str]]:
+    budget = PACKET_BUDGET // max(1, len(cases))
+    packed = {c.name: packing.packet(found, c.name, _chart_rows(c, past), budget) for c in cases}
+    return {n: p for n, (p, _) in packed.items()}, {n: words for n, (_, words) in packed.items() if words}
+
+
+def _charts(cases: Sequence[CasePage], past: History) -> bool:
+    return len(past.nights) > 1 or any(c.histograms or c.speed or _details(c) for c in cases)
+
+
+def _details(case: CasePage) -> bool:
+    results = (r for row in case.rows for r in row.results)
+    return any(r.ranges or getattr(r, "grid", None) for r in results)
+
+
+def _chart_rows(case: CasePage, past: History) -> dict[str, Any]:
+    """The rows of every chart of a case, by the id of the element that shows it."""
+    rows: dict[str, Any] = {}
+    for n, h in enumerate(case.histograms):
+        rows[f"{case.anchor}--ulps-{n}"] = {"kind": "ulps", "rows": h.bars}
+    if case.speed:
+        rows[f"{case.anchor}--speed"] = {"kind": "speed", "rows": [_speed_row(m) for m in case.speed]}
+    rows |= _range_rows(case)
+    for metric, trend in _trends(case, past).items():
+        rows[f"{case.anchor}--trend-{metric}"] = {"kind": "trend", "rows": trend}
+    return rows
+
+
+def _speed_row(m: Measured) -> dict[str, Any]:
+    t = m.timing
+    return {
+        "size": size_text(t.key.shape),
+        "order": t.elements,
+        "variant": t.key.variant,
+        "value": 100 * t.copy / t.median,
+        "low": 100 * t.copy / t.high,
+        "high": 100 * t.copy / t.low,
+    }
+
+
+def size_text(shape: str) -> str:
+    """A size as tables print it: `67,108,864`, `M=4,N=64`."""
+    return f"{int(shape):,}" if shape.isdigit() else shape
+
+
+def _range_rows(case: CasePage) -> dict[str, Any]:
+    rows: dict[str, Any] = {}
+    for n, row in enumerate(case.rows):
+        bound = promised_ulp(row.info) or 0
+        for r in row.results:
+            grid = getattr(r, "grid", None)
+            if r.ranges:
+                points = [
+                    {"exponent": int(e), "low": lo, "high": hi, "bound": bound, "minus": -bound}
+                    for e, (lo, hi) in r.ranges.items()
+                    if e.lstrip("-").isdigit()
+                ]
+                rows[f"{case.anchor}--ranges-{n}"] = {"kind": "ranges", "rows": points}
+            if grid is not None and grid.counts:
+                cells = [[*map(int, where.split(",")), count] for where, count in grid.counts.items()]
+                points = [{"row": y, "column": x, "count": c} for y, x, c in cells]
+                rows[f"{case.anchor}--grid-{n}"] = {"kind": "grid", "rows": points}
+    return rows
+
+
+def _trends(case: CasePage, past: History) -> dict[str, list[dict[str, Any]]]:
+    """The series worth a line: those of a variant and metric that changed; times relative to the first night."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for (name, variant, target, metric), values in past.series.items():
+        kind, _, size = metric.partition(" ")
+        dated = {
+            c.night
+            for c in case.changes
+            if c.kind == TREND_KINDS[kind] and c.variant == variant and target in c.targets
+        }
+        if name != case.name or not dated:
+            continue
+        measured = [(n, v) for n, v in enumerate(values) if v is not None]
+        unit = measured[0][1] if kind == "time" else 1.0
+        label = " ".join(part for part in (variant, target, size_text(size)) if part)
+        found.setdefault(kind, []).extend(
+            {
+                "date": past.nights[n].started,
+                "revision": past.nights[n].revision,
+                "series": label,
+                "value": v / unit,
+                "step": int(n in dated),
+            }
+            for n, v in measured
+        )
+    return found
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
+    return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+
+
+def _json(value: Any) -> Markup:
+    """JSON that may stand in a script element: nothing in it ends the element or starts a comment."""
+    text = json.dumps(value, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def generation(target: str) -> str:
+    """The name of a target's GPU generation; empty for one that is not known."""
+    number = "".join(c for c in target if c.isdigit())
+    return GENERATIONS.get(number) or GENERATIONS.get(number[:-1], "")
+
+
+def _failure_since(group: FailureGroup, past: History) -> str:
+    """Since which run a group of failures has been there; empty without a history."""
+    if len(past.nights) < 2:
+        return ""
+    k = [past.since[r.key.item] for r in group.results if r.key.item in past.since]
+    if not k:
+        return ""
+    night = past.nights[min(k)]
+    since = f"since {night.started[:10]}" + (f" (revision {night.revision})" if night.revision else "")
+    return f"{since}, the oldest run here" if min(k) == 0 else since
+
+
+@cache
+def _asset(name: str) -> str:
+    return resources.files("reports").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    env = Environment(
+        loader=PackageLoader("reports", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    env.filters |= {
+        "count": lambda n: f"{n:,}",
+        "generation": generation,
+        "si": _si,
+        "size": size_text,
+        "seconds": seconds,
+    }
+    env.globals |= {
+        "STATES": STATES,
+        "EVIDENCE": EVIDENCE,
+        "KINDS": KINDS,
+        "anchor": anchor,
+        "since": _failure_since,
+    }
+    return env
+
+
+def _si(value: float) -> str:
+    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= factor:
+            return f"{value / factor:.3g} {prefix}"
+    return f"{value:.3g} "

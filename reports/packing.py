@@ -1,0 +1,150 @@
+"""What the page's script needs beyond the HTML, packed: every result's key and outcome, chart data, PTX and SASS.
+
+One packet a case, compressed, so that a page of the whole catalogue stays small and opens only what is looked at. Texts
+are kept as lists of distinct, already coloured lines: the same instruction occurs thousands of times in a run. Nothing
+in a packet is HTML; the script builds text nodes from it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from harness.records import Result
+from reports.highlight import Language, runs
+from reports.history import distance
+from reports.listing import Line, listing
+from reports.model import View, simplicity, state_of
+
+MARKS = {"": 0, "ours": 1, "triton": 2}
+
+
+class Table:
+    """Values given numbers in the order in which they are first asked for."""
+
+    def __init__(self) -> None:
+        self.values: dict[Any, int] = {}
+
+    def __call__(self, value: Any) -> int:
+        """The number of a value."""
+        return self.values.setdefault(value, len(self.values))
+
+
+def packet(view: View, case: str, charts: Any, budget: int) -> tuple[str, str]:
+    """The packet of one case, compressed and in base64, and what was left out to keep it within `budget` bytes."""
+    results = [r for row in view.case_rows(case) for r in row.results]
+    left_out = ""
+    for choose, words in _CHOICES:
+        content = _content(view, results, charts, list(choose(results)))
+        packed = compress(content)
+        left_out = words
+        if len(packed) <= budget:
+            break
+    return packed, left_out
+
+
+def _content(view: View, results: Sequence[Result], charts: Any, listed: Sequence[Result]) -> dict[str, Any]:
+    strings, lines = Table(), Table()
+    numbers = {_pair(r): n for n, r in enumerate(listed)}
+    content: dict[str, Any] = {
+        "results": [_row(r, strings, numbers.get(_pair(r), -1)) for r in results],
+        "listings": [_listing(view, r, strings, lines) for r in listed],
+        "charts": charts,
+    }
+    content["strings"] = list(strings.values)
+    content["lines"] = [[part for run in runs(text, language) for part in run] for text, language in lines.values]
+    return content
+
+
+def compress(content: Any) -> str:
+    """JSON, deflated (zlib's format), in base64."""
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def _row(r: Result, strings: Table, number: int) -> list[Any]:
+    k = r.key
+    worst = max(map(distance, r.ulps), default=-1)
+    texts = (
+        k.variant,
+        k.target,
+        k.backend,
+        k.shape,
+        k.context,
+        k.input_set,
+        state_of(r),
+        r.evidence,
+        r.words,
+        r.replay,
+    )
+    return [
+        *map(strings, texts),
+        *(k.pack, k.alignment, k.num_warps, int(k.fusion), r.total, r.different, worst, number),
+    ]
+
+
+def _listing(view: View, r: Result, strings: Table, lines: Table) -> list[Any]:
+    texts = view.records.texts
+    ptx, sass = (texts[h].text if h in texts else "" for h in (r.ptx, r.sass))
+    found = listing(ptx, sass)
+    k = r.key
+    name = (k.variant, k.target, k.context)
+    resources = [[strings(n), v] for n, v in r.resources.items()]
+    return [
+        *map(strings, name),
+        k.pack,
+        int(k.fusion),
+        _columns(found.ptx, "ptx", lines),
+        _columns(found.sass, "sass", lines),
+        resources,
+    ]
+
+
+def _columns(found: Sequence[Line], language: Language, lines: Table) -> list[list[int]]:
+    """Lines as columns, which compress better than rows: text, number, mark."""
+    return [
+        [lines((line.text, language)) for line in found],
+        [line.number for line in found],
+        [MARKS[line.mark] for line in found],
+    ]
+
+
+def _pair(r: Result) -> tuple[str, str, str, str]:
+    return (r.key.variant, r.key.target, r.ptx, r.sass)
+
+
+def _distinct(results: Iterable[Result]) -> list[Result]:
+    """One result for each compiled kernel of each variant and target, failing ones and simple ones first."""
+    found: dict[tuple[str, str, str, str], Result] = {}
+    order = sorted(
+        (r for r in results if r.ptx or r.sass), key=lambda r: (state_of(r) not in ("error", "fail"), simplicity(r))
+    )
+    for r in order:
+        found.setdefault(_pair(r), r)
+    return list(found.values())
+
+
+def _one_a_cell(results: Iterable[Result]) -> list[Result]:
+    found: dict[tuple[str, str], Result] = {}
+    for r in _distinct(results):
+        found.setdefault((r.key.variant, r.key.target), r)
+    return list(found.values())
+
+
+def _one_a_variant(results: Iterable[Result]) -> list[Result]:
+    found: dict[str, Result] = {}
+    for r in _one_a_cell(results):
+        found.setdefault(r.key.variant, r)
+    return list(found.values())
+
+
+# From everything to nothing; what a choice leaves out is told on the page.
+_CHOICES: tuple[tuple[Callable[[Sequence[Result]], Iterable[Result]], str], ...] = (
+    (_distinct, ""),
+    (_one_a_cell, "For size, one pack and context of each variant and target is listed"),
+    (_one_a_variant, "For size, one target of each variant is listed"),
+    (lambda results: (), "For size, no listing is kept on this page"),
+)
