@@ -238,14 +238,19 @@ class Pool:
 
     def _serve(self, worker: Worker) -> None:
         while (job := self._jobs.get()) is not None:
+            outcome: Outcome | BaseException | None = None
             if job.future.set_running_or_notify_cancel():
                 try:
-                    job.future.set_result(worker.call(job.call, job.timeout))
+                    outcome = worker.call(job.call, job.timeout)
                 except BaseException as error:  # the caller's to see; it must not end the thread
                     worker.close()
-                    job.future.set_exception(error)
-            with self._lock:
+                    outcome = error
+            with self._lock:  # before the answer, so that whoever gets it finds this worker free
                 self._idle += 1
+            if isinstance(outcome, Outcome):
+                job.future.set_result(outcome)
+            elif outcome is not None:
+                job.future.set_exception(outcome)
         worker.close()
 
     def pids(self) -> list[int]:

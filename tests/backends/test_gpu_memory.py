@@ -112,6 +112,15 @@ def test_an_overwritten_input_is_found(host):
     assert findings == ("x is an input and 3 of its bytes were overwritten, first byte 20 from its start",)
 
 
+def test_an_input_overwritten_at_its_start_is_an_input_overwritten(host):
+    def spoils(x, y, z):
+        z.copy_(x)
+        x.view(torch.uint8)[0] = 7
+
+    _, _, findings = host(spoils)
+    assert findings == ("x is an input and 1 of its bytes were overwritten, first byte 0 from its start",)
+
+
 def test_runs_that_differ_are_found(host):
     calls = []
 

@@ -1,6 +1,7 @@
 """The compiler processes: what they answer, what kills them, and that the pool goes on."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -100,6 +101,21 @@ def test_calls_run_side_by_side(pool, tmp_path):
     assert reader.result(30).reply is not None
     assert writer.result(30).reply is not None
     assert len(pool.pids()) == 2
+
+
+def test_workers_start_only_as_they_are_needed():
+    four = Pool(4)
+    try:
+        answered = {four.submit("os:getpid").result().reply.value for _ in range(5)}
+        assert four.pids() == list(answered)
+    finally:
+        four.close()
+
+
+def test_arguments_that_do_not_pickle_are_the_callers_error(pool):
+    with pytest.raises((AttributeError, TypeError, pickle.PicklingError)):
+        pool.submit("os:getpid", lambda: None).result()
+    assert pool.submit("os:getpid").result().reply is not None
 
 
 def test_closing_ends_what_runs_cancels_what_waits_and_leaves_no_process():

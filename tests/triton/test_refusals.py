@@ -76,6 +76,22 @@ def test_what_an_old_ptxas_calls_wrong_is_unsupported_where_another_target_takes
     assert refusal.kind == "unsupported"
 
 
+@pytest.mark.parametrize("stage", ["ptxas", "triton"])
+@pytest.mark.parametrize("taker", ["sm_120a", None])
+def test_only_ptxas_s_refusal_depends_on_other_targets(monkeypatch, stage, taker):
+    from harness.triton import build as building
+
+    refusal = Refusal("error", "Unknown modifier '.new'", stage=stage)
+    accepted = object.__new__(Built)
+    monkeypatch.setattr(building, "_build", lambda spec: accepted if spec.target == taker else refusal)
+    kernel = Elementwise(InlineAsm(MOVE, "=r,r"), ("fp32",), ("fp32",), (8,))
+    found = build(kernel.spec("sm_86", enable_fp_fusion=False))
+    expected = "unsupported" if stage == "ptxas" and taker else "error"
+    assert isinstance(found, Refusal)
+    assert found.kind == expected
+    assert ("sm_120a takes it" in found.words) == (expected == "unsupported")
+
+
 def test_many_faults_at_once_leave_every_answer_where_it_belongs():
     faults = [
         WRONG["one constraint too many"],
