@@ -13,7 +13,9 @@ EQU, NEU, LTU, LEU, GTU, GEU, NUM, NAN = 10, 11, 12, 13, 14, 15, 16, 17
 AND, OR, XOR = 0, 1, 2
 WRAP, CLAMP = 0, 1
 LEFT, RIGHT = 0, 1
-U32, S32, F32, F16, BF16 = 0, 1, 2, 3, 4
+U32, S32, F32, F16, BF16, F64 = 0, 1, 2, 3, 4, 5
+ADD, MIN, MAX = 0, 1, 2
+SHR7, SHR15 = 7, 15
 F4E, B4E, RC8, ECL, ECR, RC16 = 1, 2, 3, 4, 5, 6
 
 CODES: dict[str, int] = {
@@ -25,9 +27,14 @@ CODES: dict[str, int] = {
     "and": AND, "or": OR, "xor": XOR,
     "f4e": F4E, "b4e": B4E, "rc8": RC8, "ecl": ECL, "ecr": ECR, "rc16": RC16,
     "wrap": WRAP, "clamp": CLAMP, "l": LEFT, "r": RIGHT,
-    "u32": U32, "s32": S32, "f32": F32, "f16": F16, "bf16": BF16,
+    "add": ADD, "min": MIN, "max": MAX, "shr7": SHR7, "shr15": SHR15,
+    "u32": U32, "s32": S32, "f32": F32, "f16": F16, "bf16": BF16, "f64": F64,
+    "u16": U32, "s16": S32, "f16x2": F16, "bf16x2": BF16, "f32x2": F32,
     # Packed integers: the bits of an element, and 32 more if it is signed.
     "u16x2": 16, "s16x2": 48, "u8x4": 8, "s8x4": 40,
+    # Narrow formats, as `convert_formats` numbers them.
+    "e4m3x2": 0, "e5m2x2": 1, "e2m3x2": 2, "e3m2x2": 3, "e2m1x2": 4, "ue5m3x2": 5,
+    "e4m3x4": 0, "e5m2x4": 1, "e2m3x4": 2, "e3m2x4": 3, "e2m1x4": 4,
     "finite": 0, "infinite": 1, "number": 2, "notanumber": 3, "normal": 4, "subnormal": 5,
 }  # fmt: skip
 """Modifier to code. Add a row for a new modifier; codes need only differ within one group."""

@@ -1,0 +1,264 @@
+"""Rounding and number formats that the conversions share.
+
+A float32 is rounded to a narrower format on its bit pattern: the significand is shifted right after adding what
+the rounding mode asks for. Patterns of float16 and bfloat16 are widened to float32 first, which is exact.
+"""
+
+from __future__ import annotations
+
+from harness.ptx.bits import f32_round, f32_value, f64_bits, f64_value, mask, scalar
+from harness.ptx.softfloat import f16_value, f32_is_nan
+
+RS = 5
+"""Rounding mode: stochastic, by the random bits given."""
+
+
+@scalar
+def f64_pattern(x: float) -> int:
+    """The bit pattern of a float64 that is not a NaN (whose payload would be a matter of chance)."""
+    return f64_bits(x)
+
+
+@scalar
+def f64_is_nan(a: int) -> bool:
+    """Whether a float64 pattern is a NaN."""
+    return (a & 0x7FFFFFFFFFFFFFFF) > 0x7FF0000000000000
+
+
+@scalar
+def f64_saturate(a: int, sat: int) -> int:
+    """A float64 pattern clamped to [0, 1], NaN and -0 to +0, if `sat`."""
+    if sat:
+        if a < 0 or a > 0x7FF0000000000000:
+            return 0
+        if a > 0x3FF0000000000000:
+            return 0x3FF0000000000000
+    return a
+
+
+@scalar
+def f16_saturate(a: int, sat: int) -> int:
+    """A float16 pattern clamped to [0, 1], NaN and -0 to +0, if `sat`."""
+    if sat:
+        if a > 0x7C00:
+            return 0
+        if a > 0x3C00:
+            return 0x3C00
+    return a
+
+
+@scalar
+def f32_of_f16(a: int) -> int:
+    """The float32 pattern of a float16; NaN gives 0x7fffffff."""
+    return 0x7FFFFFFF if (a & 0x7FFF) > 0x7C00 else f32_round(f16_value(a))
+
+
+@scalar
+def f32_of_flushed_f16(a: int) -> int:
+    """The float32 pattern of a float16 with subnormals replaced by zero of their sign."""
+    return f32_of_f16(a if a & 0x7C00 else a & 0x8000)
+
+
+@scalar
+def shrink(a: int, mantissa_bits: int, bias: int, rnd: int, random: int, random_bits: int) -> int:
+    """Magnitude of a finite float32 pattern in a narrower format, as its code without sign.
+
+    The code goes on past the format's largest one as if there were further exponents; the caller clamps it.
+    `rnd`: RN, RZ, RM, RP, RNA or RS. For RS the `random_bits` bits of `random` are added to the upper end of what
+    the significand loses, and the carry rounds away from zero.
+    """
+    magnitude = a & 0x7FFFFFFF
+    exponent = magnitude >> 23
+    significand = magnitude & 0x7FFFFF
+    if exponent:
+        significand |= 0x800000
+    else:
+        exponent = 1
+    place = exponent - 127 + bias
+    drop = 23 - mantissa_bits
+    if place < 1:
+        # Past 40 nothing of the significand can reach the kept bits, not even with random bits below it.
+        drop = min(drop + 1 - place, 40)
+        place = 1
+    if rnd == 0:
+        add = (1 << (drop - 1)) - 1 + (significand >> drop & 1)
+    elif rnd == 1:
+        add = 0
+    elif rnd == 4:
+        add = 1 << (drop - 1)
+    elif rnd == 5:
+        add = random << (drop - random_bits)
+    else:
+        add = mask(drop) if (a > 0x7FFFFFFF) == (rnd == 2) else 0
+    # The hidden bit of a normal number adds one to the exponent field.
+    return ((place - 1) << mantissa_bits) + ((significand + add) >> drop)
+
+
+@scalar
+def half_from_f32(
+    a: int, mantissa_bits: int, bias: int, infinity: int, rnd: int, random: int, random_bits: int, satfinite: int
+) -> int:
+    """float16 or bfloat16 pattern of a float32; NaN gives 0x7fff.
+
+    Overflow gives infinity, or the largest finite value where the rounding points inwards or with .satfinite,
+    which also turns infinity into it.
+    """
+    magnitude = a & 0x7FFFFFFF
+    if magnitude > 0x7F800000:
+        return 0x7FFF
+    sign = a >> 16 & 0x8000
+    code = shrink(a, mantissa_bits, bias, rnd, random, random_bits)
+    if magnitude == 0x7F800000:
+        code = infinity
+    elif code >= infinity:
+        inwards = rnd == 1 or (rnd == 2 and not sign) or (rnd == 3 and sign != 0)
+        code = infinity - 1 if inwards else infinity
+    if satfinite and code == infinity:
+        code = infinity - 1
+    return sign | code
+
+
+@scalar
+def f16_from_f32(a: int, rnd: int, satfinite: int) -> int:
+    """float16 pattern of a float32 pattern; see `half_from_f32`."""
+    return half_from_f32(a, 10, 15, 0x7C00, rnd, 0, 13, satfinite)
+
+
+@scalar
+def bf16_from_f32(a: int, rnd: int, satfinite: int) -> int:
+    """bfloat16 pattern of a float32 pattern; see `half_from_f32`."""
+    return half_from_f32(a, 7, 127, 0x7F80, rnd, 0, 16, satfinite)
+
+
+@scalar
+def half_relu(a: int, relu: int) -> int:
+    """A float16 or bfloat16 pattern with negative values and -0 replaced by +0, if `relu`; the NaN is positive."""
+    return 0 if relu and a & 0x8000 else a
+
+
+@scalar
+def no_negative_zero(a: int, sign: int, pzo: int) -> int:
+    """A pattern in which -0, that is the sign bit alone, is replaced by +0, if `pzo`."""
+    return 0 if pzo and a == sign else a
+
+
+E4M3, E5M2, E2M3, E3M2, E2M1, UE5M3 = 0, 1, 2, 3, 4, 5
+"""The narrow formats, by the codes that `modifiers.CODES` gives to their packed types."""
+
+
+@scalar
+def narrow_field(form: int) -> int:
+    """Bits that a narrow code has in a packed register."""
+    return 4 if form == 4 else 8
+
+
+@scalar
+def narrow_mantissa(form: int) -> int:
+    """Mantissa bits of a narrow format."""
+    if form == 0 or form == 2 or form == 5:
+        return 3
+    return 1 if form == 4 else 2
+
+
+@scalar
+def narrow_bias(form: int) -> int:
+    """Exponent bias of a narrow format."""
+    if form == 0:
+        return 7
+    if form == 1 or form == 5:
+        return 15
+    return 3 if form == 3 else 1
+
+
+@scalar
+def narrow_sign(form: int) -> int:
+    """The sign bit of a narrow format; 0 for the unsigned one."""
+    if form <= 1:
+        return 0x80
+    if form == 5:
+        return 0
+    return 8 if form == 4 else 0x20
+
+
+@scalar
+def narrow_max(form: int) -> int:
+    """Code of the largest finite magnitude of a narrow format."""
+    if form == 0:
+        return 0x7E
+    if form == 1:
+        return 0x7B
+    if form == 5:
+        return 0xFE
+    return 7 if form == 4 else 0x1F
+
+
+@scalar
+def narrow_nan(form: int) -> int:
+    """What a NaN becomes: the format's positive NaN, or the largest value where it has none."""
+    if form <= 1:
+        return 0x7F
+    if form == 5:
+        return 0xFF
+    return 7 if form == 4 else 0x1F
+
+
+@scalar
+def narrow_from_f32(a: int, form: int, rnd: int, relu: int, random: int) -> int:
+    """Code of a float32 pattern in a narrow signed format, clamped to the largest finite value."""
+    if f32_is_nan(a):
+        return narrow_nan(form)
+    negative = a > 0x7FFFFFFF
+    if relu and negative:
+        return 0
+    code = min(shrink(a, narrow_mantissa(form), narrow_bias(form), rnd, random, 16), narrow_max(form))
+    return code | narrow_sign(form) if negative else code
+
+
+@scalar
+def narrow_value(code: int, form: int) -> float:
+    """The value of a narrow code that is no NaN; e5m2's 0x7c is infinity, what lies above the format is ignored."""
+    sign = narrow_sign(form)
+    bits = code & (sign - 1) if sign else code
+    mantissa_bits = narrow_mantissa(form)
+    exponent = bits >> mantissa_bits
+    fraction = bits & mask(mantissa_bits)
+    if form == 1 and exponent == 31:
+        magnitude = 1e300 * 1e300
+    elif exponent == 0:
+        magnitude = fraction * two_to(1 - narrow_bias(form) - mantissa_bits)
+    else:
+        magnitude = (fraction + (1 << mantissa_bits)) * two_to(exponent - narrow_bias(form) - mantissa_bits)
+    return -magnitude if code & sign else magnitude
+
+
+@scalar
+def narrow_is_nan(code: int, form: int) -> bool:
+    """Whether a narrow code is a NaN."""
+    if form == 0:
+        return code & 0x7F == 0x7F
+    if form == 1:
+        return code & 0x7F > 0x7C
+    return form == 5 and code == 0xFF
+
+
+@scalar
+def two_to(exponent: int) -> float:
+    """A power of two in float64's normal range."""
+    return f64_value((exponent + 1023) << 52)
+
+
+@scalar
+def scale_value(s: int) -> float:
+    """The value of a ue8m0 code other than 0xff, its NaN: 2 to the power of s - 127."""
+    return two_to(s - 127)
+
+
+@scalar
+def scaled_f32(a: int, s: int) -> int:
+    """A float32 pattern divided by a ue8m0 scale; NaN is 0x7fffffff, of the scale too.
+
+    What leaves float32's range is infinity or (nearly) zero, which every narrow format takes for the same.
+    """
+    if f32_is_nan(a) or s == 0xFF:
+        return 0x7FFFFFFF
+    return f32_round(f32_value(a) * two_to(127 - s))
