@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -15,6 +13,7 @@ from .binding import REGISTER_WIDTH, Constraint, Operand, bind, parse_constraint
 from .data import DType, Placement, Tensor, dtype_of, load, store, tensors, width_of
 from .errors import BindingError, PtxError
 from .machine import Constants, Frame, run
+from .parallel import for_each
 from .parser import parse_asm
 from .program import Builder, Program
 from .targets import Target
@@ -142,21 +141,7 @@ def _run_chunks(
             if operand.output:
                 store(frame, slot, operand, outputs[operand.tensor], placement, start)
 
-    starts = range(0, placement.lanes, CHUNK)
-    if len(starts) <= 1:
-        for start in starts:
-            chunk(start)
-        return
-    with ThreadPoolExecutor(_cores()) as pool:
-        # The list raises the first failure; the pool's exit waits for the others.
-        list(pool.map(chunk, starts))
-
-
-def _cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:
-        return os.cpu_count() or 1
+    for_each(chunk, range(0, placement.lanes, CHUNK))
 
 
 __all__ = ["AsmBlock", "PtxError", "assemble", "emulate"]

@@ -6,10 +6,8 @@ and races are checked as the kernel runs.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -25,6 +23,7 @@ from .kernelframe import KernelFrame
 from .machine import Constants, Scheduler, guarded
 from .memory import SHARED_BASE, Buffer, GlobalMemory, Pointer, pointers
 from .nodes import Address, Declaration, Function, Module, Name, Operand
+from .parallel import for_each
 from .parser import parse_module
 from .program import Builder, Program, Reader, Step
 from .targets import Target
@@ -251,15 +250,9 @@ class Launch:
         together = max(1, LANES // self.threads)
         if self.shared_bytes:
             together = max(1, min(together, SHARED_BUDGET // self.shared_bytes))
-        starts = range(0, total, together)
-        frames = ((first, min(together, total - first)) for first in starts)
-        parallel = len(starts) > 1 and not self.synchronises
-        if parallel:
-            with ThreadPoolExecutor(_cores()) as pool:
-                list(pool.map(lambda f: self._run(*f), frames))
-        else:
-            for frame in frames:
-                self._run(*frame)
+        # Blocks that talk to each other by atomics run in order, so that a run can be repeated.
+        workers = 1 if self.synchronises else None
+        for_each(lambda first: self._run(first, min(together, total - first)), range(0, total, together), workers)
         for buffer in self.memory.buffers:
             buffer.save()
         return Report(self.instructions, total, self.threads)
@@ -376,13 +369,6 @@ class _KernelScheduler(Scheduler):
         missing = "others wait at another barrier" if len(self.blocked) > 1 else "others never come"
         text = f"deadlock: {frame.who(lane)} waits at this barrier, and {missing}"
         return frame.launch.error(ExecutionError, self.program.steps[at], text)
-
-
-def _cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:
-        return os.cpu_count() or 1
 
 
 def run_kernel(
