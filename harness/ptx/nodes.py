@@ -62,6 +62,8 @@ class Name:
     offset: int
     negated: bool = False
     """`!p`"""
+    minus: bool = False
+    """`-a`, which video instructions take"""
 
 
 @dataclass(slots=True)

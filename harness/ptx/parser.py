@@ -118,6 +118,7 @@ class _Parser(ConstantExpressions):
         super().__init__(source, tokens)
         self.location: Location | None = None
         self.files: dict[int, str] = {}
+        self.signed_operands = False
 
     # statements ------------------------------------------------------------------------------------------
 
@@ -179,6 +180,7 @@ class _Parser(ConstantExpressions):
             modifiers.append(self.text[1:])
             self.advance()
         operands: list[Operand] = []
+        self.signed_operands = opcode == "vmad"
         if self.kind != ";":
             operands.append(self.operand())
             while self.accept(","):
@@ -318,7 +320,11 @@ class _Parser(ConstantExpressions):
             node = self.name()
             node.negated = True
         elif kind == "-" and self.tokens[self.at + 1][0] == "name":
-            raise self.error("an operand cannot be negated here; PTX has neg for that")
+            if not self.signed_operands:
+                raise self.error("an operand cannot be negated here; PTX has neg for that")
+            self.advance()
+            node = self.name()
+            node.minus = True
         elif kind in ("int", "float", "-", "+", "~", "!", "("):
             node = self.constant()
         else:

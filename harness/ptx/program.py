@@ -28,6 +28,7 @@ from .nodes import (
     Statement,
     Vector,
 )
+from .selection import selected
 from .special import SPECIAL_REGISTERS
 from .targets import Target
 from .types import REGISTER_TYPES, TYPES, ScalarType, holds
@@ -221,7 +222,8 @@ class Builder:
     def _bind(self, node: Instruction) -> Step:
         found = lookup(node, self.source, self.target, self.elementwise)
         first: PtxError | None = None
-        for bound in found:
+        # Forms with as many operands first: their complaints are to the point.
+        for bound in sorted(found, key=lambda b: len(b.form.sources) + 1 != len(node.operands)):
             try:
                 step = self._bind_form(node, bound)
                 if node.guard is not None:
@@ -239,6 +241,8 @@ class Builder:
             from .operations import BINDERS
 
             return BINDERS[form.operation](self, node, bound)
+        if form.selections:
+            node, bound = selected(self.source, node, bound)
         written = self._written_sources(node, form)
         writers = self._destinations(node, bound)
         readers = [self.source_operand(o, bound, s) for o, s in zip(written, form.sources, strict=True)]
@@ -279,9 +283,13 @@ class Builder:
             parts = [written.first, written.second]
         if len(parts) > len(specs):
             raise self.error(OperandError, f"{node.spelling} has one destination, not two", written.offset)
-        may_discard = len(specs) > 1
+        missing = next((s.name for s in specs[len(parts) :] if not s.optional), None)
+        if missing:
+            raise self.error(OperandError, f"{node.spelling} has a further destination, {missing}", written.offset)
+        # The first of two destinations may be `_` even where both are needed (lop3).
         writers = [
-            self.destination(p, bound.type_of(s), bound, may_discard) for p, s in zip(parts, specs, strict=False)
+            self.destination(p, bound.type_of(s), bound, s.optional or s is not specs[-1])
+            for p, s in zip(parts, specs, strict=False)
         ]
         return writers + [Writer(-1, 1)] * (len(specs) - len(parts))
 

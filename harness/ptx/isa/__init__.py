@@ -18,12 +18,13 @@ The default type is the first type of the pattern for the destination and the la
 another, by name of a type or of a group (`a:type`), `d:wide type` the one of twice the width. `p:pred|q?:pred`
 are two destinations, of which the second may be left out: the function runs once for each, with the parameter
 `result` 0 or 1. `c:const b32` must be a constant. `reads="cc"` / `writes="cc"` add the carry flag as last source
-(a parameter `cc`) and last result.
+(a parameter `cc`) and last result. `a.part` takes a selector of that kind (a parameter `asel`, see `selectors`), `-a`
+may be negated (a parameter `aneg`).
 
 *The parameters after the sources* are constants, which LLVM folds away: a group's name gets the code of the chosen
 modifier (`modifiers.CODES`; the first alternative's when it was left out), a flag's name 0 or 1, and `width` and
 `signed` (`dwidth`, `asigned`, ... for groups `dtype`, `atype`) what the chosen type is. A parameter with a default
-(`relu: int = 0`) takes it in rows that have no such modifier.
+(`relu: int = 0`) takes it in rows that have no such modifier, or what the row says: `given={"bits": 8}`.
 
 *The function* computes on bit patterns as `harness.ptx.bits` describes: read its docstring first, it is short. The
 machine extends sources and cuts the result to the destination's width; the function need not mask. Sources typed

@@ -20,6 +20,7 @@ from harness.ptx.targets import Requirement, Target, requirement
 from harness.ptx.types import TYPES, ScalarType
 from harness.ptx.vectorise import Array, ArrayFunction
 
+from . import selectors
 from .modifiers import CODES, VECTORS
 
 Undefined = Callable[[list[Array], list[Array]], Array]
@@ -30,7 +31,8 @@ Undefined = Callable[[list[Array], list[Array]], Array]
 class OperandSpec:
     """One operand of a form: its name in the scalar definition, its type, and how it may be written.
 
-    `vector`: one of the elements between braces, which are one operand of the instruction.
+    `vector`: one of the elements between braces, which are one operand of the instruction. `selector`: the kind of
+    selector it takes (see `selectors`). `negatable`: a register may be written `-a`.
     """
 
     name: str
@@ -39,6 +41,8 @@ class OperandSpec:
     optional: bool = False
     constant: bool = False
     vector: bool = False
+    selector: str = ""
+    negatable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ class Form:
     excludes: tuple[tuple[str, ...], ...] = ()
     module: str = ""
     constants: tuple[str, ...] = field(default=())
+    given: dict[str, int] = field(default_factory=dict)
 
     @cached_property
     def destinations(self) -> tuple[OperandSpec, ...]:
@@ -85,10 +90,16 @@ class Form:
         return tuple(o for o in self.operands if not o.destination)
 
     @cached_property
+    def selections(self) -> dict[str, int]:
+        """Parameters that tell what is written at an operand, with what they are where nothing is."""
+        codes = {o.name + "sel": selectors.default(o.selector, o.name) for o in self.operands if o.selector}
+        return codes | {o.name + "neg": 0 for o in self.operands if o.negatable}
+
+    @cached_property
     def defaults(self) -> dict[str, int]:
-        """Parameters of the definition that have a default: what they are in a row without such a modifier."""
+        """Parameters that neither operands nor modifiers set: what the row gives them, or the definition's default."""
         parameters = inspect.signature(self.function).parameters if self.function else {}
-        return {n: p.default for n, p in parameters.items() if p.default is not inspect.Parameter.empty}
+        return {n: p.default for n, p in parameters.items() if p.default is not inspect.Parameter.empty} | self.given
 
     @property
     def documentation(self) -> str:
@@ -106,10 +117,14 @@ class Form:
 
 @dataclass(frozen=True)
 class Bound:
-    """A form with its modifiers chosen: `chosen[i]` is the spelling at `form.groups[i]`, None if left out."""
+    """A form with its modifiers chosen: `chosen[i]` is the spelling at `form.groups[i]`, None if left out.
+
+    `selected` holds what was written at operands, by parameter: the codes of selectors (`asel`), 1 for `-a` (`aneg`).
+    """
 
     form: Form
     chosen: tuple[str | None, ...]
+    selected: tuple[tuple[str, int], ...] = ()
 
     @cached_property
     def modifiers(self) -> dict[str, str | None]:
@@ -151,6 +166,8 @@ class Bound:
     def _constant(self, name: str, result: int) -> int:
         if name == "result":
             return result
+        if name in self.form.selections:
+            return dict(self.selected).get(name, self.form.selections[name])
         for suffix in ("width", "signed"):
             if name.endswith(suffix):
                 chosen = self.modifiers.get(name.removesuffix(suffix) + "type")
@@ -209,7 +226,7 @@ def _groups(pattern: str, choices: dict[str, str]) -> tuple[str, tuple[Group, ..
 
 
 def _operands(text: str, groups: Sequence[Group]) -> tuple[OperandSpec, ...]:
-    """Parse `d, a, b:u32, c?`, `p|q, a` and `d, {a b e f}, r`; destinations come first, before the first comma."""
+    """Parse `d, a, b:u32, c?`, `p|q, a`, `d, {a b e f}, r` and `d.part, -a.part`; the destinations come first."""
     types = [g.name for g in groups if all(c in TYPES for c in g.choices)]
     if not text.strip():
         return ()
@@ -224,7 +241,10 @@ def _operands(text: str, groups: Sequence[Group]) -> tuple[OperandSpec, ...]:
             constant = kind.startswith("const ")
             optional = name.endswith("?")
             kind = kind.removeprefix("const ") or default
-            found.append(OperandSpec(name.rstrip("?"), kind, destination, optional, constant, vector))
+            name, _, selector = name.rstrip("?").partition(".")
+            negatable = name.startswith("-")
+            name = name.removeprefix("-")
+            found.append(OperandSpec(name, kind, destination, optional, constant, vector, selector, negatable))
     return tuple(found)
 
 
@@ -242,6 +262,7 @@ def instruction(
     reads: str = "",
     writes: str = "",
     excludes: Iterable[str] = (),
+    given: Mapping[str, int] | None = None,
     **choices: str,
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Declare a form and the scalar definition under it; see `harness.ptx.isa` for the whole story.
@@ -270,6 +291,7 @@ def instruction(
             writes=tuple(writes.split()),
             excludes=tuple(tuple(e.replace(".", " ").split()) for e in excludes),
             module=function.__module__.rpartition(".")[2],
+            given=dict(given or {}),
         )
         parameters = list(inspect.signature(function).parameters)
         inputs = [s.name for s in form.sources] + list(form.reads)
@@ -286,7 +308,7 @@ def instruction(
 def _check_constants(form: Form) -> None:
     names = {g.name for g in form.groups}
     for name in form.constants:
-        known = name == "result" or name in names or name in form.defaults
+        known = name == "result" or name in names or name in form.defaults or name in form.selections
         for suffix in ("width", "signed"):
             known = known or (name.endswith(suffix) and name.removesuffix(suffix) + "type" in names)
         if not known:
@@ -368,11 +390,16 @@ def _match(form: Form, plain: tuple[str, ...], types: tuple[str, ...]) -> Bound 
     return None if bound.excluded else bound
 
 
+_REPEATABLE = frozenset({"sat", "satfinite", "relu", "NaN", "approx", "cc", "shiftamt"})
+"""Modifiers that ptxas takes more than once."""
+
+
 @lru_cache(maxsize=4096)
 def find(opcode: str, modifiers: tuple[str, ...]) -> tuple[Bound, ...]:
     """All forms that `opcode` with these modifiers can mean; they differ in their operands. May be empty."""
     types = tuple(m for m in modifiers if m in TYPES or m in VECTORS)
     plain = tuple(m for m in modifiers if m not in TYPES and m not in VECTORS)
+    plain = tuple(m for i, m in enumerate(plain) if m not in _REPEATABLE or m not in plain[:i])
     matches = (_match(form, plain, types) for form in FORMS.get(opcode, ()))
     return tuple(m for m in matches if m is not None)
 
