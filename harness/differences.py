@@ -104,8 +104,10 @@ def _classify(fmt: Format, match: Match, nan: NanPolicy, e: Codes, g: Codes) -> 
     within[finite] = _within(fmt, match, e[finite], g[finite])
     steps = distance(fmt, e, g)
     same_sign = sign(fmt, e) == sign(fmt, g)
-    overflow = (e_inf != g_inf) & ~(e_nan | g_nan) & same_sign
-    allowed_overflow = overflow & bool(match.overflow) & _within_steps(fmt, match, e, g)
+    overflow = (e_inf != g_inf) & ~(e_nan | g_nan) & same_sign & bool(match.overflow)
+    allowed_overflow = np.zeros(e.shape, dtype=bool)
+    allowed_overflow[overflow] = _within(fmt, match, e[overflow], g[overflow])
+    through_zero = within & bool(match.underflow and match.kind == "absolute")
     # In order: the first condition that holds decides.
     conditions: list[tuple[Mask, Difference]] = [
         (e_nan & g_nan & _nan_agrees(fmt, nan, g), Difference.SAME),
@@ -117,7 +119,7 @@ def _classify(fmt: Format, match: Match, nan: NanPolicy, e: Codes, g: Codes) -> 
         (e_zero & g_zero, Difference.ZERO_SIGN),
         ((e_zero != g_zero) & bool(match.underflow) & within, Difference.SAME),
         ((e_zero != g_zero) & _tiny(fmt, e, g), Difference.FLUSH),
-        (~same_sign & ~e_zero & ~g_zero, Difference.SIGN),
+        (~same_sign & ~e_zero & ~g_zero & ~through_zero, Difference.SIGN),
         ((e_zero == g_zero) & within, Difference.SAME),
         (steps == 1, Difference.ONE_ULP),
     ]
@@ -141,30 +143,38 @@ def _tiny(fmt: Format, e: Codes, g: Codes) -> Mask:
     return tiny
 
 
-def _within_steps(fmt: Format, match: Match, e: Codes, g: Codes) -> Mask:
-    if match.kind != "ulp":
-        return np.zeros(e.shape, dtype=bool)
-    near: Mask = distance(fmt, e, g) <= int(match.bound)
-    return near
-
-
 def _within(fmt: Format, match: Match, e: Codes, g: Codes) -> Mask:
-    """Whether the bound holds between finite codes, exactly."""
+    """Whether the bound holds, exactly. Infinity counts as the number that would follow the largest finite one."""
     if match.kind == "exact":
         return np.zeros(e.shape, dtype=bool)  # equal codes never come here
     if match.kind == "ulp":
-        return _within_steps(fmt, match, e, g)
-    ev, gv = to_float64(fmt, e), to_float64(fmt, g)
-    error = np.abs(gv - ev)
-    limit = float(match.bound) * (np.abs(ev) if match.kind == "relative" else 1.0)
-    within: Mask = error <= limit
-    # float64 decides all but what lies within its own rounding of the limit: those few are done in rationals.
-    close = np.flatnonzero(np.abs(error - limit) <= 1e-12 * np.maximum(error, limit))
-    for k in close:
-        a, b = fraction(fmt, int(e[k])), fraction(fmt, int(g[k]))
-        bound = match.bound * (abs(a) if match.kind == "relative" else Fraction(1))
-        within[k] = abs(b - a) <= bound
+        near: Mask = distance(fmt, e, g) <= int(match.bound)
+        return near
+    if not fmt.is_float and fmt.code_bits == 64:
+        return np.array([_within_exactly(fmt, match, a, b) for a, b in zip(e, g, strict=True)], dtype=bool)
+    with np.errstate(all="ignore"):
+        ev, gv = to_float64(fmt, e), to_float64(fmt, g)
+        error = np.abs(gv - ev)
+        limit = float(match.bound) * (np.abs(ev) if match.kind == "relative" else 1.0)
+        within: Mask = error <= limit
+        # float64 decides all but what lies within its own rounding of the limit: those few are done in rationals.
+        close = ~(np.abs(error - limit) > 1e-12 * np.maximum(error, limit)) | ~np.isfinite(error) | ~np.isfinite(limit)
+    for k in np.flatnonzero(close):
+        within[k] = _within_exactly(fmt, match, e[k], g[k])
     return within
+
+
+def _within_exactly(fmt: Format, match: Match, e: np.int64, g: np.int64) -> bool:
+    a, b = _number(fmt, int(e)), _number(fmt, int(g))
+    return abs(b - a) <= match.bound * (abs(a) if match.kind == "relative" else 1)
+
+
+def _number(fmt: Format, code: int) -> Fraction:
+    if not is_infinity(fmt, code):
+        return fraction(fmt, code)
+    top = fraction(fmt, fmt.max_finite)
+    beyond = 2 * top - fraction(fmt, fmt.max_finite - fmt.min_positive)
+    return -beyond if sign(fmt, code) else beyond
 
 
 def signed_steps(fmt: Format, expected: Codes, got: Codes) -> Codes:

@@ -54,7 +54,10 @@ def apply_reference(case: Case, reference: Reference, codes: Mapping[str, Codes]
         raise ReferenceFault(f"reference {name} raised {type(e).__name__}: {e}") from e
     answers = answer if isinstance(answer, tuple | list) else (answer,)
     if len(answers) != len(case.outputs):
-        raise ReferenceFault(f"reference {name} returned {len(answers)} results for {len(case.outputs)} outputs")
+        raise ReferenceFault(
+            f"reference {name} returned {len(answers)} results for {len(case.outputs)} outputs; "
+            f"return one tensor of codes for each of {', '.join(case.outputs)}, in this order"
+        )
     return {
         output: _checked(name, output, format_of(argument), result)
         for (output, argument), result in zip(case.outputs.items(), answers, strict=True)
@@ -64,10 +67,14 @@ def apply_reference(case: Case, reference: Reference, codes: Mapping[str, Codes]
 def _checked(reference: str, output: str, fmt: Format, result: Any) -> Codes:
     array = np.asarray(result)
     if array.dtype != np.int64:
-        raise ReferenceFault(f"reference {reference} returned {array.dtype} for {output}; codes are int64")
+        what = type(result).__name__ if array.dtype == object else array.dtype
+        raise ReferenceFault(
+            f"reference {reference} returned {what} for {output}; return codes ({fmt.name} bit patterns) as int64"
+        )
     if fmt.code_bits < 64 and array.size and not (array.min() >= 0 and array.max() <= fmt.code_mask):
         raise ReferenceFault(
-            f"reference {reference} returned values outside 0..{fmt.code_mask:#x} for {output} ({fmt.name})"
+            f"reference {reference} returned {int(array.min()):#x} to {int(array.max()):#x} for {output}; "
+            f"codes of {fmt.name} are 0 to {fmt.code_mask:#x}"
         )
     return array
 

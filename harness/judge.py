@@ -8,16 +8,16 @@ one that another place of the same pack would explain is positional.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.case import Case, Policies, format_of
+from harness.case import Case, Policies, Reference, format_of
 from harness.differences import Difference, classify_differences, signed_steps, step_histogram
-from harness.evaluate import accepted, apply_reference, codes_of, flipped
+from harness.evaluate import ReferenceFault, accepted, apply_reference, codes_of, flipped
 from harness.inputs.sets import values_of
-from harness.match import Match
+from harness.match import DomainError, Match
 from harness.records import Bits, Offender
 from references.formats import Format, is_finite, is_nan, is_zero, magnitude, render
 
@@ -30,9 +30,14 @@ KEPT_OFFENDERS = 8
 
 @dataclass
 class Judgement:
-    """The facts of one comparison; see the fields of the same names in `harness.records.Result`."""
+    """The facts of one comparison; see the fields of the same names in `harness.records.Result`.
+
+    promised: codes for which the match policies promise anything. meets: codes on the domain of `meets=`; None without.
+    """
 
     total: int = 0
+    promised: int = 0
+    meets: int | None = None
     different: int = 0
     unchecked: int = 0
     classes: dict[str, int] = field(default_factory=dict)
@@ -63,6 +68,7 @@ def judge(case: Case, policy: Policies, inputs: Units, outputs: Units, pack: int
     """Compare the outputs of a job with the reference.
 
     inputs, outputs: storage arrays by name. pack: elements per invocation, for finding exchanged places.
+    Raises ReferenceFault or DomainError where what the case's author wrote cannot be evaluated.
     """
     input_codes = codes_of(case.inputs, inputs)
     got = codes_of(case.outputs, outputs)
@@ -71,7 +77,7 @@ def judge(case: Case, policy: Policies, inputs: Units, outputs: Units, pack: int
     if any((o.difference > Difference.UNCHECKED).any() for o in differing):
         differing = [_explained(case, policy, input_codes, o, pack, judgement) for o in differing]
     if policy.meets is not None:
-        differing += _compare_meets(case, policy, inputs, input_codes, got)
+        differing += _compare_meets(case, policy, inputs, input_codes, got, judgement)
     for output in differing:
         _tally(case, output, input_codes, pack, judgement)
     return judgement
@@ -94,7 +100,12 @@ def _inside(case: Case, match: Match, inputs: Units, size: int) -> Callable[[], 
         assert match.on is not None
         values = {n: values_of(format_of(a), inputs[n]).reshape(-1) for n, a in case.inputs.items()}
         mask: Mask = match.on.holds(values)
-        return np.repeat(mask, max(1, size // mask.size)) if mask.size != size else mask
+        if mask.size == 0 or size % mask.size:
+            raise DomainError(
+                f"domain {match.on.text!r}: {mask.size} inputs do not correspond to {size} results; "
+                "on= is for elementwise cases"
+            )
+        return np.repeat(mask, size // mask.size)
 
     return evaluate
 
@@ -107,9 +118,7 @@ def _compare_reference(
     for answer in accepted(case, policy, codes):
         for name, argument in case.outputs.items():
             fmt, match = format_of(argument), policy.match[name]
-            e, g = answer[name].reshape(-1), got[name].reshape(-1)
-            if e.shape != g.shape:
-                raise ValueError(f"output {name}: the reference gives {e.size} codes, the backend {g.size}")
+            e, g = _flat(case, policy.reference, name, answer[name], got[name])
             inside = _inside(case, match, inputs, e.size) if match.on else None
             difference = classify_differences(fmt, match, policy.nan, e, g, inside)
             if name not in best:
@@ -118,12 +127,29 @@ def _compare_reference(
                 first = best[name]
                 merged = np.minimum(first.difference, np.where(difference == 0, 0, first.difference))
                 best[name] = _Output(name, fmt, first.expected, g, merged)
-    for output in best.values():
+    for name, output in best.items():
+        match = policy.match[name]
+        counted = match.on is None or match.outside is not None
+        into.promised += output.got.size if counted else int(_inside(case, match, inputs, output.got.size)().sum())
         if output.fmt.is_float:
             _merge(into.ulps, step_histogram(output.fmt, output.expected, output.got))
             if case.elementwise and case.inputs:
                 _merge_ranges(into.ranges, _ranges(case, codes, output))
     return list(best.values())
+
+
+def _flat(case: Case, reference: Reference, name: str, expected: Codes, got: Codes) -> tuple[Codes, Codes]:
+    """Both sides in one dimension. Raises ReferenceFault where the reference gave another number of codes."""
+    if not case.inputs and expected.size == 1:
+        expected = np.broadcast_to(expected.reshape(()), got.shape)  # without inputs, every element is the same
+    if expected.size != got.size:
+        per = format_of(case.outputs[name]).codes_per_unit
+        raise ReferenceFault(
+            f"reference {getattr(reference, '__qualname__', reference)} returned {expected.size} codes of shape "
+            f"{expected.shape} for {name}; there are {got.size}"
+            + (f", {per} for each storage unit, the last dimension being that much longer" if per > 1 else "")
+        )
+    return expected.reshape(-1), got.reshape(-1)
 
 
 def _ranges(case: Case, codes: Mapping[str, Codes], output: _Output) -> dict[str, tuple[int, int]]:
@@ -155,17 +181,19 @@ def _merge_ranges(into: dict[str, tuple[int, int]], found: Mapping[str, tuple[in
 
 
 def _compare_meets(
-    case: Case, policy: Policies, inputs: Units, codes: Mapping[str, Codes], got: Mapping[str, Codes]
+    case: Case, policy: Policies, inputs: Units, codes: Mapping[str, Codes], got: Mapping[str, Codes], into: Judgement
 ) -> list[_Output]:
     """Against the case's own reference, on the domain where the variant promises to meet it."""
     assert policy.meets is not None
     answer = apply_reference(case, case.reference, codes)
-    outputs = []
+    promised = replace(policy.meets.match, on=policy.meets.on, outside=None)
+    outputs, into.meets = [], 0
     for name, argument in case.outputs.items():
         fmt = format_of(argument)
-        e, g = answer[name].reshape(-1), got[name].reshape(-1)
-        promised = Match(**{**vars(policy.meets.match), "on": policy.meets.on, "outside": None})
-        difference = classify_differences(fmt, promised, policy.nan, e, g, _inside(case, promised, inputs, e.size))
+        e, g = _flat(case, case.reference, name, answer[name], got[name])
+        inside = _inside(case, promised, inputs, e.size)
+        into.meets += int(inside().sum())
+        difference = classify_differences(fmt, promised, policy.nan, e, g, inside)
         # Outside the stated domain nothing is promised of this reference: the variant's own has been checked.
         difference = np.where(difference == Difference.UNCHECKED, int(Difference.SAME), difference)
         outputs.append(_Output(f"{name} (the case's reference)", fmt, e, g, difference))
@@ -180,7 +208,7 @@ def _explained(
     failing = difference > Difference.UNCHECKED
     if not failing.any():
         return output
-    exchanged = _exchanged(output, failing, pack * output.fmt.codes_per_unit)
+    exchanged = _exchanged(output, policy, failing, pack * output.fmt.codes_per_unit)
     for here, there, mask in exchanged:
         difference[mask & failing] = Difference.POSITIONAL
         into.notes.append(f"{output.name}: place {here} of a pack holds what belongs in place {there}")
@@ -201,11 +229,12 @@ def _flush_explains(case: Case, policy: Policies, codes: Mapping[str, Codes], ou
     return explained
 
 
-def _exchanged(output: _Output, failing: Mask, window: int) -> list[tuple[int, int, Mask]]:
-    """Pairs of places where one holds throughout what the other should, with the codes concerned.
+def _exchanged(output: _Output, policy: Policies, failing: Mask, window: int) -> list[tuple[int, int, Mask]]:
+    """Pairs of places where one holds throughout what the other should, by its match policy, with the codes concerned.
 
     Only where the values vary: a constant would fit any place.
     """
+    match = replace(policy.match[output.name], on=None, outside=None)
     size = output.expected.size
     if window < 2 or size < 2 * window:
         return []
@@ -217,11 +246,10 @@ def _exchanged(output: _Output, failing: Mask, window: int) -> list[tuple[int, i
         if not (failing & mask).any() or len(np.unique(output.expected[mask])) < 3:
             continue
         got = output.got[mask]
-        nans = is_nan(output.fmt, got) if output.fmt.is_float else np.zeros(got.shape, dtype=bool)
         for there in range(window):
             wanted = output.expected[(place == there) & (np.arange(size) < whole)]
-            agree = (got == wanted) | nans
-            if there != here and agree.all() and (wanted != output.expected[mask])[~nans].any():
+            agree = classify_differences(output.fmt, match, policy.nan, wanted, got) == Difference.SAME
+            if there != here and agree.all():
                 found.append((here, there, mask))
                 break
     return found
@@ -245,7 +273,7 @@ def _tally(case: Case, output: _Output, inputs: Mapping[str, Codes], pack: int, 
 def _keep_worst(case: Case, output: _Output, inputs: Mapping[str, Codes], pack: int, into: Judgement) -> None:
     """The largest distance between finite results, failing or not: what an approximate instruction's envelope is."""
     differs = output.expected != output.got
-    differs &= ~(is_nan(output.fmt, output.expected) | is_nan(output.fmt, output.got))
+    differs &= is_finite(output.fmt, output.expected) & is_finite(output.fmt, output.got)
     differs &= output.difference != Difference.UNCHECKED
     where = np.flatnonzero(differs)
     if not len(where):

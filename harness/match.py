@@ -19,6 +19,10 @@ NAN_POLICIES = ("any", "canonical", "payload")
 FTZ_POLICIES = ("required", "allowed", "never")
 
 
+class DomainError(ValueError):
+    """A domain whose predicate cannot be evaluated; the message names the domain and what went wrong."""
+
+
 @dataclass(frozen=True)
 class Domain:
     """A stated set of inputs.
@@ -31,11 +35,26 @@ class Domain:
     predicate: Callable[[Mapping[str, Any]], Any]
 
     def holds(self, values: Mapping[str, Any]) -> Any:
-        """The predicate as a numpy boolean array; overflow and invalid operations on the way are no warnings."""
+        """The predicate as a numpy boolean array; overflow and invalid operations on the way are no warnings.
+
+        Raises DomainError where the predicate raises, or gives another number of truth values than there are inputs.
+        """
         import numpy as np
 
-        with np.errstate(all="ignore"):
-            return np.asarray(self.predicate(values), dtype=bool)
+        try:
+            with np.errstate(all="ignore"):
+                found = np.asarray(self.predicate(values))
+        except KeyError as e:
+            raise DomainError(f"domain {self.text!r}: no input is called {e}; there are {', '.join(values)}") from e
+        except Exception as e:
+            raise DomainError(f"domain {self.text!r}: its predicate raised {type(e).__name__}: {e}") from e
+        shape = np.broadcast_shapes(*(np.shape(v) for v in values.values()))
+        if found.dtype != np.bool_ or found.shape not in ((), shape):
+            raise DomainError(
+                f"domain {self.text!r}: its predicate gave {found.dtype} of shape {found.shape}; "
+                f"a boolean for each of the {shape} inputs is needed"
+            )
+        return np.broadcast_to(found, shape)
 
     def __and__(self, other: Domain) -> Domain:
         """The inputs that lie in both."""
@@ -72,8 +91,10 @@ class Match:
     on: where the bound is promised; elsewhere `outside` applies, and where that is None a difference is counted as
     unchecked, never as passed.
     zero_sign: "strict", or "any" where the specification leaves the sign of a zero result open.
-    overflow: whether a finite result within the bound of the largest finite number may become infinite, or back.
-    underflow: whether a result within the bound of zero may become zero, or back.
+    overflow: whether a result within the bound of the first number beyond the largest finite one (where infinity
+    stands on the ordered line) may become infinite, or back.
+    underflow: whether a result within the bound of zero may become zero, or back; with an absolute bound it may also
+    pass through zero to the other sign.
     source: where the bound comes from.
     """
 
@@ -91,6 +112,9 @@ class Match:
             raise ValueError(f"a match bound is at least 0, got {self.bound}")
         if self.kind == "ulp" and self.bound.denominator != 1:
             raise ValueError(f"ulp() takes a whole number of steps, got {self.bound}")
+        for name, value, kind in (("on", self.on, Domain), ("outside", self.outside, Match)):
+            if value is not None and not isinstance(value, kind):
+                raise ValueError(f"{name}= takes a {kind.__name__}, got {value!r}")
         if self.outside is not None and self.on is None:
             raise ValueError("outside= says what holds beyond on=; give on= as well")
 
@@ -115,6 +139,13 @@ def _number(bound: Fraction) -> str:
     return f"{float(bound):.6g}"
 
 
+def _bound(bound: float | Fraction) -> Fraction:
+    try:
+        return Fraction(bound)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"a match bound is a finite number of at least 0, got {bound!r}") from None
+
+
 def exact(**options: Any) -> Match:
     """Equal bits (NaN by the NaN policy); options as the fields of `Match`."""
     return Match(**options)
@@ -122,17 +153,17 @@ def exact(**options: Any) -> Match:
 
 def ulp(bound: int, **options: Any) -> Match:
     """At most `bound` representable numbers away; options as the fields of `Match`."""
-    return Match("ulp", Fraction(bound), **options)
+    return Match("ulp", _bound(bound), **options)
 
 
 def absolute(bound: float | Fraction, **options: Any) -> Match:
     """|result - reference| <= bound; options as the fields of `Match`."""
-    return Match("absolute", Fraction(bound), **options)
+    return Match("absolute", _bound(bound), **options)
 
 
 def relative(bound: float | Fraction, **options: Any) -> Match:
     """|result - reference| <= bound * |reference|; options as the fields of `Match`."""
-    return Match("relative", Fraction(bound), **options)
+    return Match("relative", _bound(bound), **options)
 
 
 def sourced(match: Match, source: str) -> Match:
