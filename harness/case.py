@@ -267,6 +267,7 @@ def policies(case: Case, variant: Variant) -> Policies:
     match = case.match if variant.match is None else variant.match
     ftz = case.ftz if variant.ftz is None else variant.ftz
     names = (*case.inputs, *case.outputs)
+    targets, refused = _target_sets(case, variant)
     return Policies(
         reference=variant.reference or case.reference,
         match=dict.fromkeys(case.outputs, match)
@@ -274,11 +275,22 @@ def policies(case: Case, variant: Variant) -> Policies:
         else {name: match.get(name, exact()) for name in case.outputs},
         ftz=dict.fromkeys(names, ftz) if isinstance(ftz, str) else {n: ftz.get(n, "never") for n in names},
         nan=variant.nan or case.nan,
-        targets=target_set(case.targets if variant.targets is None else variant.targets),
-        refused=target_set(case.refused if variant.refused is None else variant.refused),
+        targets=targets,
+        refused=refused,
         carry=dict((case.carry if variant.carry is None else variant.carry) or {}),
         meets=variant.meets,
     )
+
+
+def _target_sets(case: Case, variant: Variant) -> tuple[TargetSet, TargetSet]:
+    """Where a variant must work and must not assemble: what it says itself counts over what the case says."""
+    targets = target_set(case.targets if variant.targets is None else variant.targets)
+    refused = target_set(case.refused if variant.refused is None else variant.refused)
+    if variant.targets is not None and variant.refused is None and set(targets) & set(refused):
+        return targets, refused - targets
+    if variant.targets is None and set(targets) & set(refused) and (variant.refused is not None or targets == ALL):
+        return targets - refused, refused
+    return targets, refused
 
 
 def valid_policy_names() -> dict[str, tuple[str, ...]]:

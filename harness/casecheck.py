@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from harness.case import AsmVariant, Case, CaseError, Variant, format_of, policies, valid_policy_names
+from harness.case import AsmVariant, Case, CaseError, Meets, Variant, format_of, policies, valid_policy_names
 from harness.match import Match
+from references.formats import Format, Scalar, Shaped
 
 
 def check_case(case: Case) -> None:
     """Raise `CaseError` for the first contradiction found, naming the part and the remedy."""
+    _check_arguments(case)
     _check_names(case)
+    _check_sizes(case)
     _check_policy_words("the case", case)
     for name, variant in case.variants.items():
         where = f"variant {name!r}"
@@ -18,6 +21,43 @@ def check_case(case: Case) -> None:
             raise CaseError(f"{where} is a {type(variant).__name__}; write asm(...), plain(...) or kernel(...)")
         _check_policy_words(where, variant)
         _check_variant(case, where, variant)
+
+
+def _check_arguments(case: Case) -> None:
+    for side, arguments in (("inputs", case.inputs), ("outputs", case.outputs)):
+        if not isinstance(arguments, Mapping):
+            raise CaseError(f"{side}={arguments!r}: write names with their formats, {side}={{'x': F32}}")
+        for name, argument in arguments.items():
+            if not isinstance(argument, Format | Shaped | Scalar):
+                raise CaseError(
+                    f"{side}: {name!r} is {argument!r}, no format; import one from references.formats, such as F32"
+                )
+    scalars = [name for name, argument in case.outputs.items() if isinstance(argument, Scalar)]
+    if scalars:
+        raise CaseError(
+            f"output {scalars[0]!r} is passed by value, so that nothing could come back; give it dimensions"
+        )
+    if not callable(case.reference):
+        raise CaseError(f"reference={case.reference!r}; give a function from codes to codes")
+    if not isinstance(case.variants, Mapping):
+        raise CaseError("variants are given by name: variants={'name': asm(...)}")
+
+
+def _check_sizes(case: Case) -> None:
+    """Whole kernels: there are sizes, each names every dimension, and all dimensions come out whole."""
+    if case.elementwise:
+        if case.sizes:
+            raise CaseError("sizes= gives values to the names of dimensions; no argument of this case has any")
+        return
+    if not case.sizes:
+        raise CaseError("arguments with dimensions need sizes to run: sizes=[{'M': 4, 'N': 64}]")
+    for sizes in case.sizes:
+        for argument in (*case.inputs.values(), *case.outputs.values()):
+            if isinstance(argument, Shaped):
+                try:
+                    argument.shape(sizes)
+                except ValueError as e:
+                    raise CaseError(f"sizes {dict(sizes)}: {e}") from None
 
 
 def _check_names(case: Case) -> None:
@@ -63,9 +103,11 @@ def _check_variant(case: Case, where: str, variant: Variant) -> None:
             _known(where, "ftz", owner.ftz, {**case.inputs, **case.outputs}, "inputs and outputs")
     if variant.meets is not None and variant.reference is None:
         raise CaseError(f"{where}: meets= relates an own reference= to the case's; without one it says nothing")
+    if variant.meets is not None and not isinstance(variant.meets, Meets):
+        raise CaseError(f"{where}: meets={variant.meets!r}; write Meets(domain, match)")
     resolved = policies(case, variant)
     both = set(resolved.targets) & set(resolved.refused)
-    if both and variant.refused is not None:
+    if both:
         raise CaseError(f"{where}: {_listed(both)} both in targets= and in refused=")
     _check_carry(case, where, resolved.carry)
     if isinstance(variant, AsmVariant):
@@ -74,8 +116,21 @@ def _check_variant(case: Case, where: str, variant: Variant) -> None:
             raise CaseError(f"{where}: a pack is a number of elements, at least 1, got {bad[0]!r}")
         if not case.elementwise:
             raise CaseError(f"{where}: asm() computes elementwise; arguments with dimensions need kernel(...)")
-    if variant.expected_failure and variant.expected_failure.context == "loop" and not resolved.carry:
+    else:
+        _check_function(case, where, variant)
+    expected = variant.expected_failure
+    if expected and expected.diagnosis == "missing early clobber" and expected.context != "loop":
+        raise CaseError(f'{where}: a missing early clobber shows round a loop only: context="loop"')
+    if expected and expected.context == "loop" and not resolved.carry:
         raise CaseError(f"{where}: a failure expected in the loop context needs carry={{output: input}}")
+
+
+def _check_function(case: Case, where: str, variant: Variant) -> None:
+    function = getattr(variant, "function", None)
+    if not callable(getattr(function, "fn", None)):
+        raise CaseError(f"{where}: {variant.kind}() takes a Triton function; decorate {function!r} with @triton.jit")
+    if variant.kind == "plain" and not case.elementwise:
+        raise CaseError(f"{where}: plain() computes elementwise; arguments with dimensions need kernel(...)")
 
 
 def _check_carry(case: Case, where: str, carry: Mapping[str, str]) -> None:

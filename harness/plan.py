@@ -8,7 +8,7 @@ to the compiler only as one, divisible by 16, or neither; the rest of the shapes
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,14 +41,18 @@ class WorkItem:
 
 def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str) -> list[WorkItem]:
     """The work of one test item, in the order in which it is run: the plain setup first."""
-    if isinstance(variant, KernelVariant):
-        return list(_kernel_items(case, variant, effort))
+    if not case.elementwise:
+        assert isinstance(variant, KernelVariant)
+        return list(_kernel_items(case, variant, backend, effort))
     sets = [s.name for s in input_sets(case, case_name, effort)]
     packs = packs_of(case, variant) if isinstance(variant, AsmVariant) else (1,)
     if backend == "assembler":
         return list(_assembly_items(case, variant, packs, effort))
+    warps = _num_warps(variant)
     items = [
-        WorkItem(Setup(pack=pack, block=BLOCK, fusion=bool(variant.fusion)), name) for pack in packs for name in sets
+        WorkItem(Setup(pack=pack, block=BLOCK, fusion=bool(variant.fusion), num_warps=warps[0]), name)
+        for pack in packs
+        for name in sets
     ]
     crossed = _edge_like(sets)
     if crossed:
@@ -58,7 +62,7 @@ def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str
 
 def _edge_like(sets: Sequence[str]) -> str | None:
     """The set that is crossed with every axis: the edges, or a sample of everything."""
-    for prefix in ("edges", "exhaustive", "hard"):
+    for prefix in ("edges", "exhaustive", "hard", "ties", "random"):
         for name in sets:
             if name.startswith(prefix):
                 return name
@@ -73,7 +77,21 @@ def _unique(items: Sequence[WorkItem]) -> list[WorkItem]:
 
 
 def _contexts(case: Case, variant: Variant) -> tuple[str, ...]:
-    return ("straight", "loop") if policies(case, variant).carry else ("straight",)
+    loops = policies(case, variant).carry and not isinstance(variant, KernelVariant)  # its loops are its own
+    return ("straight", "loop") if loops else ("straight",)
+
+
+def _num_warps(variant: Variant) -> tuple[int, ...]:
+    return (variant.num_warps,) if isinstance(variant, KernelVariant) else (4, 1, 8)
+
+
+def _shapes(variant: Variant) -> tuple[tuple[int, ...], ...]:
+    """Rows lie apart in memory, which a kernel of the case's own knows nothing of: it gets one dimension."""
+    return tuple(s for s in _SHAPES if len(s) == 1) if isinstance(variant, KernelVariant) else _SHAPES
+
+
+def _fusions(variant: Variant) -> tuple[bool, ...]:
+    return (False, True) if variant.fusion is None else (variant.fusion,)
 
 
 def _axes(case: Case, variant: Variant, packs: Sequence[int], backend: str) -> dict[str, Sequence[object]]:
@@ -82,11 +100,11 @@ def _axes(case: Case, variant: Variant, packs: Sequence[int], backend: str) -> d
     fusions = (False, True) if variant.fusion is None else (variant.fusion,)
     return {
         "pack": packs,
-        "shape": _SHAPES,
+        "shape": _shapes(variant),
         "context": _contexts(case, variant),
-        "fusion": fusions,
+        "fusion": _fusions(variant),
         "alignment": (16, _unit_bytes(case)) if on_device else (16,),
-        "num_warps": (4, 1, 8) if on_device else (4,),
+        "num_warps": _num_warps(variant) if on_device else _num_warps(variant)[:1],
         "shuffled": (None, _SHUFFLE_SEED),
         "padding": (None,) if on_device else (None, _PADDING_SEED),
     }
@@ -112,21 +130,25 @@ def _assembly_items(case: Case, variant: Variant, packs: Sequence[int], effort: 
     axes: dict[str, Sequence[object]] = {
         "pack": packs,
         "context": _contexts(case, variant),
-        "fusion": (False, True) if variant.fusion is None else (variant.fusion,),
+        "fusion": _fusions(variant),
+        "num_warps": _num_warps(variant)[:1],
     }
     if effort != "quick":
-        axes |= {"shape": _SHAPES, "alignment": (16, _unit_bytes(case)), "num_warps": (4, 1, 8)}
+        axes |= {
+            "shape": _shapes(variant),
+            "alignment": (16, _unit_bytes(case)),
+            "num_warps": _num_warps(variant),
+        }
     for row in pairwise(list(axes.values())) if effort == "quick" else itertools.product(*axes.values()):
         values = {"shape": (4 * BLOCK,), **dict(zip(axes, row, strict=True))}
         steps = LOOP_STEPS if values["context"] == "loop" else 1
         yield WorkItem(Setup(block=BLOCK, steps=steps, **values), "none")  # type: ignore[arg-type]
 
 
-def _kernel_items(case: Case, variant: KernelVariant, effort: str) -> Iterator[WorkItem]:
-    sizes: Sequence[Mapping[str, int]] = case.sizes
+def _kernel_items(case: Case, variant: KernelVariant, backend: str, effort: str) -> Iterator[WorkItem]:
     alignments = (16,) if effort == "quick" else (16, _unit_bytes(case))
-    fusion = bool(variant.fusion)
-    for size, alignment, name in itertools.product(sizes, alignments, ("edges/1", "random/1")):
+    sets = ("none",) if backend == "assembler" else ("edges/1", "random/1")
+    for size, alignment, fusion, name in itertools.product(case.sizes, alignments, _fusions(variant), sets):
         yield WorkItem(Setup(sizes=dict(size), alignment=alignment, num_warps=variant.num_warps, fusion=fusion), name)
 
 

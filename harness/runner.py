@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,22 +15,22 @@ from numpy.typing import NDArray
 
 from harness import plan as planning
 from harness.backends import Backend, Job, Outcome, Setup
-from harness.case import AsmVariant, CaseError, KernelVariant, Policies, Variant, format_of, policies
-from harness.derive import asm_form, packs_of
+from harness.case import AsmVariant, CaseError, Policies, Variant, format_of, policies
+from harness.derive import asm_form
 from harness.diagnosis import diagnose
 from harness.evaluate import ReferenceFault
 from harness.inputs import InputSet, input_sets
+from harness.inputs.fill import kernel_inputs, shaped
 from harness.judge import Judgement, judge, judge_same
 from harness.loader import LoadedCase
+from harness.match import DomainError
 from harness.message import headline, message
 from harness.plan import WorkItem
-from harness.records import Block, Key, Result, Text, Verdict, text_hash
+from harness.provenance import block_digests, digest, fingerprint
+from harness.records import Key, Result, Text, Verdict, text_hash
 from harness.replay import Replay, token
-from references.formats import Shaped
 
 Units = dict[str, NDArray[np.generic]]
-
-DIGEST_BLOCK = 1 << 16  # inputs a digest covers: small enough to find a change in, few enough to store
 
 
 @dataclass
@@ -100,41 +100,75 @@ class _ItemRun:
         self.node = node or f"{item.loaded.path}::{item.label}"
         self.found = ItemResults()
         self.fingerprint = fingerprint(item.loaded, self.variant, self.policy)
+        self.promised: list[Judgement] = []  # of the straight runs, whose policies must promise something somewhere
 
     def all(self, replay: Replay | None) -> ItemResults:
+        item = WorkItem(Setup(), "")
         try:
-            work = planning.plan(self.case, self.item.loaded.name, self.variant, self.backend.name, self.effort)
-        except CaseError as e:
-            self._record(WorkItem(Setup(), ""), Outcome("error", str(e)), "error", 0.0)
-            return self.found
-        reason = self.backend.unavailable(self.item.target)
-        if reason is not None:
-            self._record(work[0], Outcome("not run", reason), "not run", 0.0)
-        elif replay is not None:
-            item = WorkItem(replay.setup, replay.input_set or "replay")
-            self._one(item, replay.fill(self.case) if not replay.input_set else self._kernel_inputs(item))
-        else:
+            work = self._replayed(replay) if replay else self._planned()
+            reason = self.backend.unavailable(self.item.target)
+            if reason is not None:
+                self._record(work[0], Outcome("not run", reason), "not run", 0.0)
+                return self.found
+            keys = set()
             for item in work:
-                if not self._one(*self._filled(item)):
+                item, inputs = self._filled(item) if replay is None else (item, self._refilled(item, replay))
+                key = self._key(item)
+                if key not in keys and not self._one(item, inputs):
                     break
-        self._settle_expectation()
+                keys.add(key)
+        except (CaseError, DomainError, ReferenceFault) as e:
+            self._record(item, Outcome("error"), "error", 0.0, str(e))
+        except Exception as e:
+            self._fault(item, e)
+        if replay is None:
+            self._settle_promises()
+            self._settle_expectation()
         return self.found
+
+    def _planned(self) -> list[WorkItem]:
+        name, case = self.item.loaded.name, self.case
+        work = planning.plan(case, name, self.variant, self.backend.name, self.effort)
+        if not work:
+            raise CaseError(
+                "there is nothing to run it on: where= excludes every input that was generated"
+                if case.where is not None
+                else "there is nothing to run it on: no input sets"
+            )
+        return work
+
+    def _replayed(self, replay: Replay) -> list[WorkItem]:
+        return [WorkItem(replay.setup, replay.input_set or "replay")]
+
+    def _refilled(self, item: WorkItem, replay: Replay) -> Units:
+        return self._kernel_inputs(item) if replay.input_set else replay.fill(self.case)
+
+    def _fault(self, item: WorkItem, error: Exception) -> None:
+        """A fault of the harness, or of the case file's functions where nothing more is known, kept as an error."""
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        words = f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
+        self._record(item, Outcome("error"), "error", 0.0, words)
+        whole = "".join(traceback.format_exception(error))
+        self.found.results[-1] = replace(self.found.results[-1], message=f"{self.found.results[-1].message}\n\n{whole}")
 
     def _filled(self, item: WorkItem) -> tuple[WorkItem, Units]:
         """The item with its shape, and its inputs in that shape."""
         if item.input_set == "none":
             return item, {}
-        if isinstance(self.variant, KernelVariant):
+        if not self.case.elementwise:
             return item, self._kernel_inputs(item)
         inputs = self._set(item.input_set)
         item = planning.sized(item, inputs.count)
         return item, shaped(inputs, item.setup.shape, item.shuffled)
 
+    def _key(self, item: WorkItem) -> Key:
+        return planning.key_of(self.item.loaded.name, self.item.variant_name, self.item.target, self.backend.name, item)
+
     def _set(self, name: str) -> InputSet:
         return next(s for s in input_sets(self.case, self.item.loaded.name, self.effort) if s.name == name)
 
     def _kernel_inputs(self, item: WorkItem) -> Units:
-        return kernel_inputs(self.item.loaded, item)
+        return kernel_inputs(self.case, self.item.loaded.name, item.input_set, item.setup.sizes)
 
     def _one(self, item: WorkItem, inputs: Units) -> bool:
         """Run one work item; whether the rest of the plan is worth running."""
@@ -163,7 +197,7 @@ class _ItemRun:
             return ("not run" if outcome.status == "not run" else "error"), outcome.words
         if self.item.target not in self.policy.targets:
             return "unsupported", outcome.words
-        if not accepted_somewhere(job, self.policy):
+        if accepted_somewhere(job, self.policy) is False:
             return "error", f"no target accepts this asm: {outcome.words}"
         return "fail", f"unsupported on {self.item.target}, where the case declares that it works: {outcome.words}"
 
@@ -179,9 +213,11 @@ class _ItemRun:
                 if judgement.passed and outcome.alternative:
                     judgement = judge(self.case, self.policy, job.inputs, outcome.alternative, job.setup.pack)
                     judgement.notes.append("the readings with and without contraction differ; this is the one without")
-        except ReferenceFault as e:
+        except (ReferenceFault, DomainError) as e:
             self._record(item, outcome, "error", seconds, str(e))
             return
+        if outcome.outputs and job.setup.context != "loop":
+            self.promised.append(judgement)
         passed = judgement.passed and not outcome.findings
         if self.item.target in self.policy.refused:
             self._record(item, outcome, "fail", seconds, f"runs, though {self.item.target} is declared in refused=")
@@ -230,7 +266,7 @@ class _ItemRun:
     def _result(
         self, item: WorkItem, job: Job | None, outcome: Outcome, verdict: Verdict, seconds: float, judgement: Judgement
     ) -> Result:
-        key = planning.key_of(self.item.loaded.name, self.item.variant_name, self.item.target, self.backend.name, item)
+        key = self._key(item)
         first = judgement.offenders[0].index if judgement.offenders else 0
         replayed = token(item.setup, job.inputs, self._unit(judgement, first), item.input_set) if job else ""
         artifacts = outcome.artifacts
@@ -269,7 +305,7 @@ class _ItemRun:
         return code_index // format_of(self.case.outputs[name]).codes_per_unit
 
     def _seed(self, item: WorkItem) -> int:
-        if isinstance(self.variant, KernelVariant) or item.input_set in ("none", "replay", ""):
+        if not self.case.elementwise or item.input_set in ("none", "replay", ""):
             return 0
         return self._set(item.input_set).seed
 
@@ -280,6 +316,18 @@ class _ItemRun:
             return asm_form(self.case, self.variant, item.setup.pack).text
         except CaseError:
             return self.variant.texts[min(self.variant.texts)].text
+
+    def _settle_promises(self) -> None:
+        """A policy whose domain no input meets would pass whatever the variant computed: an error."""
+        if any(r.verdict != "pass" for r in self.found.results):
+            return
+        for what, codes in (
+            ("match=", [j.promised for j in self.promised]),
+            ("meets=", [j.meets for j in self.promised if j.meets is not None]),
+        ):
+            if codes and not any(codes):
+                words = f"{what} promises nothing: none of the inputs lies in its domain"
+                self._record(WorkItem(Setup(), ""), Outcome("error"), "error", 0.0, words)
 
     def _settle_expectation(self) -> None:
         """Mark the expected failures, and turn an expected failure that did not come, or came otherwise, into one."""
@@ -303,97 +351,16 @@ class _ItemRun:
                 )
 
 
-def accepted_somewhere(job: Job, policy: Policies) -> bool:
-    """Whether any target on which the variant is declared to work accepts it, by the assembler's word."""
+def accepted_somewhere(job: Job, policy: Policies) -> bool | None:
+    """Whether any other target on which the variant is declared to work accepts it, by the assembler's word.
+
+    None where the assembler cannot be asked.
+    """
     from harness.backends.assembler import AssemblerBackend
 
     assembler = AssemblerBackend(disassemble="never")
-    others = [t for t in policy.targets if t != job.target and assembler.unavailable(t) is None]
-    return any(assembler.run(replace(job, target=t)).status == "assembled" for t in reversed(others))
-
-
-def shaped(inputs: InputSet, shape: tuple[int, ...], shuffled: int | None = None) -> Units:
-    """A set's inputs in a shape: all of them where the sizes agree, else evenly spread ones, or repeats.
-
-    shuffled: a seed for a permutation of them.
-    """
-    size = int(np.prod(shape))
-    chosen = np.arange(size) % inputs.count
-    if size < inputs.count:
-        chosen = np.linspace(0, inputs.count - 1, size).astype(np.int64)
-    if shuffled is not None:
-        chosen = np.random.default_rng(shuffled).permutation(chosen)
-    return {n: u[chosen].reshape(shape) for n, u in inputs.all().items()}
-
-
-def kernel_inputs(loaded: LoadedCase, item: WorkItem) -> Units:
-    """Inputs of a whole kernel: each tensor filled with edges or random bits of its format, in an order of its own."""
-    from harness.inputs.sets import stream
-
-    units: Units = {}
-    for name, argument in loaded.case.inputs.items():
-        shape = argument.shape(item.setup.sizes) if isinstance(argument, Shaped) else ()
-        size = int(np.prod(shape))
-        units[name] = stream(format_of(argument), f"{loaded.name}/{name}", item.input_set, size).reshape(shape)
-    return units
-
-
-def digest(units: Mapping[str, Any]) -> str:
-    """A hash of arrays by name."""
-    found = hashlib.sha256()
-    for name, array in units.items():
-        found.update(name.encode() + np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()[:32]
-
-
-def block_digests(outputs: Mapping[str, Any]) -> tuple[Block, ...]:
-    """The output bits digested in blocks of inputs, all outputs together."""
-    if not outputs:
-        return ()
-    flat = {n: np.ascontiguousarray(o).reshape(-1) for n, o in outputs.items()}
-    count = max(len(o) for o in flat.values())
-    blocks = []
-    for first in range(0, count, DIGEST_BLOCK):
-        part = {n: o[first : first + DIGEST_BLOCK] for n, o in flat.items()}
-        blocks.append(Block(first, min(DIGEST_BLOCK, count - first), digest(part)))
-    return tuple(blocks)
-
-
-def fingerprint(loaded: LoadedCase, variant: Variant, policy: Policies) -> dict[str, str]:
-    """Hashes of what a variant is made of, so that a gate can tell what changed since a baseline."""
-    parts = {"policy": repr((policy.describe_match(), sorted(policy.ftz.items()), policy.nan)) + policy.targets.text}
-    parts["reference"] = source_of(policy.reference)
-    if isinstance(variant, AsmVariant):
-        forms = [(p, *_form(loaded, variant, p)) for p in packs_of(loaded.case, variant)]
-        parts["asm"] = repr([(p, text) for p, text, _ in forms])
-        parts["constraints"] = repr([(p, constraints) for p, _, constraints in forms])
-    else:
-        parts["function"] = source_of(variant.function)  # type: ignore[attr-defined]
-    return {name: text_hash(text) for name, text in parts.items()}
-
-
-def _form(loaded: LoadedCase, variant: AsmVariant, pack: int) -> tuple[str, str]:
-    try:
-        form = asm_form(loaded.case, variant, pack)
-    except CaseError as e:
-        return str(e), ""
-    return form.text, form.constraints
-
-
-def source_of(function: Any) -> str:
-    """The source of a function and its module's, where it can be had: a helper's change changes the reference."""
-    function = getattr(function, "fn", function)  # a Triton function wraps a Python one
-    function = getattr(function, "func", function)  # a functools.partial
-    try:
-        module = inspect.getmodule(function)
-        return inspect.getsource(function) + (inspect.getsource(module) if module else "")
-    except (OSError, TypeError):
-        return repr(function)
-
-
-def items_of(loaded: LoadedCase, targets: list[str], backends: list[str]) -> Iterator[Item]:
-    """The items of a case, variant by variant."""
-    for name in loaded.case.variants:
-        for target in targets:
-            for backend in backends:
-                yield Item(loaded, name, target, backend)
+    others = [t for t in policy.targets if t != job.target]
+    served = [t for t in others if assembler.unavailable(t) is None]
+    if others and not served:
+        return None
+    return any(assembler.run(replace(job, target=t)).status == "assembled" for t in reversed(served))
