@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness.case import Case, ExpectedFailure, Meets, asm, kernel, numpy_reference, plain
+    from harness.launcher import emulated
     from harness.match import Domain, absolute, between, exact, magnitude, relative, ulp
     from harness.ptx import emulate
     from harness.targetset import ALL, NONE, only, since
 
 _HOMES = {
+    "harness.launcher": ("emulated",),
     "harness.case": ("Case", "ExpectedFailure", "Meets", "asm", "kernel", "numpy_reference", "plain"),
     "harness.match": ("Domain", "absolute", "between", "exact", "magnitude", "relative", "ulp"),
     "harness.ptx": ("emulate",),
@@ -24,8 +26,8 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "ALL", "NONE", "Case", "Domain", "ExpectedFailure", "Meets", "absolute", "asm", "between", "emulate", "exact",
-    "kernel", "magnitude", "numpy_reference", "only", "plain", "relative", "since", "ulp",
+    "ALL", "NONE", "Case", "Domain", "ExpectedFailure", "Meets", "absolute", "asm", "between", "emulate", "emulated",
+    "exact", "kernel", "magnitude", "numpy_reference", "only", "plain", "relative", "since", "ulp",
 ]  # fmt: skip
 __version__ = "0.1.0"
 

@@ -6,6 +6,8 @@ module only.
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,11 @@ def pytest_configure(config: pytest.Config) -> None:
             normal(name)
         except ValueError as e:
             raise pytest.UsageError(f"--ptx-target: {e}") from None
+    if os.environ.get("TRITON_INTERPRET") == "1":  # Triton will be loaded anyway: its interpreter was asked for
+        with contextlib.suppress(ImportError):
+            from harness.triton.interpreter import install
+
+            install()
     if not hasattr(config, "workerinput"):  # under pytest-xdist the controller writes
         from harness.recorder import Recorder
 

@@ -1,0 +1,238 @@
+"""`emulated(kernel)[grid](...)`: launch a @triton.jit kernel on the CPU, for any GPU.
+
+The kernel is compiled by Triton for the target, specialised for the arguments as a launch would, and its PTX is run on
+the arguments in place: numpy arrays or CPU torch tensors. Every access outside them is an error that names the PTX line
+and the line of the Triton source.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.targetset import normal
+
+_OPTIONS = ("num_ctas", "num_stages", "maxnreg")
+
+# Triton's names of element types, by numpy's, ml_dtypes' and torch's names.
+_ELEMENTS = {
+    "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "bool": "i1",
+    "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5",
+    **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+
+
+class LaunchError(ValueError):
+    """A launch that cannot be: arguments that Triton takes not, or a kernel that does not compile. Says which."""
+
+
+@dataclass(frozen=True)
+class Emulated:
+    """A kernel bound to a target; index it with a grid and call the result as Triton's own launcher is called."""
+
+    kernel: Any
+    target: str = "sm_100a"
+    races: bool = True
+
+    def __getitem__(
+        self, grid: Sequence[int] | int | Callable[[Mapping[str, Any]], Sequence[int]]
+    ) -> Callable[..., Any]:
+        """The launcher for a grid: one to three sizes, or a function of the arguments by name."""
+
+        def launch(*args: Any, **kwargs: Any) -> Any:
+            return self._launch(grid, args, kwargs)
+
+        return launch
+
+    def _launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        from harness.ptx.kernel import load_kernel, run_kernel
+
+        num_warps = int(kwargs.pop("num_warps", 4))
+        fusion = bool(kwargs.pop("enable_fp_fusion", True))  # Triton's default up to 3.9
+        unwritten = frozenset(kwargs.pop("unwritten", ()))
+        options = {name: kwargs.pop(name) for name in _OPTIONS if name in kwargs}
+        values = self._bound(args, kwargs)
+        compilation, signature = self._compiled(values, num_warps, fusion, options)
+        memory = _Memory(values, unwritten)
+        parameters = [p for name, kind in signature for p in _leaves(kind, memory.placed(values[name]))]
+        sizes = grid(values) if callable(grid) else grid
+        report = run_kernel(
+            load_kernel(compilation.ptx),
+            parameters,
+            (sizes,) if isinstance(sizes, int) else tuple(sizes),
+            num_threads=32 * compilation.num_warps,
+            shared_bytes=compilation.shared,
+            races=self.races,
+        )
+        memory.check_written()
+        return report
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Every argument by name, defaults filled in, in the order of the kernel's parameters."""
+        plain = getattr(self.kernel, "fn", None)
+        while plain is not None and not inspect.isfunction(plain):  # @triton.heuristics and the like around it
+            plain = getattr(plain, "fn", None)
+        if plain is None:
+            raise LaunchError(f"{self.kernel!r} is no @triton.jit function")
+        try:
+            bound = inspect.signature(plain).bind(*args, **kwargs)
+        except TypeError as e:
+            raise LaunchError(f"{plain.__name__}: {e}") from None
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+    def _compiled(
+        self, values: Mapping[str, Any], num_warps: int, fusion: bool, options: Mapping[str, Any]
+    ) -> tuple[Any, Any]:
+        from harness.triton.compile import FunctionRef, compile_kernel
+        from harness.triton.diagnostics import Refusal
+        from harness.triton.specialise import Parameters, specialise
+
+        try:
+            reference = FunctionRef.of(self.kernel)
+            spec = specialise(
+                reference,
+                {name: _described(value) for name, value in values.items()},
+                Parameters.of(self.kernel),
+                target=normal(self.target),
+                enable_fp_fusion=fusion,
+                num_warps=num_warps,
+                options=tuple(options.items()),
+            )
+        except (TypeError, ValueError) as e:
+            raise LaunchError(str(e)) from None
+        compiled = compile_kernel(spec)
+        if isinstance(compiled, Refusal):
+            raise LaunchError(f"{reference.qualname} does not compile for {self.target}: {compiled.words}")
+        return compiled, spec.signature
+
+
+def emulated(kernel: Any, target: str = "sm_100a", *, races: bool = True) -> Emulated:
+    """A launcher that runs `kernel` on the CPU as `target` would: `emulated(kernel)[grid](*args, num_warps=4, **meta)`.
+
+    Arguments: numpy arrays (ml_dtypes too) and CPU torch tensors, changed in place; Python numbers; tuples;
+    compile-time values by keyword. Further keywords: num_warps, num_stages, num_ctas, maxnreg, enable_fp_fusion (on
+    by default, as in Triton), and unwritten=("y",): arguments whose contents count as never written, so that reading
+    them first, or leaving a byte of them unwritten, is an error. races=False skips the race detector.
+
+    The call returns a report with the number of thread instructions. Raises LaunchError for what cannot be launched,
+    and PtxError (MemoryFault, UndefinedBits, ExecutionError) for what the kernel does wrong; arrays are then unchanged.
+    """
+    return Emulated(kernel, target, races)
+
+
+def _described(value: Any) -> Any:
+    """An argument as specialising wants it: tensors become pointers."""
+    from harness.triton.compile import FunctionRef
+    from harness.triton.specialise import Pointer
+
+    if isinstance(value, tuple | list):
+        return tuple(_described(v) for v in value)
+    if hasattr(value, "arg_names"):
+        return FunctionRef.of(value)
+    if not _is_tensor(value):
+        return value.item() if isinstance(value, np.generic) else value
+    name = str(value.dtype).removeprefix("torch.")
+    if name not in _ELEMENTS:
+        raise TypeError(f"Triton has no pointer to {name}")
+    return Pointer(_ELEMENTS[name], aligned=_address(value) % 16 == 0)
+
+
+def _is_tensor(value: Any) -> bool:
+    return (
+        isinstance(value, np.ndarray)
+        or (type(value).__module__.partition(".")[0] == "torch"
+        and hasattr(value, "data_ptr"))
+    )
+
+
+def _address(tensor: Any) -> int:
+    return int(tensor.ctypes.data if isinstance(tensor, np.ndarray) else tensor.data_ptr())
+
+
+def _leaves(kind: Any, value: Any) -> list[Any]:
+    """The values that are parameters of the entry: all but compile-time constants, in order."""
+    if isinstance(kind, tuple):
+        return [leaf for inner, element in zip(kind, value, strict=True) for leaf in _leaves(inner, element)]
+    return [] if kind == "constexpr" else [value]
+
+
+class _Memory:
+    """The tensors of a launch as emulated buffers. One tensor passed twice is one buffer."""
+
+    def __init__(self, values: Mapping[str, Any], unwritten: frozenset[str]) -> None:
+        self._buffers: dict[tuple[int, int], tuple[Any, bool]] = {}
+        unknown = unwritten - set(values)
+        if unknown:
+            raise LaunchError(f"unwritten= names {', '.join(sorted(unknown))}; the arguments are {', '.join(values)}")
+        for name, value in values.items():
+            self._take(name, value, name in unwritten)
+
+    def _take(self, name: str, value: Any, unwritten: bool) -> None:
+        from harness.ptx.kernel import Buffer
+
+        if isinstance(value, tuple | list):
+            for number, element in enumerate(value):
+                self._take(f"{name}[{number}]", element, unwritten)
+        if not _is_tensor(value):
+            return
+        raw = _span(name, value)
+        first, last = _address(raw), _address(raw) + raw.nbytes
+        for other_first, other_last in self._buffers:
+            if (other_first, other_last) != (first, last) and first < other_last and other_first < last:
+                raise LaunchError(
+                    f"{name} overlaps another argument without being the same; pass the whole tensor once"
+                )
+        if (first, last) not in self._buffers:
+            buffer = Buffer(raw, name, defined=not unwritten, residue=first % 256)
+            self._buffers[first, last] = (buffer, unwritten)
+
+    def placed(self, value: Any) -> Any:
+        """A value with tensors replaced by their buffers."""
+        if isinstance(value, tuple | list):
+            return tuple(self.placed(v) for v in value)
+        if not _is_tensor(value):
+            return value
+        raw = _span("", value)
+        return self._buffers[_address(raw), _address(raw) + raw.nbytes][0]
+
+    def check_written(self) -> None:
+        """Raise UndefinedBits for a byte of an unwritten argument that the kernel left alone."""
+        from harness.ptx.errors import UndefinedBits
+
+        for buffer, unwritten in self._buffers.values():
+            if not unwritten or buffer.undefined is None:
+                continue
+            left = buffer.undefined[buffer.residue : buffer.residue + buffer.size] != 0
+            if left.any():
+                raise UndefinedBits(
+                    f"{int(left.sum())} bytes of {buffer.name} were never written, first {int(left.argmax())}"
+                )
+
+
+def _span(name: str, tensor: Any) -> NDArray[np.uint8]:
+    """The bytes from a tensor's first element to its last, sharing its memory: all that its pointer may be used for.
+
+    Raises LaunchError for a device tensor, a read-only array and negative strides.
+    """
+    if isinstance(tensor, np.ndarray):
+        if any(s < 0 for s in tensor.strides):
+            raise LaunchError(f"{name} has negative strides, which a pointer cannot express; pass a copy")
+        extent = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.strides, strict=True)) + tensor.itemsize
+        extent = extent if tensor.size else 0
+        flat = np.lib.stride_tricks.as_strided(tensor.view(), (extent // tensor.itemsize,), (tensor.itemsize,))
+        return flat.view(np.uint8)
+    if tensor.device.type != "cpu":
+        raise LaunchError(f"{name} is on {tensor.device}; the emulator works on CPU tensors")
+    import torch
+
+    extent = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1 if tensor.numel() else 0
+    flat = tensor.detach().as_strided((extent,), (1,))
+    raw: NDArray[np.uint8] = flat.view(torch.uint8).numpy()
+    return raw

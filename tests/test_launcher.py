@@ -1,0 +1,110 @@
+"""`harness.emulated`: launching whole kernels on the CPU."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from harness import emulated
+from harness.launcher import LaunchError
+from harness.ptx.errors import MemoryFault, UndefinedBits
+from tests import launch_kernels
+
+TARGETS = ["sm_80", "sm_90a", "sm_100a", "sm_120a"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_numpy_arrays_are_changed_in_place(target):
+    x, y = np.arange(1000, dtype=np.float32), np.zeros(1000, dtype=np.float32)
+    emulated(launch_kernels.scale, target=target)[(4,)](x, y, 1000, 0.5, BLOCK=256)
+    assert (y == x / 2).all()
+
+
+def test_torch_tensors_and_a_grid_that_depends_on_arguments():
+    x, y = torch.randn(777), torch.empty(777)
+    emulated(launch_kernels.scale)[lambda meta: (-(-777 // meta["BLOCK"]),)](x, y, 777, 2.0, BLOCK=128, num_warps=2)
+    assert torch.equal(y, x * 2)
+
+
+def test_a_size_of_one_is_specialised_as_triton_does():
+    x, y = torch.randn(1), torch.zeros(1)
+    emulated(launch_kernels.scale)[(1,)](x, y, 1, 3.0, BLOCK=32)
+    assert torch.equal(y, x * 3)
+
+
+def test_views_with_strides_and_misaligned_starts():
+    base = torch.arange(200, dtype=torch.float32)
+    x = base[1:161].view(10, 16)[:, :8]
+    y = torch.zeros(10, 8)
+    emulated(launch_kernels.strided)[(10,)](x, y, 10, x.stride(0), y.stride(0), COLUMNS=8, num_warps=1)
+    assert torch.equal(y, x)
+
+
+def test_the_same_tensor_may_be_input_and_output():
+    x = torch.arange(64, dtype=torch.float32)
+    emulated(launch_kernels.scale)[(1,)](x, x, 64, 2.0, BLOCK=64)
+    assert torch.equal(x, torch.arange(64, dtype=torch.float32) * 2)
+
+
+def test_tuples_of_pointers():
+    a, b, q = torch.randn(50), torch.randn(50), torch.zeros(50)
+    emulated(launch_kernels.pairs)[(1,)]((a, b), q, 50, BLOCK=64)
+    assert torch.equal(q, a + b)
+
+
+def test_a_store_past_the_end_names_the_line_of_the_kernel():
+    x, y = np.arange(100, dtype=np.int32), np.zeros(100, dtype=np.int32)
+    with pytest.raises(MemoryFault, match=r"out of bounds: 4 bytes at offset 400 of y.*launch_kernels\.py:\d+"):
+        emulated(launch_kernels.too_far)[(1,)](x, y, 100, BLOCK=128)
+    assert not y.any(), "arrays are unchanged after a fault"
+
+
+def test_an_output_that_is_left_unwritten_is_reported_where_asked_for():
+    y = torch.zeros(64)
+    emulated(launch_kernels.half_written)[(1,)](y, 64, BLOCK=64)
+    with pytest.raises(UndefinedBits, match="128 bytes of y were never written, first 128"):
+        emulated(launch_kernels.half_written)[(1,)](y, 64, BLOCK=64, unwritten=("y",))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((np.zeros(4), np.zeros(4), 4), "missing a required argument: 'factor'"),
+        ((np.zeros(4, complex), np.zeros(4), 4, 1.0), "no pointer to complex128"),
+        ((np.zeros(4)[::-1], np.zeros(4), 4, 1.0), "negative strides"),
+        ((object(), np.zeros(4), 4, 1.0), "takes no object"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, words):
+    with pytest.raises(LaunchError, match=words):
+        emulated(launch_kernels.scale)[(1,)](*arguments, BLOCK=32)
+
+
+def test_overlapping_arguments_are_refused():
+    base = torch.zeros(100)
+    with pytest.raises(LaunchError, match="overlaps another argument"):
+        emulated(launch_kernels.scale)[(1,)](base[:60], base[30:90], 60, 1.0, BLOCK=64)
+
+
+def test_a_kernel_that_does_not_compile_says_why():
+    with pytest.raises(LaunchError, match="does not compile for sm_100a"):
+        emulated(launch_kernels.scale)[(1,)](torch.zeros(4), torch.zeros(4), 4, 1.0, BLOCK=5)
+
+
+def test_tritons_interpreter_runs_inline_asm():
+    """In a process of its own: TRITON_INTERPRET is read when Triton is imported."""
+    program = (
+        "import torch, launch_kernels\n"
+        "from harness.triton.interpreter import install\n"
+        "install(shuffle=1, padding=2)\n"
+        "x, y = torch.randn(50), torch.zeros(50)\n"
+        "launch_kernels.doubled_in_asm[(1,)](x, y, 50, BLOCK=64)\n"
+        "assert torch.equal(y, x * 2)\n"
+    )
+    root = Path(__file__).parent
+    environment = {"TRITON_INTERPRET": "1", "PYTHONPATH": f"{root}:{root.parent}", "PATH": ""}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
