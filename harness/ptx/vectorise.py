@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from . import bits
+from . import bits, compilecache
 
 Array = npt.NDArray[Any]
 UNSIGNED = {1: np.uint8, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -129,14 +129,19 @@ def _compile(
         f"    for i in range(out.size):\n"
         f"        out[i] = store(function({', '.join(reads + consts)})){' & 1' if width == 1 else ''}\n"
     )
-    scope: dict[str, Any] = {"function": function, "int64": numba.int64, "store": np.int64}
+    scope: dict[str, Any] = {"__name__": __name__, "function": function, "int64": numba.int64, "store": np.int64}
     scope.update({f"s{w}": t for w, t in SIGNED.items()})
     exec(text, scope)
     # Read-only in the signature takes both, so that an argument of the caller needs no copy.
     kinds = [numba.types.Array(numba.from_dtype(np.dtype(UNSIGNED[width])), 1, "C")]
     kinds += [numba.types.Array(numba.from_dtype(np.dtype(UNSIGNED[w])), 1, "C", readonly=True) for w, _ in sources]
+    dispatcher = numba.njit(nogil=True, error_model="numpy")(scope["loop"])
+    key = f"{function.__module__}.{function.__qualname__}({constants}, {sources}, {width})"
+    compilecache.attach(dispatcher, key, function.__module__)
     with _wrapping():
-        return numba.njit(tuple(kinds), nogil=True, error_model="numpy")(scope["loop"])
+        dispatcher.compile(tuple(kinds))
+    dispatcher.disable_compile()
+    return dispatcher
 
 
 @contextmanager

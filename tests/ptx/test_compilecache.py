@@ -1,0 +1,62 @@
+"""Machine code on disk: read back by another process, and never when it may be wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.ptx import compilecache
+
+PROGRAM = """
+import numpy as np
+from harness.ptx import compilecache, vectorise
+from harness.ptx.isa.registry import find
+from harness.ptx import isa
+isa.load()
+compiled = []
+from numba.core import event
+with event.install_recorder("numba:compile") as seen:
+    function = find("xor", ("b32",))[0].array_function()
+    got = function.compiled(3, np.array([1, 2, 3], np.uint32), np.array([7, 7, 7], np.uint32))
+print(got.tolist(), "compiled" if seen.buffer else "loaded")
+"""
+
+
+def process(folder: str) -> str:
+    environment = {**os.environ, "PTXDIFF_CACHE_DIR": folder}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.slow
+def test_a_second_process_loads_what_the_first_compiled(tmp_path: Path) -> None:
+    """Slow: five processes that import numba."""
+    folder = tmp_path / "cache"
+    assert process(str(folder)) == "[6, 5, 4] compiled"
+    assert process(str(folder)) == "[6, 5, 4] loaded"
+    for path in folder.iterdir():
+        path.write_bytes(b"garbage")
+    assert process(str(folder)) == "[6, 5, 4] compiled"
+    for path in folder.glob("*.nbc"):
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert process(str(folder)) == "[6, 5, 4] compiled"
+    assert process("") == "[6, 5, 4] compiled"
+
+
+def test_a_stamp_covers_the_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = "harness.ptx.isa.float32"
+    before = compilecache.stamp(module)
+    text = compilecache._text
+    for changed in ("harness.ptx.isa.float32", "harness.ptx.softfloat", "harness.ptx.bits"):
+        compilecache.stamp.cache_clear()
+        monkeypatch.setattr(compilecache, "_text", lambda name, c=changed: text(name) + (" " if name == c else ""))
+        assert compilecache.stamp(module) != before, changed
+    compilecache.stamp.cache_clear()
+    monkeypatch.setattr(compilecache, "_text", lambda name: text(name) + (" " if name.endswith("convert_fp4") else ""))
+    assert compilecache.stamp(module) == before
+    compilecache.stamp.cache_clear()
