@@ -66,7 +66,7 @@ def write(
     book = ledger(conformance) if conformance is not None else None
     text = page(view(newest), found, book)
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(text, encoding="utf-8")
+    output.write_bytes(text.encode("utf-8", "replace"))  # a lone surrogate from a case file must not cost the report
     return output
 
 

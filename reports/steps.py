@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# With the best of 29 splits chosen in each of thousands of series, 6 standard errors keep a quiet history quiet
+# With the best of 29 splits chosen in each of thousands of series, 8 standard errors keep a quiet history quiet
 # (tests/reports/test_steps.py measures it).
-THRESHOLD = 6.0
+THRESHOLD = 8.0
 # One night alone, the newest, is as likely an outlier as a step: it must stand out further.
-THRESHOLD_ALONE = 10.0
+THRESHOLD_ALONE = 15.0
 # How many standard deviations a night may lie beyond both its neighbours before it is pulled in as an outlier.
 OUTLIER = 2.0
 # Nights needed before a level can be known.
@@ -79,9 +79,10 @@ def _splits(logs: NDArray[np.float64], offset: int, noise: float, smallest: floa
     after = (sums[-1] - sums[:-1]) / (n - sizes)
     scores = np.abs(after - before) * np.sqrt(sizes * (n - sizes) / n) / noise
     scores[: LEAST_BEFORE - 1] = 0.0
-    scores[-1] *= THRESHOLD / THRESHOLD_ALONE
     at = int(np.argmax(scores)) + 1
     left, right = logs[:at], logs[at:]
+    if len(right) == 1 and scores[-1] < THRESHOLD_ALONE:
+        return _splits(left, offset, noise, smallest)
     if scores[at - 1] < THRESHOLD or abs(float(np.median(right) - np.median(left))) <= smallest:
         return []
     return [

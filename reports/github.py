@@ -1,0 +1,170 @@
+"""What GitHub Actions shows of a run: the step summary, and annotations in the diff.
+
+Names and messages come from case files: in Markdown they stand in code spans and fences that they cannot close, and in
+workflow commands they are encoded, so that a message can give no command of its own.
+"""
+
+import html
+import re
+from collections import defaultdict
+
+from harness.records import RunRecords
+from reports.history import History, seconds
+from reports.model import STATES, FailureGroup, Row, View, reasons, view
+from reports.timing import measured
+from reports.verdict import headline_facts, overall
+
+# GitHub drops a step summary beyond 1 MiB; this leaves room for what else a job writes to it.
+LIMIT = 1_000_000
+SYMBOLS = {"passed": "✅", "failed": "❌"}
+
+
+def step_summary(run: RunRecords, *, history: History | None = None, limit: int = LIMIT) -> str:
+    """A run in GitHub's Markdown, at most `limit` bytes: what does not fit is counted, never dropped in silence."""
+    found = view(run)
+    parts = [_head(found), *_changes(history), *_failures(found), *_not_run(found), _matrix(found), *_speed(found)]
+    kept: list[str] = []
+    size = 200  # room for the closing remark
+    for n, part in enumerate(parts):
+        size += len(part.encode()) + 2
+        if size > limit:
+            kept.append(f"_{len(parts) - n} further parts did not fit here; the HTML report has everything._")
+            break
+        kept.append(part)
+    return "\n\n".join(kept) + "\n"
+
+
+def annotations(run: RunRecords) -> list[str]:
+    """Workflow commands, one a case file with something wrong in it, at the line of the simplest failure."""
+    found = view(run)
+    by_path: dict[str, list[FailureGroup]] = defaultdict(list)
+    for group in found.failures:
+        info = found.info(group.case)
+        by_path[info.path if info else f"{group.case}.py"].append(group)
+    return [_annotation(found, path, groups) for path, groups in by_path.items()]
+
+
+def _annotation(found: View, path: str, groups: list[FailureGroup]) -> str:
+    first = groups[0]
+    names = ", ".join(dict.fromkeys(g.variant for g in groups))
+    title = f"ptxdiff: {first.case}: {names}"
+    body = "\n".join(
+        f"{g.variant} on {', '.join(g.targets)} ({', '.join(g.backends)}): {g.simplest.words or g.state.word}"
+        for g in groups
+    )
+    if first.simplest.message:
+        body += f"\n\n{first.simplest.message}"
+    line = _line(found, first)
+    return f"::error file={_property(path)},line={line},title={_property(title)}::{_data(body[:60_000])}"
+
+
+def _line(found: View, group: FailureGroup) -> int:
+    info = found.info(group.case)
+    variant = info.variants.get(group.variant) if info else None
+    return max(1, variant.line) if variant else 1
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def code(text: object) -> str:
+    """A code span that its text cannot close, for one line or a cell of a table."""
+    line = re.sub(r"\s+", " ", str(text)).replace("|", "¦")
+    longest = max(map(len, re.findall(r"`+", line)), default=0)
+    ticks = "`" * (longest + 1)
+    pad = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{ticks}{pad}{line}{pad}{ticks}" if line else ""
+
+
+def fence(text: str) -> str:
+    """A fenced block that its text cannot close."""
+    longest = max(map(len, re.findall(r"`+", text)), default=0)
+    ticks = "`" * max(3, longest + 1)
+    return f"{ticks}text\n{text}\n{ticks}"
+
+
+def plain(text: str) -> str:
+    """Text in which neither Markdown nor HTML means anything."""
+    return re.sub(r"([\\`*_\[\]#|~@])", r"\\\1", html.escape(re.sub(r"\s+", " ", text), quote=False))
+
+
+def _head(found: View) -> str:
+    verdict = overall(found)
+    counts = " · ".join(f"**{n:,}** {name}" for name, n in verdict.counts.items())
+    lines = [
+        f"## {SYMBOLS.get(verdict.word, '⚠️')} {verdict.word.capitalize()}: {plain(verdict.sentence)}",
+        f"{counts} · **{verdict.expected:,}** expected failures",
+        " · ".join(map(plain, headline_facts(found.records))),
+    ]
+    if verdict.notes:
+        lines.append("\n".join(f"- {plain(note)}" for note in verdict.notes))
+    return "\n\n".join(lines)
+
+
+def _changes(history: History | None) -> list[str]:
+    if history is None or len(history.nights) < 2:
+        return []
+    from reports.history import KINDS
+
+    lines = [
+        f"- {c.symbol} {KINDS[c.kind]}: {code(c.subject)} {plain(', '.join(c.targets)) if c.variant else ''} "
+        f"{plain(f'{c.before} → {c.after}' if c.before else c.after)} {plain(c.detail)} "
+        f"(since {history.nights[c.night].started[:10]} {code(history.nights[c.night].revision)})"
+        for c in history.standing[:50]
+    ]
+    return ["### What changed\n\n" + ("\n".join(lines) or "Nothing.")]
+
+
+def _failures(found: View) -> list[str]:
+    parts = []
+    for g in found.failures:
+        head = f"{g.state.symbol} {g.state.word}: {g.case}::{g.variant} on {', '.join(g.targets)}"
+        body = fence(g.simplest.message or g.simplest.words or "no message recorded")
+        parts.append(f"<details><summary>{html.escape(head)}</summary>\n\n{body}\n\n</details>")
+    return ["### Failures", *parts] if parts else []
+
+
+def _not_run(found: View) -> list[str]:
+    groups = reasons(found.records.results, ["not run"])
+    lines = [f"- {len(rs):,} results ({backend}): {plain(words)}" for backend, words, rs in groups[:20]]
+    return ["### Not run\n\n" + "\n".join(lines)] if lines else []
+
+
+def _matrix(found: View) -> str:
+    """The matrix; rows without anything to see are folded away."""
+    shown = [row for row in found.rows if row.state.name not in ("pass", "assembled", "unsupported", "absent")]
+    parts = [_table(found, shown)] if shown else []
+    if len(shown) < len(found.rows):
+        rest = [row for row in found.rows if row not in shown]
+        parts.append(
+            f"<details><summary>{len(rest)} variants without a failure</summary>\n\n{_table(found, rest)}\n\n</details>"
+        )
+    legend = " · ".join(f"{s.symbol} {s.word}" for s in STATES.values())
+    return "\n\n".join(["### Variants against targets", *parts, legend])
+
+
+def _table(found: View, rows: list[Row]) -> str:
+    head = "| case | variant | " + " | ".join(map(plain, found.targets)) + " |"
+    lines = [head, "|---" * (len(found.targets) + 2) + "|"]
+    for row in rows:
+        cells = " | ".join(c.state.symbol + "".join(e.symbol for e in c.evidence) for c in row.cells.values())
+        lines.append(f"| {code(row.case)} | {code(row.variant)} | {cells} |")
+    return "\n".join(lines)
+
+
+def _speed(found: View) -> list[str]:
+    lines = []
+    for case, rows in measured(found.records).items():
+        for m in rows:
+            beside = f"{m.against.verdict} {100 * (m.against.ratio - 1):+.1f}%" if m.against else ""
+            names = " | ".join(map(code, (case, m.timing.key.variant, m.timing.key.shape)))
+            lines.append(f"| {names} | {seconds(m.timing.median)} | {100 * m.of_copy:.0f}% | {beside} |")
+    if not lines:
+        return []
+    head = "| case | variant | size | median | of the copy | beside the first |\n|---|---|---|---|---|---|"
+    return [f"<details><summary>Speed</summary>\n\n{head}\n" + "\n".join(lines) + "\n\n</details>"]

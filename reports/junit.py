@@ -1,0 +1,93 @@
+"""JUnit XML: one test case an item (variant, target, backend), as other tools of a CI expect it.
+
+Failures and errors are what they are called; `unsupported` and `not run` are skips that carry their reason, and an
+expected failure is a skip of type `expected failure`. A run that was cut short, or in which nothing ran, has one test
+case more, in error, so that no reader of the file can take it for green.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from harness.records import Result, RunRecords
+from reports.model import STATES, Item, View, simplicity, state_of, view, worst_state
+from reports.verdict import overall
+
+# XML 1.0, production 2: other control characters cannot occur, not even escaped.
+_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+RED = {"failed"}
+
+
+def write(run: RunRecords, output: Path) -> Path:
+    """Write the XML and return its path."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(text(run), encoding="utf-8")
+    return output
+
+
+def text(run: RunRecords) -> str:
+    """The XML as text."""
+    found = view(run)
+    root = ET.Element("testsuites", name="ptxdiff")
+    totals = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
+    for case in found.cases:
+        suite = _suite(found, case)
+        root.append(suite)
+        for name in totals:
+            totals[name] += int(suite.get(name, 0))
+    verdict = overall(found)
+    if not verdict.green and verdict.word not in RED:
+        suite = ET.SubElement(root, "testsuite", name="run", tests="1", errors="1", failures="0", skipped="0")
+        case_element = ET.SubElement(suite, "testcase", classname="run", name="came to a result", time="0")
+        ET.SubElement(case_element, "error", message=_clean(verdict.sentence), type=verdict.word)
+        totals["tests"] += 1
+        totals["errors"] += 1
+    root.attrib.update({name: str(n) for name, n in totals.items()})
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _suite(found: View, case: str) -> ET.Element:
+    info = found.info(case)
+    path = info.path if info else f"{case}.py"
+    items: dict[Item, list[Result]] = defaultdict(list)
+    for row in found.case_rows(case):
+        for r in row.results:
+            items[r.key.item].append(r)
+    suite = ET.Element("testsuite", name=_clean(path), timestamp=found.records.run.started)
+    counts = dict.fromkeys(("failures", "errors", "skipped"), 0)
+    for (_, variant, target, backend), results in items.items():
+        element = ET.SubElement(
+            suite,
+            "testcase",
+            classname=_clean(path.removesuffix(".py").replace("/", ".")),
+            name=_clean(f"{variant}[{target}-{backend}]"),
+            file=_clean(path),
+            time=f"{sum(r.seconds for r in results):.4f}",
+        )
+        kind = _outcome(element, results)
+        if kind:
+            counts[kind] += 1
+    suite.attrib.update({"tests": str(len(items)), **{name: str(n) for name, n in counts.items()}})
+    return suite
+
+
+def _outcome(element: ET.Element, results: list[Result]) -> str:
+    """Add what happened to a test case; which total it counts in, empty for a pass."""
+    state = worst_state(map(state_of, results))
+    if state in ("pass", "assembled"):
+        return ""
+    members = [r for r in results if state_of(r) == state]
+    first = min(members, key=simplicity)
+    tag, total = {"error": ("error", "errors"), "fail": ("failure", "failures")}.get(state, ("skipped", "skipped"))
+    more = f" ({len(members)} of {len(results)} results)" if len(results) > 1 else ""
+    child = ET.SubElement(element, tag, message=_clean(first.words + more), type=STATES[state].word)
+    child.text = _clean(first.message) or None
+    return total
+
+
+def _clean(value: str) -> str:
+    return _ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", value)

@@ -1,0 +1,95 @@
+"""One row a result, for people who bring their own notebook: CSV, and Parquet where pyarrow is installed."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from harness.records import Key, Result, RunRecords
+from reports.history import distance
+from reports.model import state_of
+from reports.verdict import revision
+
+KEY_FIELDS = tuple(f.name for f in dataclasses.fields(Key))
+
+
+def rows(run: RunRecords) -> Iterator[dict[str, Any]]:
+    """Results as flat rows (key, outcome, first offender, resources), then timings, the other's columns empty."""
+    head = {"run_id": run.run.run_id, "started": run.run.started, "revision": revision(run)}
+    for r in run.results:
+        yield {**head, "kind": "result", **dataclasses.asdict(r.key), **_outcome(r), **_NO_TIMING}
+    for t in run.timings:
+        timing = {name: getattr(t, name) for name in _NO_TIMING}
+        yield {**head, "kind": "timing", **dataclasses.asdict(t.key), **_NO_OUTCOME, **timing}
+
+
+def _outcome(r: Result) -> dict[str, Any]:
+    w = r.worst
+    return {
+        "verdict": r.verdict,
+        "state": state_of(r),
+        "expected_failure": r.expected_failure,
+        "evidence": r.evidence,
+        "words": r.words,
+        "diagnosis": r.diagnosis,
+        "total": r.total,
+        "different": r.different,
+        "unchecked": r.unchecked,
+        "worst_ulp": max(map(distance, r.ulps), default=None),
+        "classes": json.dumps(dict(r.classes)),
+        "offender_inputs": json.dumps({n: b.bits for n, b in w.inputs.items()}) if w else "",
+        "offender_expected": w.expected.bits if w else "",
+        "offender_got": w.got.bits if w else "",
+        "registers": r.resources.get("registers"),
+        "spill_stores": r.resources.get("spill_stores"),
+        "spill_loads": r.resources.get("spill_loads"),
+        "instructions": sum(r.instructions.values()) or None,
+        "contraction_open": r.contraction_open,
+        "asm": r.asm,
+        "ptx": r.ptx,
+        "sass": r.sass,
+        "replay": r.replay,
+        "seconds": r.seconds,
+    }
+
+
+_NO_OUTCOME = dict.fromkeys(_outcome(Result(Key("", "", "", ""), "not run")))
+_NO_TIMING = dict.fromkeys(("elements", "bytes", "median", "low", "high", "copy", "noise", "launch", "throttled"))
+COLUMNS = ("run_id", "started", "revision", "kind", *KEY_FIELDS, *_NO_OUTCOME, *_NO_TIMING)
+
+
+def write_csv(run: RunRecords, output: Path) -> Path:
+    """Write a CSV with a header line and return its path; what does not apply to a row is empty."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with output.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(rows(run))
+    return output
+
+
+def write_parquet(run: RunRecords, output: Path) -> Path:
+    """Write a Parquet file and return its path. Raises RuntimeError where pyarrow is not installed."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as e:
+        raise RuntimeError(
+            f"{output}: Parquet needs pyarrow, which is not installed here: `pip install pyarrow`, or write .csv"
+        ) from e
+    output.parent.mkdir(parents=True, exist_ok=True)
+    table = pyarrow.table({name: list(column) for name, column in _columns(run).items()})
+    pyarrow.parquet.write_table(table, output)
+    return output
+
+
+def _columns(run: RunRecords) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    for row in rows(run):
+        for name, values in columns.items():
+            values.append(row[name])
+    return columns

@@ -1,0 +1,146 @@
+"""What changed, since when: the planted changes are found and nothing else is."""
+
+import dataclasses
+
+import pytest
+
+from harness.records import RecordError, Writer
+from reports.history import folder, history
+from tests.reports import synthetic
+
+
+@pytest.fixture(scope="module")
+def base():
+    return synthetic.catalogue(8, per_cell=9)
+
+
+def test_each_planted_change_is_found_on_its_night_and_nothing_else(base):
+    found, newest = history(synthetic.nights(base))
+    by_kind = {c.kind: c for c in found.changes}
+    assert len(found.changes) == len(by_kind) == 5
+    for planted, kind in (
+        ("bits", "bits"),
+        ("ulp", "ulp"),
+        ("speed", "speed"),
+        ("spill", "spill"),
+        ("target", "vanished"),
+    ):
+        plan, change = synthetic.PLANTED[planted], by_kind[kind]
+        assert change.night == plan["night"]
+        assert change.case == plan.get("case", "")
+        assert change.targets == (plan["target"],)
+    assert by_kind["ulp"].before == "1 ulp"
+    assert by_kind["ulp"].after == "2 ulp"
+    assert by_kind["speed"].worse
+    assert by_kind["spill"].worse
+    assert by_kind["vanished"].worse
+    assert by_kind["bits"].worse is None
+    assert {c.kind for c in found.standing} == set(by_kind)
+    assert newest.run.started.startswith("2026-03-30")
+
+
+def test_a_quiet_history_is_quiet(base):
+    found, _ = history(synthetic.nights(base, planted={}))
+    assert found.changes == []
+    assert found.standing == []
+
+
+def test_since_when_something_fails(base):
+    nights = list(synthetic.nights(base, 6, planted={}))
+    for n in (1, 3, 4, 5):
+        nights[n] = dataclasses.replace(nights[n], results=[_fails(r) for r in nights[n].results])
+    found, _ = history(nights)
+    assert found.since == {("rcp", "asm.rn", "sm_80", "emulator"): 3}
+    first, back, again = sorted((c for c in found.changes if c.kind == "verdict"), key=lambda c: c.night)
+    assert (first.night, first.ended, first.worse) == (1, 2, True)
+    assert (back.night, back.worse) == (2, False)
+    assert (again.night, again.ended) == (3, None)
+
+
+def _fails(r):
+    where = (r.key.case, r.key.variant, r.key.target, r.key.backend)
+    return synthetic.failing(r) if where == ("rcp", "asm.rn", "sm_80", "emulator") else r
+
+
+def test_a_target_that_comes_back_closes_its_change(base):
+    nights = list(synthetic.nights(base, 5, planted={}))
+    nights[2] = dataclasses.replace(nights[2], results=[r for r in nights[2].results if r.key.target != "sm_80"])
+    found, _ = history(nights)
+    (gone,) = (c for c in found.changes if c.kind == "vanished")
+    assert (gone.night, gone.ended) == (2, 3)
+    assert found.standing == []
+
+
+def test_a_run_that_was_cut_short_makes_nothing_vanish(base):
+    nights = list(synthetic.nights(base, 3, planted={}))
+    nights[2] = dataclasses.replace(nights[2], results=nights[2].results[:50], end=None)
+    found, _ = history(nights)
+    assert [c for c in found.changes if c.kind == "vanished"] == []
+    assert found.nights[2].word == "cut short"
+
+
+@pytest.mark.parametrize(
+    ("keep", "subject"),
+    [
+        (lambda k: k.case != "rcp", ("rcp", "", ())),
+        (lambda k: k.backend != "gpu", ("", "", ("gpu",))),
+        (
+            lambda k: (k.case, k.variant, k.target) != ("rcp", "triton", "sm_80"),
+            ("rcp", "triton", ("assembler", "emulator")),
+        ),
+    ],
+)
+def test_what_vanishes_is_named_at_its_widest(base, keep, subject):
+    nights = list(synthetic.nights(base, 2, planted={}))
+    nights[1] = dataclasses.replace(nights[1], results=[r for r in nights[1].results if keep(r.key)])
+    found, _ = history(nights)
+    (change,) = (c for c in found.changes if c.kind == "vanished")
+    assert (change.case, change.variant, change.backends) == subject
+
+
+def test_bits_on_other_inputs_are_not_compared(base):
+    nights = list(synthetic.nights(base, 2, planted={}))
+    nights[1].results[:] = [
+        dataclasses.replace(r, inputs_digest="others", outputs_digest=r.outputs_digest[::-1]) for r in nights[1].results
+    ]
+    assert history(nights)[0].changes == []
+
+
+def test_runs_given_in_any_order_are_put_in_order(base):
+    nights = list(synthetic.nights(base, 4, planted={}))
+    found, newest = history(nights[::-1])
+    assert [n.started for n in found.nights] == sorted(n.started for n in found.nights)
+    assert newest is nights[-1]
+
+
+def test_a_changed_environment_is_told(base):
+    nights = list(synthetic.nights(base, 2, planted={}))
+    nights[1].run.environment["driver"] = "580.1"
+    found, _ = history(nights)
+    assert found.environment_changes(1) == ["driver: 570.86.15 → 580.1"]
+    assert found.environment_changes(0) == []
+
+
+def test_a_folder_is_read_in_the_order_of_the_runs_not_of_the_names(base, tmp_path):
+    for name, night in zip(("b", "a"), synthetic.nights(base, 2, planted={}), strict=True):
+        writer = Writer(tmp_path / f"{name}.jsonl")
+        for record in (
+            night.run,
+            *night.cases.values(),
+            *night.texts.values(),
+            *night.results,
+            *night.timings,
+            night.end,
+        ):
+            writer.write(record)
+        writer.close()
+    runs = list(folder(tmp_path))
+    assert [r.run.started[:10] for r in runs] == ["2026-03-01", "2026-03-02"]
+    assert runs[0].results == base.results
+
+
+def test_no_run_at_all_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="no run"):
+        history([])
+    with pytest.raises(RecordError, match="no records"):
+        list(folder(tmp_path))

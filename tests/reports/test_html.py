@@ -1,0 +1,282 @@
+"""The page: what it says, that it needs nothing, and that nothing in it runs but its own two scripts."""
+
+import base64
+import dataclasses
+import hashlib
+import json
+import re
+import zlib
+from html.parser import HTMLParser
+
+import pytest
+
+from reports import html
+from tests.reports import hostile, synthetic
+
+VOID = {"meta", "input", "br", "img", "link", "hr"}
+TAGS = {
+    *(
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "a",
+        "header",
+        "strong",
+        "nav",
+        "span",
+        "time",
+        "button",
+        "main",
+    ),
+    *(
+        "section",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "p",
+        "ul",
+        "ol",
+        "li",
+        "b",
+        "div",
+        "details",
+        "summary",
+        "dl",
+        "dt",
+        "dd",
+    ),
+    *("code", "form", "label", "input", "fieldset", "legend", "select", "option", "output", "table", "thead", "tbody"),
+    *("tr", "th", "td", "small", "caption", "article", "pre", "figure", "figcaption", "footer", "kbd", "script", "br"),
+}
+
+
+class Page(HTMLParser):
+    """The page's elements and the text outside of scripts and styles."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.text, self.stack = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.stack.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.stack.pop() == tag, f"</{tag}> at {self.getpos()} closes another element"
+
+    def handle_data(self, data):
+        if self.stack and self.stack[-1] not in ("script", "style"):
+            self.text.append(data)
+
+    @property
+    def words(self):
+        return " ".join("".join(self.text).split())
+
+    def ids(self):
+        return [a["id"] for _, a in self.elements if "id" in a]
+
+
+@pytest.fixture(scope="module")
+def base():
+    return synthetic.catalogue(8, per_cell=9)
+
+
+def written(tmp_path, runs, **options):
+    path = html.write(runs, tmp_path / "deep" / "report.html", **options)
+    assert path == tmp_path / "deep" / "report.html"
+    return path.read_text(encoding="utf-8")
+
+
+def packet(text, case):
+    (raw,) = (
+        m[1] for m in re.finditer(r'data-case="[^"]*">([\w+/=]+)</script>', text) if f'data-case="{case}"' in m[0]
+    )
+    return json.loads(zlib.decompress(base64.b64decode(raw)))
+
+
+def test_the_page_is_well_formed_and_loads_nothing(base, tmp_path):
+    text = written(tmp_path, [base])
+    page = Page(text)
+    assert page.stack == []
+    assert {tag for tag, _ in page.elements} <= TAGS
+    for tag, attributes in page.elements:
+        assert not {"src", "action", "formaction", "srcset", "background"} & attributes.keys(), tag
+        assert attributes.get("href", "#").startswith("#")
+    assert "@import" not in text
+    assert "url(" not in re.sub(r"<script.*?</script>", "", text, flags=re.S)
+
+
+def test_every_link_has_its_target_and_every_id_is_its_own(base, tmp_path):
+    page = Page(written(tmp_path, list(synthetic.nights(base, 6))))
+    ids = page.ids()
+    assert len(ids) == len(set(ids))
+    links = {a["href"][1:] for _, a in page.elements if a.get("href", "").startswith("#")}
+    assert links <= set(ids)
+    assert {f"cell--rcp--asm.rn--{t}" for t in synthetic.TARGETS} <= set(ids)
+
+
+def test_without_scripts_the_page_has_verdict_matrix_failures_and_code(base, tmp_path):
+    results = [synthetic.failing(r) if (r.key.case, r.key.variant) == ("rcp", "asm.rn") else r for r in base.results]
+    page = Page(written(tmp_path, [dataclasses.replace(base, results=results)]))
+    words = page.words
+    assert "✗ Failed" in words
+    assert "1 variant gives wrong bits: rcp::asm.rn" in words
+    assert "replay: pytest cases/rcp.py --ptx-replay=" in words
+    assert "NVIDIA H200 (sm_90a)" in words
+    assert "driver 570.86.15" in words
+    assert "seed 0" in words
+    assert "≈ model only" in words
+    assert "⊘ unsupported" in words
+    assert "Feature '.e2m1x2' requires .target sm_100a" in words
+    assert "rcp.approx.ftz.f32 %r20, %r1;" in words
+    assert "MUFU.RCP" in words
+
+
+def test_all_five_verdicts_and_expected_failures_are_counted_in_words(base, tmp_path):
+    words = Page(written(tmp_path, [base])).words
+    for part in ("✓ pass", "✗ fail", "⊘ unsupported", "⚠ error", "○ not run", "⊗ expected failure"):
+        assert part in words
+
+
+def test_what_did_not_run_stands_with_its_reason(base, tmp_path):
+    reason = "no NVIDIA GPU: CUDA is not available"
+    results = [
+        dataclasses.replace(r, verdict="not run", evidence="none", words=reason) if r.key.backend == "gpu" else r
+        for r in base.results
+    ]
+    words = Page(written(tmp_path, [dataclasses.replace(base, results=results)])).words
+    assert words.count(reason) == 1
+    assert "results did not run (gpu)" in words
+
+
+@pytest.mark.parametrize(
+    ("results", "end", "verdict"),
+    [([], True, "○ Nothing ran"), ([], False, "◔ Cut short"), (None, False, "◔ Cut short")],
+)
+def test_a_run_that_came_to_nothing_says_so(base, tmp_path, results, end, verdict):
+    run = dataclasses.replace(base, results=base.results if results is None else results, end=base.end if end else None)
+    words = Page(written(tmp_path, [run])).words
+    assert verdict in words
+    assert "✓ Passed" not in words
+
+
+def test_a_run_that_was_cut_short_before_its_cases_is_still_shown(base, tmp_path):
+    run = dataclasses.replace(base, cases={}, texts={}, results=base.results[:30], end=None)
+    assert "The run was cut short before it described this case" in Page(written(tmp_path, [run])).words
+
+
+def test_the_planted_changes_stand_before_the_matrix(base, tmp_path):
+    text = written(tmp_path, synthetic.nights(base))
+    first = " ".join(Page(text[: text.index('id="matrix"')] + '">').text)
+    for phrase in (
+        "no longer runs",
+        "worst error moved",
+        "speed changed",
+        "register spills changed",
+        "output bits changed",
+    ):
+        assert phrase in first
+    assert "2026-03-09" in first
+    assert synthetic.digest("git", 8)[:12] in first
+
+
+def test_a_quiet_history_says_nothing_changed(base, tmp_path):
+    words = Page(written(tmp_path, synthetic.nights(base, planted={}))).words
+    assert "Nothing: verdicts, bits, errors, resources and speed are those of the first run" in words
+
+
+def test_since_when_a_failure_is_there(base, tmp_path):
+    def fails(r):
+        return synthetic.failing(r) if (r.key.case, r.key.variant, r.key.target) == ("rcp", "asm.rn", "sm_80") else r
+
+    nights = [
+        dataclasses.replace(n, results=[fails(r) for r in n.results]) if i >= 3 else n
+        for i, n in enumerate(synthetic.nights(base, 5, planted={}))
+    ]
+    words = Page(written(tmp_path, nights)).words
+    assert f"since 2026-03-04 (revision {synthetic.digest('git', 3)[:12]})" in words
+    assert "the oldest run here" not in words
+    assert "the oldest run here" in Page(written(tmp_path, nights[3:])).words
+
+
+def test_packets_hold_every_result_and_the_code(base, tmp_path):
+    content = packet(written(tmp_path, [base]), "rcp")
+    assert len(content["results"]) == sum(r.key.case == "rcp" for r in base.results)
+    strings, lines = content["strings"], content["lines"]
+    variant, target, *_, ptx, sass, _ = content["listings"][0]
+    assert strings[variant] in synthetic.VARIANTS
+    assert strings[target] in synthetic.TARGETS
+    texts = ["".join(lines[n][1::2]) for n in ptx[0]]
+    assert texts[0] == ".version 9.4"
+    assert len(ptx[0]) == len(ptx[1]) == len(ptx[2])
+    assert sass[0]
+
+
+def test_listings_beyond_the_budget_are_dropped_aloud(base, tmp_path, monkeypatch):
+    monkeypatch.setattr(html, "PACKET_BUDGET", 8 * 2000)
+    text = written(tmp_path, [base])
+    assert "For size, " in text
+    assert len(packet(text, "rcp")["results"]) == sum(r.key.case == "rcp" for r in base.results)
+
+
+def test_the_whole_catalogue_fits_in_five_megabytes(tmp_path):
+    assert len(written(tmp_path, [synthetic.catalogue()]).encode()) < 5_000_000
+
+
+def test_hostile_texts_change_nothing_about_the_pages_structure(tmp_path):
+    runs = [hostile.run(started=f"2026-03-0{n}T00:00:00Z") for n in (1, 2, 3)]
+    tame = [hostile.run("plain", started=f"2026-03-0{n}T00:00:00Z") for n in (1, 2, 3)]
+    ledger = [{hostile.EVERYTHING: hostile.EVERYTHING, "form": hostile.EVERYTHING}]
+    text = written(tmp_path, runs, conformance=ledger)
+    page = Page(text)
+    expected = Page(written(tmp_path, tame, conformance=[{"plain": "plain", "form": "plain"}]))
+    assert page.stack == []
+    # Colouring splits a text into spans as its content asks; all else is the same, element for element.
+    assert [t for t, _ in page.elements if t not in ("span", "br")] == [
+        t for t, _ in expected.elements if t not in ("span", "br")
+    ]
+    for tag, attributes in page.elements:
+        assert not any(name.startswith("on") for name in attributes), (tag, attributes)
+        assert set(attributes) <= {a for t, found in expected.elements if t == tag for a in found} | {"class", "style"}
+        assert attributes.get("href", "#").startswith("#")
+    assert "window.pwned=1" in page.words  # shown, as text
+
+
+def test_the_attack_would_be_noticed():
+    with pytest.raises(AssertionError, match="closes another element"):
+        Page(f"<p>{hostile.EVERYTHING}</p>")
+
+
+def test_the_policy_names_exactly_the_pages_two_scripts(base, tmp_path):
+    text = written(tmp_path, [base])
+    policy = next(a["content"] for t, a in Page(text).elements if a.get("http-equiv") == "Content-Security-Policy")
+    scripts = re.findall(r"<script>(.*?)</script>", text, flags=re.S)
+    hashes = {f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts}
+    assert len(scripts) == 2
+    assert set(re.search(r"script-src ([^;]*);", policy)[1].split()) == hashes
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe-eval" not in policy
+
+
+def test_json_in_a_script_element_cannot_end_it():
+    assert not set("<>&") & set(str(html._json({"</script><!--": "<script>"})))
+    assert json.loads(str(html._json({"</script>": "&<!--"}))) == {"</script>": "&<!--"}
+
+
+@pytest.mark.parametrize(
+    ("target", "name"), [("sm_75", "Turing"), ("sm_90a", "Hopper"), ("sm_121a", "Blackwell"), ("x", "")]
+)
+def test_generations(target, name):
+    assert html.generation(target) == name
+
+
+def test_no_run_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="no run"):
+        html.write([], tmp_path / "x.html")
