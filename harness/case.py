@@ -208,6 +208,8 @@ class Case:
     hard_cases: tuples of input codes, in the order of `inputs`, that every run includes.
     where: the inputs on which the operation is defined at all; others are never generated.
     sizes: for whole kernels, the sizes to run, each a mapping of dimension names.
+    generate: for whole kernels, inputs that matter to it, besides edges and random bits: a function of the sizes and a
+    numpy random generator that gives each input's storage array by name.
     source: where the reference's rule is written down.
     """
 
@@ -224,6 +226,7 @@ class Case:
     hard_cases: Sequence[tuple[int, ...]] = ()
     where: Domain | None = None
     sizes: Sequence[Mapping[str, int]] = ()
+    generate: Callable[[Mapping[str, int], Any], Mapping[str, Any]] | None = None
     source: str = ""
 
     def __post_init__(self) -> None:

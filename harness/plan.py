@@ -97,7 +97,6 @@ def _fusions(variant: Variant) -> tuple[bool, ...]:
 def _axes(case: Case, variant: Variant, packs: Sequence[int], backend: str) -> dict[str, Sequence[object]]:
     """The values of each axis; the first is the plain one. Emulated asm varies what packs hold, not the launch."""
     on_device = backend == "gpu" or not isinstance(variant, AsmVariant)
-    fusions = (False, True) if variant.fusion is None else (variant.fusion,)
     return {
         "pack": packs,
         "shape": _shapes(variant),
@@ -147,7 +146,8 @@ def _assembly_items(case: Case, variant: Variant, packs: Sequence[int], effort: 
 
 def _kernel_items(case: Case, variant: KernelVariant, backend: str, effort: str) -> Iterator[WorkItem]:
     alignments = (16,) if effort == "quick" else (16, _unit_bytes(case))
-    sets = ("none",) if backend == "assembler" else ("edges/1", "random/1")
+    made = ("generated/1",) * (case.generate is not None)
+    sets = ("none",) if backend == "assembler" else (*made, "edges/1", "random/1")
     for size, alignment, fusion, name in itertools.product(case.sizes, alignments, _fusions(variant), sets):
         yield WorkItem(Setup(sizes=dict(size), alignment=alignment, num_warps=variant.num_warps, fusion=fusion), name)
 

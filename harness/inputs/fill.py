@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.case import Case, format_of
-from harness.inputs.sets import InputSet, stream
+from harness.case import Case, CaseError, format_of
+from harness.inputs.sets import InputSet, seed_of, stream
 from references.formats import Shaped
 
 Units = dict[str, NDArray[np.generic]]
@@ -29,10 +29,35 @@ def shaped(inputs: InputSet, shape: tuple[int, ...], shuffled: int | None = None
 
 
 def kernel_inputs(case: Case, case_name: str, set_name: str, sizes: Mapping[str, int]) -> Units:
-    """Inputs of a whole kernel: each tensor filled with edges or random bits of its format, in an order of its own."""
+    """Inputs of a whole kernel: what the case generates, or each tensor filled with edges or random bits of its format.
+
+    Raises CaseError where the case generates other names, shapes or storage than it declares.
+    """
+    shapes = {n: a.shape(sizes) if isinstance(a, Shaped) else () for n, a in case.inputs.items()}
+    if set_name.startswith("generated"):
+        return _generated(case, case_name, set_name, sizes, shapes)
     units: Units = {}
     for name, argument in case.inputs.items():
-        shape = argument.shape(sizes) if isinstance(argument, Shaped) else ()
-        size = int(np.prod(shape))
-        units[name] = stream(format_of(argument), f"{case_name}/{name}", set_name, size).reshape(shape)
+        size = int(np.prod(shapes[name]))
+        units[name] = stream(format_of(argument), f"{case_name}/{name}", set_name, size).reshape(shapes[name])
+    return units
+
+
+def _generated(
+    case: Case, case_name: str, set_name: str, sizes: Mapping[str, int], shapes: Mapping[str, tuple[int, ...]]
+) -> Units:
+    assert case.generate is not None
+    made = case.generate(sizes, np.random.default_rng(seed_of(case_name, set_name)))
+    if set(made) != set(case.inputs):
+        raise CaseError(f"generate= gave {', '.join(sorted(made))}; the inputs are {', '.join(case.inputs)}")
+    units: Units = {}
+    for name, array in made.items():
+        dtype = format_of(case.inputs[name]).numpy_dtype()
+        found = np.asarray(array)
+        if found.shape != shapes[name] or found.dtype.itemsize != dtype.itemsize:
+            raise CaseError(
+                f"generate= gave {name} as {found.dtype} of shape {found.shape}; "
+                f"it takes {dtype.itemsize * 8}-bit units of shape {shapes[name]}"
+            )
+        units[name] = np.ascontiguousarray(found).view(dtype)
     return units
