@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 
 from harness import backends, loader
-from harness.case import Case
+from harness.case import Case, CaseError
 from harness.environment import gpu_visible
 from harness.records import Record, to_json
 from harness.replay import TokenError, parse
-from harness.runner import Item, ItemResults, run_item
+from harness.runner import Item, ItemResults, fingerprint_of, run_item
 from harness.targetset import KNOWN, normal
 
 _BACKENDS = pytest.StashKey[dict[str, backends.Backend]]()
 _TARGETS = pytest.StashKey[tuple[str, ...]]()
+_FILES = pytest.StashKey[dict[str, Path]]()
 _DONE = pytest.StashKey[dict[tuple[str, str, str, str], ItemResults]]()
 
 # The place of a target in items that wait for a GPU where there is none.
@@ -34,20 +35,23 @@ class CaseFile(pytest.File):
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Load the file and list its items."""
+        named = self.config.stash.setdefault(_FILES, {})
         for loaded in loader.load(self.path):
+            other = named.setdefault(loaded.name, self.path)
+            if other != self.path:
+                raise CaseError(
+                    f"{self.path}: a case called {loaded.name!r} is in {other} as well, and results are kept by "
+                    "name; rename one of the files"
+                )
             if loaded.attribute == "case":
                 yield from items(self, loaded)
             else:
                 yield CaseGroup.from_parent(self, name=loaded.attribute, loaded=loaded)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """A contradiction in a case is told in its own words; anything else with its traceback."""
-        from harness.case import CaseError
-
+        """What is wrong with a case file is told in one line, with its place."""
         if isinstance(excinfo.value, CaseError):
-            last = excinfo.traceback.cut(path=self.path)
-            where = f"{self.path}:{last[-1].lineno + 1}: " if last is not excinfo.traceback and last else ""
-            return f"{where}{excinfo.value}"
+            return str(excinfo.value)
         return super().repr_failure(excinfo)
 
 
@@ -84,7 +88,8 @@ def places(config: pytest.Config) -> list[tuple[str, str]]:
             from harness.backends.gpu import device_target
 
             device = device_target()
-            found += [(backend, t) for t in (named if named and chosen != ["auto"] else [device])]
+            explicit = "gpu" in chosen or config.option.ptx_require_gpu  # then another target's items say why not
+            found += [(backend, t) for t in named or [device] if explicit or t == device]
         else:
             found.append((backend, NO_DEVICE))
     return found
@@ -108,6 +113,10 @@ class VariantItem(pytest.Item):
         super().__init__(**kwargs)
         self.item = item
         self.found = ItemResults()
+        # What a user types to run it again: relative to where they are, and before pytest-xdist adds to its name.
+        file, colons, rest = str(self.nodeid).partition("::")
+        here = os.path.relpath(self.config.rootpath / file, self.config.invocation_params.dir)
+        self.address = f"{Path(here).as_posix()}{colons}{rest}"
         self.add_marker(item.backend)
         # With `--dist loadgroup`, one worker gets a variant's emulator items and computes each distinct body once.
         self.add_marker(pytest.mark.xdist_group(f"{item.loaded.name}::{item.variant_name}::{item.backend}"))
@@ -118,6 +127,7 @@ class VariantItem(pytest.Item):
             (self.item.loaded.name, self.item.variant_name, self.item.target, self.item.backend)
         )
         if done is not None:
+            self._check_unchanged(done)
             self._conclude(done)
             return
         if self.item.target == NO_DEVICE:
@@ -128,9 +138,18 @@ class VariantItem(pytest.Item):
             backend = _backend(self.config, self.item.backend)
             effort = self.config.option.ptx_effort
             self.found = run_item(
-                self.item, backend, effort, node=self.nodeid, replay=self._replay(self.item.loaded.case)
+                self.item, backend, effort, node=self.address, replay=self._replay(self.item.loaded.case)
             )
         self._conclude(self.found)
+
+    def _check_unchanged(self, done: ItemResults) -> None:
+        """Results of another form of the variant are no results of this one."""
+        known = [r.fingerprint for r in done.results if r.fingerprint]
+        if known and known[0] != fingerprint_of(self.item):
+            raise ItemFailure(
+                f"{self.address}: --ptx-resume, and the records hold results of this variant before it, its reference "
+                "or its policies were changed; start a new records file"
+            )
 
     def _replay(self, case: Case) -> Any:
         token = self.config.option.ptx_replay
@@ -148,6 +167,9 @@ class VariantItem(pytest.Item):
         if verdict == "not run" and self.config.option.ptx_require_gpu and self.item.backend == "gpu":
             raise ItemFailure(f"{self.nodeid}: --ptx-require-gpu, and this was not run: {words}")
         if verdict in ("fail", "error"):
+            if not shown:  # nothing but expected failures: a replay of one, say
+                expected = found.results[0]
+                pytest.xfail(f"{expected.diagnosis}: {expected.words}")
             more = (
                 f"\n\n({len(shown)} of {len(found.results)} results of this item {verdict})" if len(shown) > 1 else ""
             )
@@ -156,9 +178,9 @@ class VariantItem(pytest.Item):
             pytest.skip(f"unsupported: {words}")
         if verdict == "not run":
             pytest.skip(f"not run: {words}")
-        expected = [r for r in found.results if r.expected_failure]
-        if expected:
-            pytest.xfail(f"{expected[0].diagnosis}: {expected[0].words}")
+        known = [r for r in found.results if r.expected_failure]
+        if known:
+            pytest.xfail(f"{known[0].diagnosis}: {known[0].words}")
 
     def ptxdiff_records(self) -> list[dict[str, Any]]:
         """The item's records as JSON objects, for the report that carries them."""
@@ -195,9 +217,9 @@ def _done(config: pytest.Config) -> dict[tuple[str, str, str, str], ItemResults]
         found: dict[tuple[str, str, str, str], ItemResults] = {}
         path = Path(config.option.ptx_records or "")
         if config.option.ptx_resume and path.is_file():
-            from harness.records import read
+            from harness.records import resumable
 
-            for result in read(path).results:
+            for result in resumable(path).results:
                 found.setdefault(result.key.item, ItemResults()).results.append(result)
         config.stash[_DONE] = found
     return config.stash[_DONE]

@@ -10,6 +10,7 @@ import hashlib
 import importlib.util
 import inspect
 import sys
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -31,9 +32,12 @@ class LoadedCase:
 def load(path: Path) -> list[LoadedCase]:
     """The cases of a file, in the order in which they are bound.
 
-    Raises CaseError where the file binds none; whatever the file itself raises comes through.
+    Raises CaseError where the file binds none, and where it cannot be executed, with the line at fault.
     """
-    module = load_module(path)
+    try:
+        module = load_module(path)
+    except Exception as e:
+        raise CaseError(f"{_place(path, e)}: {_words(e)}") from e
     found = {k: v for k, v in vars(module).items() if isinstance(v, Case) and not k.startswith("_")}
     if not found:
         raise CaseError(f"{path}: a case file binds a Case to a name: case = Case(inputs=..., outputs=..., ...)")
@@ -42,6 +46,24 @@ def load(path: Path) -> list[LoadedCase]:
         LoadedCase(case, path.stem if name == "case" else f"{path.stem}.{name}", name, path, title)
         for name, case in found.items()
     ]
+
+
+def _place(path: Path, error: Exception) -> str:
+    """`cases/rcp.py:12`: the innermost line of the case file that an error went through."""
+    if isinstance(error, SyntaxError) and error.lineno and error.filename == str(path.resolve()):
+        return f"{path}:{error.lineno}"
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path.resolve())]
+    return f"{path}:{lines[-1]}" if lines else str(path)
+
+
+def _words(error: Exception) -> str:
+    """A contradiction in a case in its own words; anything else with its kind, and where it was raised."""
+    if isinstance(error, CaseError):
+        return str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    inside = isinstance(error, SyntaxError) or Path(last.filename).suffix != ".py"
+    where = "" if inside else f" (raised at {Path(last.filename).name}:{last.lineno})"
+    return f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}{where}"
 
 
 def load_module(path: Path) -> ModuleType:

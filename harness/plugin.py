@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -51,24 +52,39 @@ def pytest_configure(config: pytest.Config) -> None:
         ("assembler", "compiles and assembles, runs nothing"),
     ):
         config.addinivalue_line("markers", f"{name}: {meaning}")
-    if config.option.ptx_resume and not config.option.ptx_records:
-        raise pytest.UsageError("--ptx-resume needs the --ptx-records file to go on with")
-    for name in config.option.ptx_target or []:
+    _check_options(config)
+    if not hasattr(config, "workerinput"):  # under pytest-xdist the controller writes
+        from harness.recorder import Recorder
+        from harness.records import RecordError
+
+        try:
+            recorder = Recorder(config)
+        except RecordError as e:
+            raise pytest.UsageError(f"--ptx-records: {e}") from None
+        config.pluginmanager.register(recorder, "ptxdiff-recorder")
+    if os.environ.get("TRITON_INTERPRET") == "1":  # Triton will be loaded anyway: its interpreter was asked for
+        with contextlib.suppress(ImportError):
+            from harness.triton.interpreter import install
+
+            install()
+
+
+def _check_options(config: pytest.Config) -> None:
+    """Refuse options that contradict each other, or name what there is not, before anything is collected."""
+    option = config.option
+    if option.ptx_resume and not (option.ptx_records or "").endswith(".jsonl"):
+        raise pytest.UsageError("--ptx-resume goes on with one records file: --ptx-records=FILE.jsonl")
+    if option.ptx_require_gpu and option.ptx_backend and not {"auto", "gpu"} & set(option.ptx_backend):
+        raise pytest.UsageError(
+            f"--ptx-require-gpu asks for a GPU, and --ptx-backend={option.ptx_backend[0]} leaves it out"
+        )
+    for name in option.ptx_target or []:
         from harness.targetset import normal
 
         try:
             normal(name)
         except ValueError as e:
             raise pytest.UsageError(f"--ptx-target: {e}") from None
-    if os.environ.get("TRITON_INTERPRET") == "1":  # Triton will be loaded anyway: its interpreter was asked for
-        with contextlib.suppress(ImportError):
-            from harness.triton.interpreter import install
-
-            install()
-    if not hasattr(config, "workerinput"):  # under pytest-xdist the controller writes
-        from harness.recorder import Recorder
-
-        config.pluginmanager.register(Recorder(config), "ptxdiff-recorder")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -101,9 +117,10 @@ def _mentions_cases(path: Path, config: pytest.Config) -> bool:
     if any(path.match(pattern) for pattern in config.getini("python_files")):
         return False
     try:
-        return "Case(" in path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return False
+    return "harness" in text and re.search(r"\bCase\(", text) is not None
 
 
 def _collector(path: Path, parent: pytest.Collector) -> pytest.Collector:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.records import VERDICTS, End, Result, Run, Writer, from_json, read
+from harness.records import VERDICTS, End, RecordError, Result, Run, Writer, from_json, resumable
 
 
 class Recorder:
@@ -21,28 +22,30 @@ class Recorder:
         self.started = time.time()
         self.writer: Writer | None = None
         self.verdicts: Counter[str] = Counter()
-        self.items: Counter[str] = Counter()
         self.path = records_path(config.option.ptx_records) if config.option.ptx_records else None
+        self.resumed = bool(config.option.ptx_resume and self.path and self.path.is_file())
+        if self.resumed:
+            assert self.path is not None
+            earlier = resumable(self.path)
+            if earlier.run.effort != config.option.ptx_effort:
+                raise RecordError(f"{self.path} was begun with --ptx-effort={earlier.run.effort}; go on with the same")
+            self._count(earlier.results)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write what the report carries."""
-        for obj in getattr(report, "ptxdiff_records", ()):
-            record = from_json(obj)
-            if isinstance(record, Result):
-                self.verdicts["expected failure" if record.expected_failure else record.verdict] += 1
-                self.items[record.verdict] += 1
-            if self.path is not None:
-                self._open().write(record)
+        records = [from_json(obj) for obj in getattr(report, "ptxdiff_records", ())]
+        if records and self.path is not None:
+            self._open().write(*records)
+        self._count(r for r in records if isinstance(r, Result))
+
+    def _count(self, results: Iterable[Result]) -> None:
+        self.verdicts.update("expected failure" if r.expected_failure else r.verdict for r in results)
 
     def _open(self) -> Writer:
         if self.writer is None:
             assert self.path is not None
-            resumed = self.config.option.ptx_resume and self.path.is_file()
-            if resumed:
-                for result in read(self.path).results:
-                    self.verdicts["expected failure" if result.expected_failure else result.verdict] += 1
-            self.writer = Writer(self.path, resume=resumed)
-            if not resumed:
+            self.writer = Writer(self.path, resume=self.resumed)
+            if not self.resumed:
                 self.writer.write(self._head())
         return self.writer
 
@@ -65,8 +68,12 @@ class Recorder:
             finished = datetime.now(UTC).isoformat(timespec="seconds")
             self.writer.write(End(finished, round(time.time() - self.started, 1), dict(self.verdicts)))
             self.writer.close()
-        if self.verdicts and set(self.verdicts) <= {"not run"} and exitstatus == pytest.ExitCode.OK:
+        if self._nothing_ran and exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+
+    @property
+    def _nothing_ran(self) -> bool:
+        return bool(self.verdicts) and set(self.verdicts) <= {"not run", "unsupported"}
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """One line of verdicts, and where the records are."""
@@ -75,16 +82,21 @@ class Recorder:
         terminalreporter.section("ptxdiff")
         words = [f"{self.verdicts[v]} {v}" for v in (*VERDICTS, "expected failure") if self.verdicts[v]]
         terminalreporter.write_line("results: " + ", ".join(words))
-        if set(self.verdicts) <= {"not run"}:
+        if self._nothing_ran:
             terminalreporter.write_line("nothing ran, so nothing passed")
-        if self.writer is not None:
+        if self.path is not None:
             terminalreporter.write_line(f"records: {self.path}")
 
 
 def records_path(argument: str) -> Path:
-    """The file to write: the argument itself where it ends in .jsonl, else a new file in that folder, named by time."""
+    """The file to write: the argument itself where it ends in .jsonl, else a new file in that folder, named by time.
+
+    Raises RecordError for a file of another kind.
+    """
     path = Path(argument)
     if path.suffix == ".jsonl":
         return path
+    if path.is_file() or path.suffix in (".json", ".txt", ".html", ".xml"):
+        raise RecordError(f"{path}: records are written to a file that ends in .jsonl, or to a folder")
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     return next(p for n in range(10_000) if not (p := path / f"{stamp}{f'-{n}' * bool(n)}.jsonl").exists())

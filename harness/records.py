@@ -325,7 +325,10 @@ def _converter(hint: Any) -> Converter | None:
 
 
 def _line(record: Record) -> str:
-    return json.dumps(to_json(record), ensure_ascii=False, separators=(",", ":")) + "\n"
+    try:
+        return json.dumps(to_json(record), ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+    except ValueError as e:
+        raise RecordError(f"{_NAMES[type(record)]}: NaN and infinities are written as bits: {e}") from e
 
 
 class Writer:
@@ -346,8 +349,8 @@ class Writer:
         self._file: TextIO = path.open("a" if resume else "w", encoding="utf-8")
 
     def _take_up(self) -> None:
-        """Know what the file has, and drop a line that was cut off and the end line of the earlier run."""
-        kept = [r for r in read_lines(self.path) if not isinstance(r, End)]
+        """Know what the file has, and drop what a cut-off run left half done, and the end line of the earlier run."""
+        kept = [r for r in _whole_items(self.path) if not isinstance(r, End)]
         self._texts = {r.hash for r in kept if isinstance(r, Text)}
         self._cases = {r.case for r in kept if isinstance(r, CaseInfo)}
         whole = "".join(_line(r) for r in kept)
@@ -355,19 +358,19 @@ class Writer:
         partial.write_text(whole, encoding="utf-8")
         partial.replace(self.path)
 
-    def write(self, record: Record) -> None:
-        """Append one record; a text or a case that the file already has is dropped."""
+    def write(self, *records: Record) -> None:
+        """Append records, all of an item's in one stroke; a text or a case that the file already has is dropped."""
         with self._lock:
-            if isinstance(record, Text):
-                if record.hash in self._texts:
-                    return
-                self._texts.add(record.hash)
-            if isinstance(record, CaseInfo):
-                if record.case in self._cases:
-                    return
-                self._cases.add(record.case)
-            self._file.write(_line(record))
+            self._file.write("".join(_line(r) for r in records if self._is_new(r)))
             self._file.flush()
+
+    def _is_new(self, record: Record) -> bool:
+        if isinstance(record, Text | CaseInfo):
+            known, name = (self._texts, record.hash) if isinstance(record, Text) else (self._cases, record.case)
+            if name in known:
+                return False
+            known.add(name)
+        return True
 
     def close(self) -> None:
         """Close the file; further writes fail."""
@@ -376,16 +379,13 @@ class Writer:
 
 def read_lines(path: Path) -> Iterator[Record]:
     """The records of one file. A last line cut off in mid-write is dropped; any other fault raises RecordError."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as e:
-        raise RecordError(f"{path}: {e}") from e
+    lines = _lines(path)
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             obj = json.loads(line)
-        except ValueError as e:
+        except ValueError as e:  # no JSON, or cut off within a character
             if number == len(lines):  # no newline behind it: the writer was stopped here
                 return
             raise RecordError(f"{path}:{number}: not JSON: {e}") from e
@@ -393,6 +393,26 @@ def read_lines(path: Path) -> Iterator[Record]:
             yield from_json(obj)
         except RecordError as e:
             raise RecordError(f"{path}:{number}: {e}") from e
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        return path.read_bytes().split(b"\n")
+    except OSError as e:
+        raise RecordError(f"{path}: {e}") from e
+
+
+def _whole_items(path: Path) -> Iterator[Record]:
+    """The records of a file; where its last line was cut off, without the results of the item it broke off in."""
+    records = list(read_lines(path))
+    results = [r for r in records if isinstance(r, Result)]
+    broken = results[-1].key.item if results and _lines(path)[-1].strip() else None
+    return (r for r in records if not (isinstance(r, Result) and r.key.item == broken))
+
+
+def resumable(path: Path) -> RunRecords:
+    """What a run that goes on with a file need not do again. Raises RecordError."""
+    return collect(_whole_items(path), path)
 
 
 @dataclass

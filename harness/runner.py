@@ -86,6 +86,11 @@ def run_item(item: Item, backend: Backend, effort: str, *, node: str = "", repla
     return _ItemRun(item, backend, effort, node).all(replay)
 
 
+def fingerprint_of(item: Item) -> dict[str, str]:
+    """The hashes that the results of an item carry."""
+    return fingerprint(item.loaded, item.variant, policies(item.loaded.case, item.variant))
+
+
 def not_run(item: Item, reason: str) -> ItemResults:
     """The results of an item that nothing here can run."""
     key = Key(item.loaded.name, item.variant_name, item.target, item.backend)
@@ -99,7 +104,7 @@ class _ItemRun:
         self.policy = policies(self.case, self.variant)
         self.node = node or f"{item.loaded.path}::{item.label}"
         self.found = ItemResults()
-        self.fingerprint = fingerprint(item.loaded, self.variant, self.policy)
+        self.fingerprint = fingerprint_of(item)
         self.promised: list[Judgement] = []  # of the straight runs, whose policies must promise something somewhere
 
     def all(self, replay: Replay | None) -> ItemResults:
