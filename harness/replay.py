@@ -21,6 +21,9 @@ from harness.case import Case, format_of
 Units = Mapping[str, NDArray[np.generic]]
 
 
+_SETUP_WORDS = ("pack", "place", "shape", "align", "warps", "context", "steps", "fusion", "padding", "inputs")
+
+
 class TokenError(ValueError):
     """A replay token that cannot be read, or belongs to another case; the message says which part."""
 
@@ -64,8 +67,13 @@ def token(setup: Setup, inputs: Units, index: int, input_set: str = "") -> str:
         # A pack that the end of the data cuts off is completed from the beginning, as the replay's repeats will be.
         chosen = np.take(flat, range(first, first + setup.pack), mode="wrap")
         width = 2 * flat.dtype.itemsize
-        words.append(f"{name}=" + ":".join(f"{int(u) & ((1 << 4 * width) - 1):0{width}x}" for u in chosen))
+        words.append(f"{_word(name)}=" + ":".join(f"{int(u) & ((1 << 4 * width) - 1):0{width}x}" for u in chosen))
     return ",".join([*(f"{k}={v}" for k, v in head.items()), *words])
+
+
+def _word(name: str) -> str:
+    """An input's name in a token, told from the words for the setup."""
+    return f"input.{name}" if name in _SETUP_WORDS else name
 
 
 def parse(text: str, case: Case) -> Replay:
@@ -91,8 +99,13 @@ def parse(text: str, case: Case) -> Replay:
             sizes = {k: int(v) for k, v in (part.split("=") for part in shape.split(";"))}
             return Replay(replace(setup, sizes=sizes), place, {}, words.pop("inputs"))
         setup = replace(setup, shape=tuple(int(n) for n in shape.split("x")))
-    except (KeyError, ValueError) as e:
-        raise TokenError(f"replay token {text!r}: {e} is missing or no number") from None
+    except KeyError as e:
+        raise TokenError(f"replay token {text!r}: {e} is missing") from None
+    except ValueError as e:
+        raise TokenError(f"replay token {text!r}: {e}") from None
+    if min(setup.pack, setup.steps, *(setup.shape or (1,))) < 1:
+        raise TokenError(f"replay token {text!r}: pack, steps and shape are at least 1")
+    words = {name.removeprefix("input."): word for name, word in words.items()}
     unknown = set(words) - set(case.inputs)
     missing = set(case.inputs) - set(words)
     if unknown or missing:

@@ -108,9 +108,12 @@ def _unit(fmt: Any, text: str) -> int:
                 raise UsageError(f"{text} has more than the {fmt.unit_bits} bits of {fmt.name}")
             return bits
         if not fmt.is_float:
-            return int(text)
+            number, size = int(text), 1 << (fmt.unit_bits - int(fmt.has_sign))
+            if not -size * fmt.has_sign <= number < size:
+                raise UsageError(f"{fmt.name} has no value {text}; its bits can be given as 0x...")
+            return number
         if fmt.view is None:
-            raise UsageError(f"{fmt.name}: give bit patterns (0x...), it packs several numbers")
+            raise UsageError(f"{text!r}: values of {fmt.name} are given as bit patterns (0x...)")
         with np.errstate(all="ignore"):
             value = np.array(float(text)).astype(fmt.view_dtype())
         return int(value.view(fmt.storage))

@@ -12,7 +12,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("paths", nargs="*", default=["cases"], help="case files or folders (default: cases)")
     parser.add_argument("--effort", default="quick", choices=("quick", "full", "exhaustive"))
-    parser.add_argument("--backend", action="append", default=[], metavar="NAME", help="auto, gpu, emulator, assembler")
+    parser.add_argument("--backend", action="append", default=[], choices=("auto", "gpu", "emulator", "assembler"))
     parser.add_argument("--target", action="append", default=[], metavar="sm_90a")
     parser.add_argument("--require-gpu", action="store_true")
     parser.add_argument("--output", default="build/records", metavar="PATH", help="records: a .jsonl file or a folder")
@@ -21,15 +21,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run; the exit code is pytest's, and a report that cannot be written makes it 1."""
+    """Run; the exit code is pytest's."""
     import pytest
 
     from harness.recorder import records_path
+    from harness.records import RecordError
+    from harness.targetset import normal
 
     missing = [p for p in args.paths if not Path(p.partition("::")[0]).exists()]
     if missing:
         raise UsageError(f"no such file or folder: {', '.join(missing)}; name case files, or run where ./cases is")
-    records = records_path(args.output)
+    try:
+        records = records_path(args.output)
+        for target in args.target:
+            normal(target)
+    except (RecordError, ValueError) as e:
+        raise UsageError(str(e)) from None
     words = [*args.paths, f"--ptx-effort={args.effort}", f"--ptx-records={records}", "-q", "--no-header"]
     words += [f"--ptx-backend={b}" for b in args.backend] + [f"--ptx-target={t}" for t in args.target]
     words += ["--ptx-require-gpu"] * args.require_gpu

@@ -34,7 +34,8 @@ CHUNK = 1 << 20
 class InputSet:
     """A named, versioned list of inputs for a case.
 
-    name: as keys write it, `edges/1`. count: how many inputs there are. seed: what the random choices came from.
+    name: as keys write it, `edges/1`; `edges-full/1` at full and exhaustive effort. count: how many inputs there are.
+    seed: what the random choices came from.
     """
 
     name: str
@@ -96,6 +97,8 @@ def _input_sets(case: Case, case_name: str, effort: str) -> tuple[InputSet, ...]
 def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
     formats = {name: format_of(a) for name, a in case.inputs.items()}
     bits = sum(f.unit_bits for f in formats.values())
+    # A name stands for the same inputs everywhere, so that what is larger at a higher effort has a name of its own.
+    size = "" if effort == "quick" else "-full"
     builders: list[tuple[str, Callable[[np.random.Generator], list[Codes]]]] = [
         ("hard/1", lambda rng: _hard(case, formats)),
     ]
@@ -103,9 +106,9 @@ def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
         yield _exhaustive(formats, bits)
     else:
         builders += [
-            ("edges/1", lambda rng: product([edge_units(f) for f in formats.values()], _EDGE_ROWS[effort], rng)),
-            ("ties/1", lambda rng: _ties(case, formats, effort, rng)),
-            ("random/1", lambda rng: [_random(f, _RANDOM[effort], rng) for f in formats.values()]),
+            (f"edges{size}/1", lambda rng: product([edge_units(f) for f in formats.values()], _EDGE_ROWS[effort], rng)),
+            (f"ties{size}/1", lambda rng: _ties(case, formats, effort, rng)),
+            (f"random{size}/1", lambda rng: [_random(f, _RANDOM[effort], rng) for f in formats.values()]),
         ]
     for name, build in builders:
         seed = seed_of(case_name, name)
@@ -126,10 +129,11 @@ def _listed(
     name: str, seed: int, formats: Mapping[str, Format], columns: Sequence[Codes], where: Domain | None
 ) -> InputSet:
     if not formats:
-        return InputSet(name, int(name == "edges/1"), seed, lambda first, last: {})
+        return InputSet(name, int(name.startswith("edges")), seed, lambda first, last: {})
     units = {n: c.astype(f.numpy_dtype()) for (n, f), c in zip(formats.items(), columns, strict=True)}
     if where is not None and len(columns[0]):
         keep = where.holds({n: values_of(f, units[n]) for n, f in formats.items()})
+        keep = keep.reshape(len(columns[0]), -1).all(axis=1)  # a unit of several codes lies in it with all of them
         units = {n: u[keep] for n, u in units.items()}
     count = len(next(iter(units.values())))
     return InputSet(name, count, seed, lambda first, last: {n: u[first:last] for n, u in units.items()})
