@@ -1,8 +1,9 @@
 """How undefined bits pass through an instruction.
 
 A form states a rule: "all" (any undefined bit makes the whole result undefined), "bits" (bit i depends on bit i
-of the sources alone), "halves" and "bytes" (each part on the same part), "upward" (bit i depends on bits i and
-below, as in a sum), "moves a b" (the bits of the sources named are moved, copied and cleared, to places that the
+of the sources alone), "words", "halves" and "bytes" (each part on the same part), "pair" (two parts, of
+the first and the second source, or of the two halves of the only one), "upward" (bit i depends on bits
+i and below, as in a sum), "moves a b" (the bits of the sources named are moved, copied and cleared, to places that the
 other sources choose), or a function of values and masks.
 """
 
@@ -29,6 +30,8 @@ def propagate(rule: Any, values: list[Array], masks: list[Any], result: Array) -
         ones = np.array(255, np.uint8)
     if rule == "bits":
         return _joined(some, result)
+    if rule == "pair":
+        return _paired(masks, result)
     if rule in _PARTS:
         answer = np.zeros_like(result)
         for bits in _PARTS[rule]:
@@ -47,6 +50,21 @@ def propagate(rule: Any, values: list[Array], masks: list[Any], result: Array) -
     return np.where(touched, ones, result.dtype.type(0))
 
 
+def _paired(masks: list[Any], result: Array) -> Array:
+    """A result of two equal parts: the upper from the first source, or from the upper half of the only one."""
+    half = 4 * result.dtype.itemsize
+    part = result.dtype.type((1 << half) - 1)
+    if len(masks) == 1:
+        middle = 4 * masks[0].dtype.itemsize
+        high, low = masks[0] >> masks[0].dtype.type(middle), masks[0] & masks[0].dtype.type((1 << middle) - 1)
+    else:
+        high, low = masks[0], masks[1]
+    zero = result.dtype.type(0)
+    upper = zero if high is None else np.where(high != 0, part << result.dtype.type(half), zero)
+    lower = zero if low is None else np.where(low != 0, part, zero)
+    return np.broadcast_to(upper | lower, result.shape).astype(result.dtype)
+
+
 def _joined(masks: list[Array], result: Array) -> Array:
     joined = masks[0].astype(result.dtype)
     for mask in masks[1:]:
@@ -54,7 +72,11 @@ def _joined(masks: list[Array], result: Array) -> Array:
     return joined
 
 
-_PARTS = {"halves": (0xFFFF, 0xFFFF0000), "bytes": (0xFF, 0xFF00, 0xFF0000, 0xFF000000)}
+_PARTS = {
+    "words": (0xFFFFFFFF, 0xFFFFFFFF00000000),
+    "halves": (0xFFFF, 0xFFFF0000),
+    "bytes": (0xFF, 0xFF00, 0xFF0000, 0xFF000000),
+}
 
 
 def moved(names: list[str], function: Any, rule: str, values: list[Array], masks: list[Any]) -> Array:

@@ -45,6 +45,7 @@ def _pair(a: int, b: int, rnd: int, relu: int, pzo: int, form: int) -> int:
     "cvt.rnd.satfinite{.relu}{.pzo}.form.f32",
     "d, a, b",
     section="9.7.9.22",
+    undefined="pair",
     requires=89,
     needs=_DOWN,
     rnd=".rn .rz",
@@ -54,6 +55,7 @@ def _pair(a: int, b: int, rnd: int, relu: int, pzo: int, form: int) -> int:
     "cvt.rnd.satfinite{.relu}{.pzo}.form.f32",
     "d, a, b",
     section="9.7.9.22",
+    undefined="pair",
     requires=FAMILIES,
     needs=_DOWN,
     rnd=".rn .rz",
@@ -68,6 +70,7 @@ def cvt_narrow_f32(a: int, b: int, rnd: int, relu: int, pzo: int, form: int) -> 
     "cvt.rnd.satfinite{.relu}{.pzo}.form.f16x2",
     "d, a",
     section="9.7.9.22",
+    undefined="pair",
     requires=89,
     needs=_DOWN,
     rnd=".rn .rz",
@@ -77,6 +80,7 @@ def cvt_narrow_f32(a: int, b: int, rnd: int, relu: int, pzo: int, form: int) -> 
     "cvt.rnd.satfinite{.relu}{.pzo}.form.f16x2",
     "d, a",
     section="9.7.9.22",
+    undefined="pair",
     requires=FAMILIES,
     needs=_DOWN,
     rnd=".rn .rz",
@@ -91,6 +95,7 @@ def cvt_narrow_f16x2(a: int, rnd: int, relu: int, pzo: int, form: int) -> int:
     "cvt.rnd.satfinite{.relu}{.pzo}.form.bf16x2",
     "d, a",
     section="9.7.9.22",
+    undefined="pair",
     requires=FAMILIES,
     needs=_DOWN,
     rnd=".rn .rz",
@@ -144,8 +149,15 @@ def _f16(a: int, upper: int, relu: int, form: int) -> int:
     return 0x7FFF if narrow_is_nan(code, form) else half_relu(f16_from_f64(narrow_value(code, form), 0), relu)
 
 
-@instruction("cvt.rn{.relu}.f16x2.form", "d, a", section="9.7.9.22", requires=89, form=_F8)
-@instruction("cvt.rn{.relu}.f16x2.form", "d, a", section="9.7.9.22", requires=FAMILIES, form=".e2m3x2 .e3m2x2 .e2m1x2")
+@instruction("cvt.rn{.relu}.f16x2.form", "d, a", section="9.7.9.22", undefined="pair", requires=89, form=_F8)
+@instruction(
+    "cvt.rn{.relu}.f16x2.form",
+    "d, a",
+    section="9.7.9.22",
+    undefined="pair",
+    requires=FAMILIES,
+    form=".e2m3x2 .e3m2x2 .e2m1x2",
+)
 def cvt_f16x2_narrow(a: int, form: int, relu: int) -> int:
     """Two codes to float16, exactly; upper part to upper half; NaN is 0x7fff, e5m2 infinities stay."""
     return _f16(a, 1, relu, form) << 16 | _f16(a, 0, relu, form)
@@ -168,8 +180,17 @@ def _bf16(a: int, upper: int, s: int, relu: int, satfinite: int, form: int) -> i
     return 0x7FFF if narrow_is_nan(code, form) else bf16_scaled(narrow_value(code, form), s, relu, satfinite)
 
 
-@instruction("cvt.rn{.relu}{.satfinite}.bf16x2.form", "d, a", section="9.7.9.22", requires=FAMILIES, form=_NARROW)
-@instruction("cvt.rn{.satfinite}.bf16x2.form", "d, a", section="9.7.9.22", requires="107f", form=".ue5m3x2")
+@instruction(
+    "cvt.rn{.relu}{.satfinite}.bf16x2.form",
+    "d, a",
+    section="9.7.9.22",
+    undefined="pair",
+    requires=FAMILIES,
+    form=_NARROW,
+)
+@instruction(
+    "cvt.rn{.satfinite}.bf16x2.form", "d, a", section="9.7.9.22", undefined="pair", requires="107f", form=".ue5m3x2"
+)
 def cvt_bf16x2_narrow(a: int, form: int, satfinite: int, relu: int = 0) -> int:
     """Two codes to bfloat16, exactly; NaN is 0x7fff; .satfinite turns e5m2's infinities into the largest value."""
     return _bf16(a, 1, 127, relu, satfinite, form) << 16 | _bf16(a, 0, 127, relu, satfinite, form)

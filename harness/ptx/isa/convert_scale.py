@@ -32,13 +32,17 @@ def ue8m0_from_f32(a: int, rnd: int, satfinite: int) -> int:
     return 0xFE if satfinite and code == 0xFF else code
 
 
-@instruction("cvt.rnd{.satfinite}.ue8m0x2.f32", "d, a, b", section="9.7.9.22", requires=FAMILIES, rnd=".rz .rp")
+@instruction(
+    "cvt.rnd{.satfinite}.ue8m0x2.f32", "d, a, b", section="9.7.9.22", undefined="pair", requires=FAMILIES, rnd=".rz .rp"
+)
 def cvt_ue8m0x2_f32(a: int, b: int, rnd: int, satfinite: int) -> int:
     """Two scales from float32: `a` to the upper byte."""
     return ue8m0_from_f32(a, rnd, satfinite) << 8 | ue8m0_from_f32(b, rnd, satfinite)
 
 
-@instruction("cvt.rnd{.satfinite}.ue8m0x2.bf16x2", "d, a", section="9.7.9.22", requires=FAMILIES, rnd=".rz .rp")
+@instruction(
+    "cvt.rnd{.satfinite}.ue8m0x2.bf16x2", "d, a", section="9.7.9.22", undefined="pair", requires=FAMILIES, rnd=".rz .rp"
+)
 def cvt_ue8m0x2_bf16x2(a: int, rnd: int, satfinite: int) -> int:
     """Two scales from bfloat16: upper half to upper byte."""
     high = ue8m0_from_f32(a & 0xFFFF0000, rnd, satfinite)
@@ -53,7 +57,7 @@ def _bf16_of_ue8m0(s: int) -> int:
     return s << 7 if s else 0x40
 
 
-@instruction("cvt.rn.bf16x2.ue8m0x2", "d, a", section="9.7.9.22", requires=FAMILIES)
+@instruction("cvt.rn.bf16x2.ue8m0x2", "d, a", section="9.7.9.22", undefined="pair", requires=FAMILIES)
 def cvt_bf16x2_ue8m0x2(a: int) -> int:
     """Two scales as bfloat16, exactly."""
     return _bf16_of_ue8m0(a >> 8) << 16 | _bf16_of_ue8m0(a & 0xFF)

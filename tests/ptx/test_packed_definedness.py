@@ -1,0 +1,39 @@
+"""Undefined bits through conversions that pack two results: each result depends on its own source alone.
+
+Triton itself converts one e4m3 value with an instruction for two, leaving the other source undefined.
+"""
+
+import numpy as np
+import pytest
+
+from harness.ptx import emulate
+from harness.ptx.errors import UndefinedBits
+
+X = np.float32([0.25, 3.0, -7.0])
+
+
+@pytest.mark.parametrize(
+    ("register", "sources", "mask", "target"),
+    [
+        ("b32", "cvt.rn.f16x2.f32 d, u, $1;", "0xffff", "sm_90a"),
+        ("b32", "cvt.rn.f16x2.f32 d, $1, u;", "0xffff0000", "sm_90a"),
+        ("b16", "cvt.rn.satfinite.e4m3x2.f32 d, u, $1;", "0xff", "sm_90a"),
+        ("b16", "cvt.rn.satfinite.e4m3x2.f32 d, $1, u;", "0xff00", "sm_90a"),
+        ("b8", "cvt.rn.satfinite.e2m1x2.f32 d, u, $1;", "0xf", "sm_100a"),
+    ],
+)
+def test_the_part_of_the_defined_source_is_defined(register, sources, mask, target):
+    widen = {"b32": "mov.b32 w, d;", "b16": "mov.b32 w, {d, z};", "b8": "cvt.u32.u8 w, d;"}[register]
+    head = f".reg .{register} d; .reg .f32 u; .reg .b16 z; .reg .b32 w; mov.b16 z, 0; {sources} {widen}"
+    emulate(f"{{ {head} and.b32 $0, w, {mask}; }}", "=r,r", [X], "uint32", target=target)
+    with pytest.raises(UndefinedBits):
+        emulate(f"{{ {head} mov.b32 $0, w; }}", "=r,r", [X], "uint32", target=target)
+
+
+def test_a_packed_source_passes_each_half_to_its_own_part():
+    text = (
+        "{ .reg .f32 u; .reg .b16 p; .reg .b32 w; cvt.rn.satfinite.e4m3x2.f32 p, u, $1; cvt.rn.f16x2.e4m3x2 w, p; %s }"
+    )
+    emulate(text % "and.b32 $0, w, 0xffff;", "=r,r", [X], "uint32")
+    with pytest.raises(UndefinedBits):
+        emulate(text % "shr.u32 $0, w, 16;", "=r,r", [X], "uint32")
