@@ -62,7 +62,12 @@ def _content(view: View, results: Sequence[Result], charts: Any, listed: Sequenc
 def compress(content: Any) -> str:
     """JSON, deflated (zlib's format), in base64."""
     text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
-    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+    return base64.b64encode(zlib.compress(text.encode("utf-8", "replace"), 9)).decode()
+
+
+def as_parsed(text: str) -> str:
+    """A text as a browser has it after parsing the page, so that a name in a packet equals the one in an attribute."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def _row(r: Result, strings: Table, number: int) -> list[Any]:
@@ -81,7 +86,7 @@ def _row(r: Result, strings: Table, number: int) -> list[Any]:
         r.replay,
     )
     return [
-        *map(strings, texts),
+        *map(strings, map(as_parsed, texts)),
         *(k.pack, k.alignment, k.num_warps, int(k.fusion), r.total, r.different, worst, number),
     ]
 
@@ -91,7 +96,7 @@ def _listing(view: View, r: Result, strings: Table, lines: Table) -> list[Any]:
     ptx, sass = (texts[h].text if h in texts else "" for h in (r.ptx, r.sass))
     found = listing(ptx, sass)
     k = r.key
-    name = (k.variant, k.target, k.context)
+    name = map(as_parsed, (k.variant, k.target, k.context))
     resources = [[strings(n), v] for n, v in r.resources.items()]
     return [
         *map(strings, name),

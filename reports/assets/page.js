@@ -25,7 +25,7 @@ function arrive() {
   element.scrollIntoView();
 }
 window.addEventListener("hashchange", arrive);
-Matrix.apply();
+if (!location.hash.startsWith("#filter?")) Matrix.apply();
 arrive();
 
 let failure = -1;

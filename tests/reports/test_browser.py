@@ -1,0 +1,327 @@
+"""The page in a real browser: filters, cells, listings, charts, keys, the phone, the theme, print, and attacks."""
+
+import base64
+import dataclasses
+import importlib.util
+import shutil
+import time
+
+import pytest
+
+from reports import html
+from tests.reports import hostile, synthetic
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+MISSING = [
+    name
+    for name, found in (
+        ("selenium", importlib.util.find_spec("selenium")),
+        ("chromium", CHROMIUM),
+        ("chromedriver", DRIVER),
+    )
+    if not found
+]
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"the browser tests need {' and '.join(MISSING)}")
+
+RED = ("rcp", "asm.rn")
+
+
+def fails(r):
+    wrong = (
+        (r.key.case, r.key.variant) == RED and r.key.target in ("sm_90a", "sm_100a") and r.key.backend != "assembler"
+    )
+    return synthetic.failing(r) if wrong else r
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    base = synthetic.catalogue(8, per_cell=9)
+    red = dataclasses.replace(base, results=[fails(r) for r in base.results])
+    planted = [hostile.run(started=f"2026-03-0{n}T00:00:00Z") for n in (1, 2)]
+    return {
+        "red": html.write([red], folder / "red.html", conformance={"rcp.rn.f32": "hardware", "add.f32": "hardware"}),
+        "nights": html.write(synthetic.nights(base), folder / "nights.html"),
+        "hostile": html.write(planted, folder / "hostile.html", conformance=[{hostile.EVERYTHING: hostile.EVERYTHING}]),
+    }
+
+
+@pytest.fixture(scope="module")
+def driver():
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield found
+    found.quit()
+
+
+class Browser:
+    """The driver, with the few moves that the tests make."""
+
+    def __init__(self, driver, pages):
+        self.driver, self.pages = driver, pages
+
+    def open(self, page, fragment="", *, width=1400, height=1000, script=True, policy=True, **media):
+        self.command(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+        )
+        self.command("Emulation.setScriptExecutionDisabled", value=not script)
+        self.command("Page.setBypassCSP", enabled=not policy)
+        features = [{"name": f"prefers-{n.replace('_', '-')}", "value": v} for n, v in media.items()]
+        self.command("Emulation.setEmulatedMedia", features=features, media="")
+        self.driver.get("about:blank")
+        self.driver.get_log("browser")
+        self.driver.get(f"{self.pages[page].as_uri()}{fragment}")
+
+    def command(self, name, **arguments):
+        return self.driver.execute_cdp_cmd(name, arguments)
+
+    def js(self, code, *arguments):
+        return self.driver.execute_script(code, *arguments)
+
+    def wait(self, code, message):
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            if found := self.js(f"return {code}"):
+                return found
+            time.sleep(0.05)
+        pytest.fail(f"{message}: `{code}` did not come true; log: {self.log()}")
+
+    def keys(self, *keys, into="body"):
+        from selenium.webdriver.common.by import By
+
+        self.driver.find_element(By.CSS_SELECTOR, into).send_keys(*keys)
+
+    def press(self, *keys):
+        self.driver.switch_to.active_element.send_keys(*keys)
+
+    def visible(self, selector, value="e"):
+        return self.js(
+            f"return [...document.querySelectorAll({selector!r})].filter(e => e.checkVisibility()).map(e => {value})"
+        )
+
+    def shown(self):
+        return self.visible(".matrix tr[data-case]", "e.dataset.case + '::' + e.dataset.variant")
+
+    def log(self):
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+
+@pytest.fixture
+def browser(driver, pages):
+    found = Browser(driver, pages)
+    yield found
+    found.command("Emulation.setScriptExecutionDisabled", value=False)
+
+
+def test_search_narrows_the_matrix_and_the_address_keeps_it(browser):
+    browser.open("red")
+    assert len(browser.shown()) == 32
+    browser.keys("rcp asm.rn", into="#find")
+    assert browser.shown() == ["rcp::asm.rn"]
+    address = browser.driver.current_url
+    browser.driver.get("about:blank")
+    browser.driver.get(address)
+    assert browser.shown() == ["rcp::asm.rn"]
+    browser.js("document.querySelector('.filter [type=reset]').click()")
+    browser.wait("document.getElementById('shown').textContent === '32 variants'", "reset")
+
+
+def test_the_search_finds_instructions(browser):
+    browser.open("red")
+    browser.keys("e2m1x2.f32", into="#find")
+    assert {name.split("::")[0] for name in browser.shown()} == {"cvt_e2m1x2"}
+
+
+def test_filters_by_verdict_target_and_evidence(browser):
+    browser.open("red")
+    browser.js("for (const b of document.querySelectorAll('[name=state]')) if (b.value !== 'fail') b.click()")
+    assert browser.shown() == ["rcp::asm.rn"]
+    browser.open("red")
+    browser.js("target.value = 'sm_75'; target.dispatchEvent(new Event('input', {bubbles: true}))")
+    assert len(browser.visible(".matrix thead th")) == 3
+    browser.open("red")
+    browser.js("evidence.value = 'hardware'; evidence.dispatchEvent(new Event('input', {bubbles: true}))")
+    assert len(browser.shown()) == 27  # all but cvt_e2m1x2's four, which the device does not have, and the wrong one
+
+
+def test_a_cell_opens_to_its_packs_and_shapes_and_its_link_opens_it_again(browser):
+    browser.open("red")
+    browser.js("document.querySelector('[id=\"cell--rcp--asm.rn--sm_90a\"] a').click()")
+    text = browser.wait("document.querySelector('tr.opened table')?.closest('tr').innerText", "the cell opens")
+    assert "fail 1 of 4,096" in text
+    assert "pack 4" in text
+    assert "gpu: straight" in text
+    assert "--ptx-replay=" in text
+    assert browser.driver.current_url.endswith("#cell--rcp--asm.rn--sm_90a")
+    browser.open("red", "#cell--rcp--asm.rn--sm_90a")
+    browser.wait("document.querySelector('tr.opened table')", "the link opens the cell")
+    from selenium.webdriver.common.keys import Keys
+
+    browser.press(Keys.ESCAPE)
+    assert browser.js("return document.querySelectorAll('tr.opened').length") == 0
+
+
+def test_keys_move_through_the_matrix_and_the_failures(browser):
+    from selenium.webdriver.common.keys import Keys
+
+    focus = "document.activeElement.closest('td')?.id"
+    browser.open("red")
+    browser.keys("n")
+    assert browser.js(f"return {focus}") == "cell--rcp--asm.rn--sm_90a"
+    browser.press("n")
+    assert browser.js(f"return {focus}") == "cell--rcp--asm.rn--sm_100a"
+    browser.press("p", Keys.ARROW_LEFT)
+    assert browser.js(f"return {focus}") == "cell--rcp--asm.rn--sm_89"
+    browser.press(Keys.ARROW_DOWN)
+    assert browser.js(f"return {focus}") == "cell--rcp--asm.packed--sm_89"
+    browser.press(Keys.ENTER)
+    browser.wait("document.querySelector('tr.opened table')", "Enter opens the cell")
+    browser.press("/")
+    assert browser.js("return document.activeElement.id") == "find"
+
+
+LISTINGS = "[...document.querySelectorAll('#case--rcp .listing')]"
+CHOOSE = """
+for (const s of document.querySelectorAll(arguments[0])) {
+  s.selectedIndex = arguments[1] < 0 ? s.options.length - 1 : arguments[1];
+  s.dispatchEvent(new Event("change"));
+}
+"""
+
+
+def test_ptx_and_sass_stand_side_by_side_with_our_asm_marked(browser):
+    browser.open("red", "#case--rcp")
+    browser.wait("document.querySelectorAll('.listing').length >= 2", "the listings")
+    ours = browser.js(f"return {LISTINGS}.slice(0, 2).map(l => l.querySelectorAll('.ours').length)")
+    assert all(n > 0 for n in ours)
+    browser.js(f"{LISTINGS}[0].querySelector('.ours').dispatchEvent(new Event('pointerover', {{bubbles: true}}))")
+    assert browser.js(f"return {LISTINGS}[1].querySelectorAll('.same').length") >= 1
+    browser.js(CHOOSE, "#case--rcp .controls label:nth-of-type(2) select", 9)
+    assert "differ" in browser.js(f"return {LISTINGS}[1].closest('figure').innerText")
+    assert browser.log() == []
+
+
+def test_charts_are_drawn_without_eval_and_without_a_fault(browser):
+    browser.open("nights", "#case--ex2")
+    browser.wait("document.querySelector('[id=\"case--ex2--ulps-0\"] svg')", "the histogram")
+    browser.wait("document.querySelector('[id=\"case--ex2--trend-ulp\"] svg')", "the trend")
+    browser.js("const d = document.querySelector('details.timed[data-case=rcp]'); d.open = true")
+    browser.wait("document.querySelector('[id=\"case--rcp--speed\"] svg')", "the chart of speed")
+    assert browser.log() == []
+
+
+def test_a_link_into_a_closed_case_opens_it(browser):
+    browser.open("nights", "#case--tanh")
+    assert browser.js("return document.getElementById('case--tanh').open")
+
+
+def test_without_scripts_verdict_matrix_and_failures_are_there(browser):
+    browser.open("red", script=False)
+    # Scripts of the page are off; the driver's own still run.
+    assert browser.js("return document.documentElement.classList.contains('js')") is False
+    text = browser.js("return document.body.innerText")
+    assert "1 variant gives wrong bits: rcp::asm.rn" in text
+    assert "replay: pytest" in text
+    assert browser.js("return document.querySelector('.filter').checkVisibility()") is False
+    assert browser.js("return document.querySelector('.matrix').checkVisibility()") is True
+
+
+@pytest.mark.parametrize("page", ["red", "nights", "hostile"])
+@pytest.mark.parametrize("width", [360, 768, 1400])
+def test_only_tables_and_listings_scroll_sideways(browser, page, width):
+    browser.open(page, width=width)
+    browser.js("for (const d of document.querySelectorAll('details')) d.open = true")
+    time.sleep(0.5)
+    assert browser.js("return document.documentElement.scrollWidth") <= width
+
+
+CONTRAST = """
+const parse = (c) => c.match(/[\\d.]+/g).map(Number);
+const linear = (v) => (v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+const light = ([r, g, b]) => .2126 * linear(r / 255) + .7152 * linear(g / 255) + .0722 * linear(b / 255);
+const behind = (e) => {
+  for (; e; e = e.parentElement) {
+    const c = parse(getComputedStyle(e).backgroundColor);
+    if (c.length < 4 || c[3] > 0) return c;
+  }
+  return [255, 255, 255];
+};
+return [...document.querySelectorAll(arguments[0])].filter((e) => e.checkVisibility()).map((e) => {
+  const [a, b] = [light(parse(getComputedStyle(e).color)), light(behind(e))];
+  return (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+});
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    "selector", [".state", ".matrix td .w", ".sentence", ".detail", ".word", "a", "pre span", "th"]
+)
+def test_text_is_readable_in_light_and_dark(browser, scheme, selector):
+    browser.open("red", color_scheme=scheme)
+    found = browser.js(CONTRAST, selector)
+    assert found
+    assert min(found) >= 4.5  # WCAG 2.2, 1.4.3
+
+
+def test_dark_follows_the_system_and_the_button_overrides_it(browser):
+    page = "return getComputedStyle(document.body).backgroundColor"
+    browser.open("red", color_scheme="dark")
+    dark = browser.js(page)
+    browser.js("document.getElementById('theme').click()")
+    light = browser.js(page)
+    browser.open("red", color_scheme="light")
+    assert browser.js(page) == light != dark
+
+
+def test_it_prints_with_the_matrix_and_without_the_controls(browser):
+    browser.open("red")
+    browser.command("Emulation.setEmulatedMedia", media="print", features=[])
+    assert browser.js("return document.querySelector('.filter').checkVisibility()") is False
+    assert browser.js("return document.querySelector('.matrix').checkVisibility()") is True
+    pdf = base64.b64decode(browser.command("Page.printToPDF", paperWidth=8.27, paperHeight=11.7)["data"])
+    assert pdf.startswith(b"%PDF")
+    assert len(pdf) > 20_000
+
+
+def test_the_ledger_is_searched(browser):
+    browser.open("red", "#conformance")
+    browser.keys("rcp", into="#find-form")
+    assert len(browser.visible("table.ledger tbody tr")) == 1
+
+
+EVERYWHERE = """
+for (const d of document.querySelectorAll("details")) d.open = true;
+for (const e of document.querySelectorAll("main a, main td, main th, main code, main summary")) {
+  e.dispatchEvent(new Event("mouseover", { bubbles: true }));
+  e.focus?.();
+}
+for (const a of document.querySelectorAll("table.matrix td a")) a.click();
+"""
+
+
+@pytest.mark.parametrize("policy", [True, False], ids=["with the policy", "by escaping alone"])
+def test_nothing_planted_in_a_case_runs(browser, policy):
+    browser.open("hostile", policy=policy)
+    browser.js(EVERYWHERE)
+    browser.wait("document.querySelector('tr.opened table')", "a cell opens")
+    browser.wait("document.querySelector('.listing .ours')", "the listings are there")
+    browser.js(CHOOSE, ".controls select", -1)
+    time.sleep(0.5)
+    assert browser.js("return window.pwned === undefined")
+    assert "window.pwned=1" in browser.js("return document.body.innerText")
+    assert not [m for m in browser.log() if "Content Security Policy" in m]  # nothing even tried
+
+
+def test_the_attacks_would_run_if_let_in(driver, tmp_path):
+    path = tmp_path / "naive.html"
+    path.write_text(f"<meta charset=utf-8><p>{hostile.ATTACKS[0]}</p>")
+    Browser(driver, {"naive": path}).open("naive", policy=False)
+    assert driver.execute_script("return window.pwned") == 1

@@ -1,0 +1,228 @@
+"""The other outputs of the same records: terminal, JUnit, GitHub, SARIF, CSV and Parquet, conformance ledger."""
+
+import csv
+import dataclasses
+import importlib.util
+import json
+import re
+from xml.etree import ElementTree as ET
+
+import pytest
+from rich.console import Console
+
+from reports import github, junit, sarif, summary, tabular
+from reports.conformance import LedgerError, ledger
+from reports.history import history
+from tests.reports import hostile, synthetic
+
+
+@pytest.fixture(scope="module")
+def base():
+    return synthetic.catalogue(8, per_cell=9)
+
+
+@pytest.fixture(scope="module")
+def failed(base):
+    """rcp::asm.rn is wrong, prmt::asm.packed cannot be assembled, u8_to_i32_max::asm.rn fails as declared."""
+
+    def changed(r):
+        k = r.key
+        if (k.case, k.variant) == ("rcp", "asm.rn") and k.backend != "assembler":
+            return synthetic.failing(r)
+        if (k.case, k.variant) == ("prmt", "asm.packed"):
+            return dataclasses.replace(r, verdict="error", evidence="none", words="ptxas: Unknown modifier '.approxx'")
+        if (k.case, k.variant, k.backend) == ("u8_to_i32_max", "asm.rn", "emulator"):
+            return dataclasses.replace(synthetic.failing(r), expected_failure=True, diagnosis="missing early clobber")
+        if (k.case, k.backend) == ("tanh", "gpu"):
+            return dataclasses.replace(r, verdict="not run", evidence="none", words="no NVIDIA GPU")
+        return r
+
+    return dataclasses.replace(base, results=[changed(r) for r in base.results])
+
+
+def terminal(run, **options):
+    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(summary.terminal(run, **options))
+    console.file.close()
+    return console.export_text()
+
+
+def test_the_terminal_ends_with_the_verdict_and_names_what_failed(failed):
+    text = terminal(failed)
+    tail = text[text.rindex("FAILED") :]
+    assert "rcp::asm.rn" in tail
+    assert "prmt::asm.packed" in tail
+    assert re.search(r"[\d,]+ pass +\d+ fail +\d+ unsupported +\d+ error +\d+ not run +\d+ expected failures", tail)
+    assert "--ptx-replay=" in text
+    assert "not run: 12 results (gpu): no NVIDIA GPU" in text
+
+
+def test_the_terminal_counts_the_failures_it_does_not_show(failed):
+    assert "and 1 more kinds of failure" in terminal(failed, failures=1)
+
+
+@pytest.mark.parametrize("change", [{"results": []}, {"end": None}])
+def test_the_terminal_is_never_green_without_a_result(base, change):
+    text = terminal(dataclasses.replace(base, **change))
+    assert "PASSED" not in text
+
+
+def test_markup_in_names_is_no_markup_in_the_terminal():
+    assert "[bold red]x[/]" in terminal(hostile.run("[bold red]x[/]"))
+
+
+def test_junit_counts_and_reasons(failed):
+    root = ET.fromstring(junit.text(failed))
+    cases = root.findall("./testsuite/testcase")
+    assert len(cases) == int(root.get("tests"))
+    for tag, total in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+        assert len(root.findall(f"./testsuite/testcase/{tag}")) == int(root.get(total)) > 0
+        assert sum(int(s.get(total)) for s in root.findall("testsuite")) == int(root.get(total))
+    one = root.find("./testsuite/testcase[@name='asm.rn[sm_90a-gpu]']/failure")
+    assert "codes differ" in one.get("message")
+    assert "replay" in one.text
+    kinds = {e.get("type") for e in root.findall("./testsuite/testcase/skipped")}
+    assert kinds == {"unsupported", "not run", "expected failure"}
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"), [({"results": []}, "nothing ran"), ({"end": None}, "cut short"), ({}, None)]
+)
+def test_junit_of_a_run_that_came_to_nothing_is_red(base, change, kind):
+    root = ET.fromstring(junit.text(dataclasses.replace(base, **change)))
+    errors = [e.get("type") for e in root.findall("./testsuite[@name='run']/testcase/error")]
+    assert errors == ([kind] if kind else [])
+
+
+def test_junit_of_hostile_texts_is_still_xml(tmp_path):
+    root = ET.parse(junit.write(hostile.run(), tmp_path / "a" / "junit.xml")).getroot()
+    assert "window.pwned=1" in root.find("./testsuite/testcase/failure").text
+    assert "\x1b" not in ET.tostring(root, encoding="unicode")
+
+
+def test_step_summary_has_verdict_failures_matrix_and_changes(failed, base):
+    past, _ = history(synthetic.nights(base))
+    text = github.step_summary(failed, history=past)
+    assert text.startswith("## ❌ Failed: 1 variant gives wrong bits: rcp::asm.rn; 1 variant cannot run as written")
+    assert "| `rcp` | `asm.rn` | ✗ |" in text
+    assert "no longer runs" in text
+    assert "no NVIDIA GPU" in text
+
+
+def test_step_summary_stays_below_githubs_limit_and_says_what_it_left_out(base):
+    results = [
+        dataclasses.replace(synthetic.failing(r), message=f"{r.key}\n" + "x" * 2000, classes={str(n): 1})
+        for n, r in enumerate(base.results)
+    ]
+    text = github.step_summary(dataclasses.replace(base, results=results))
+    assert len(text.encode()) < 1_000_000
+    assert re.search(r"_\d+ further parts did not fit here", text)
+
+
+def test_markdown_spans_and_fences_cannot_be_closed_from_within():
+    assert github.code("a`b``c") == "```a`b``c```"
+    assert github.code("`") == "`` ` ``"
+    assert "|" not in github.code("a|b\nc")
+    assert github.fence("```\nx").startswith("````text\n")
+    assert github.plain("<b> *x* [y](z)") == r"&lt;b&gt; \*x\* \[y\](z)"
+
+
+def test_no_html_of_a_case_reaches_the_step_summary():
+    text = github.step_summary(hostile.run())
+    outside = re.sub(r"(`+)(?s:.*?)\1", "", text)
+    tags = set(re.findall(r"<\w+", outside))
+    assert tags <= {"<details", "<summary"}
+
+
+def test_one_annotation_a_case_file(failed):
+    found = github.annotations(failed)
+    assert [a.split(",")[0] for a in found] == ["::error file=cases/prmt.py", "::error file=cases/rcp.py"]
+    assert all("\n" not in a for a in found)
+
+
+def test_annotations_point_at_the_variants_line_and_give_no_command(failed):
+    info = failed.cases["rcp"]
+    variants = {n: dataclasses.replace(v, line=17) for n, v in info.variants.items()}
+    cases = {**failed.cases, "rcp": dataclasses.replace(info, variants=variants)}
+    assert ",line=17," in github.annotations(dataclasses.replace(failed, cases=cases))[1]
+    (planted,) = github.annotations(hostile.run())
+    assert "\n" not in planted
+    assert "::error::pwned" not in planted.removeprefix("::error file=")[:40]
+
+
+def test_sarif_has_one_result_a_case_with_a_stable_fingerprint(failed):
+    log = sarif.log(failed)
+    results = log["runs"][0]["results"]
+    assert [r["ruleId"] for r in results] == ["cannot-run", "wrong-bits", "expected-failure"]
+    uris = [r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for r in results]
+    assert uris == ["cases/prmt.py", "cases/rcp.py", "cases/u8_to_i32_max.py"]
+    fewer = dataclasses.replace(failed, results=[r for r in failed.results if r.key.target != "sm_75"])
+    again = sarif.log(fewer)["runs"][0]["results"]
+    assert [r["partialFingerprints"] for r in again] == [r["partialFingerprints"] for r in results]
+    assert results[2]["suppressions"][0]["justification"] == "missing early clobber"
+    assert "suppressions" not in results[0]
+
+
+def test_sarif_of_a_run_that_was_cut_short_was_no_success(base):
+    log = sarif.log(dataclasses.replace(base, end=None))
+    assert log["runs"][0]["invocations"][0]["executionSuccessful"] is False
+    assert log["runs"][0]["results"] == []
+
+
+def test_sarif_is_written_as_json(failed, tmp_path):
+    path = sarif.write(failed, tmp_path / "a" / "x.sarif")
+    assert json.loads(path.read_text())["version"] == "2.1.0"
+
+
+def test_csv_has_a_row_for_each_result_and_timing(failed, tmp_path):
+    with tabular.write_csv(failed, tmp_path / "a" / "x.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(failed.results) + len(failed.timings)
+    wrong = next(r for r in rows if r["verdict"] == "fail" and r["case"] == "rcp")
+    assert wrong["offender_got"] == "0x3f800001"
+    assert json.loads(wrong["offender_inputs"]) == {"x": "0x3f800001"}
+    timed = next(r for r in rows if r["kind"] == "timing")
+    assert float(timed["median"]) > 0
+    assert timed["verdict"] == ""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pyarrow") is not None, reason="pyarrow is installed here")
+def test_parquet_without_pyarrow_says_what_to_install(failed, tmp_path):
+    with pytest.raises(RuntimeError, match="pip install pyarrow"):
+        tabular.write_parquet(failed, tmp_path / "x.parquet")
+    assert not (tmp_path / "x.parquet").exists()
+
+
+def test_parquet_has_the_same_rows(failed, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    table = parquet.read_table(tabular.write_parquet(failed, tmp_path / "x.parquet"))
+    assert table.num_rows == len(failed.results) + len(failed.timings)
+    assert table.column_names == list(tabular.COLUMNS)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [{"form": "rcp.rn.f32", "status": "hardware", "inputs": 1 << 32, "mismatches": 0}],
+        {"forms": [{"instruction": "rcp.rn.f32", "status": "hardware", "inputs": 1 << 32, "mismatches": 0}]},
+        {"rcp.rn.f32": {"status": "hardware", "inputs": 1 << 32, "mismatches": 0}},
+    ],
+)
+def test_ledgers_of_any_of_the_shapes(content, tmp_path):
+    path = tmp_path / "ledger.json"
+    path.write_text(json.dumps(content))
+    for source in (content, path, str(path)):
+        book = ledger(source)
+        assert book.columns == ("form", "status", "inputs", "mismatches")
+        assert book.rows == (("rcp.rn.f32", "hardware", "4,294,967,296", "0"),)
+        assert book.statuses == {"hardware": 1}
+
+
+@pytest.mark.parametrize(("text", "match"), [("{", "not JSON"), ("3", "expected a list"), ('["x"]', "expected a list")])
+def test_a_faulty_ledger_is_refused_by_name(text, match, tmp_path):
+    path = tmp_path / "ledger.json"
+    path.write_text(text)
+    with pytest.raises(LedgerError, match=f"ledger.json: {match}"):
+        ledger(path)
+    with pytest.raises(LedgerError, match="No such file"):
+        ledger(tmp_path / "none.json")
