@@ -55,10 +55,12 @@ def holds(register: ScalarType, operand: ScalarType, relaxed: bool) -> bool:
         return False
     if register.width < operand.width or (register.width > operand.width and not relaxed):
         return False
+    if operand.kind == "x":
+        return register.kind == "b" and register.width == operand.width
     if register.kind == "b" or operand.kind == register.kind == "pred":
         return True
-    if operand.kind in "px":
-        return operand.kind == register.kind == "p" and register.width == operand.width
+    if operand.kind == "p":
+        return register.kind == "p" and register.width == operand.width
     if operand.kind == "f":
         return register.kind == "f" and register.width == operand.width
     return register.kind != "f" or operand.kind == "b"

@@ -14,7 +14,9 @@ def _clamped(a: int, width: int, signed: int) -> int:
     return min(max(a, low), low + (1 << width) - 1) & mask(width)
 
 
-@instruction("cvt.pack.sat.ctype.s32", "d:b32, a:s32, b:s32", section="9.7.9.23", requires=72, ctype=".u16 .s16")
+@instruction(
+    "cvt.pack.sat.ctype.s32", "d:u32, a:s32, b:s32", section="9.7.9.23", requires=72, ctype=".u16 .s16", relaxed=True
+)
 def cvt_pack(a: int, b: int, cwidth: int, csigned: int) -> int:
     """`a` in the upper half, `b` in the lower."""
     return _clamped(a, cwidth, csigned) << cwidth | _clamped(b, cwidth, csigned)
@@ -22,11 +24,12 @@ def cvt_pack(a: int, b: int, cwidth: int, csigned: int) -> int:
 
 @instruction(
     "cvt.pack.sat.ctype.s32.b32",
-    "d:b32, a:s32, b:s32, c:b32",
+    "d:u32, a:s32, b:s32, c:b32",
     section="9.7.9.23",
     requires=72,
     needs=dict.fromkeys(("u4", "s4", "u2", "s2"), 75),
     ctype=".u2 .s2 .u4 .s4 .u8 .s8",
+    relaxed=True,
 )
 def cvt_pack_onto(a: int, b: int, c: int, cwidth: int, csigned: int) -> int:
     """`b` lowest, `a` above it, and above both the lower bits of `c`."""

@@ -27,7 +27,7 @@ def add(a: int, b: int) -> int:
 
 
 @instruction("add.sat.type", "d, a, b", section="9.7.1.1", type=".s32")
-@instruction("add.sat.type", "d, a, b", section="9.7.1.1", type=".u32", requires="120f")
+@instruction("add.sat.type", "d, a, b", section="9.7.1.1", type=".u32", requires="107f 120f")
 def add_sat(a: int, b: int, width: int, signed: int) -> int:
     """Sum, clamped to the type's range."""
     return saturate(a + b, width, signed)

@@ -36,8 +36,8 @@ def bounded(value: int, sat: int, type: int) -> int:
 
 
 @instruction("add.type", "d, a, b", section="9.7.1.1", type=_HALVES, requires=90, undefined="halves")
-@instruction("add.sat.type", "d, a, b", section="9.7.1.1", type=_HALVES, requires="120f", undefined="halves")
-@instruction("add{.sat}.type", "d, a, b", section="9.7.1.1", type=_BYTES, requires="120f", undefined="bytes")
+@instruction("add.sat.type", "d, a, b", section="9.7.1.1", type=_HALVES, requires="107f 120f", undefined="halves")
+@instruction("add{.sat}.type", "d, a, b", section="9.7.1.1", type=_BYTES, requires="107f 120f", undefined="bytes")
 def add_packed(a: int, b: int, type: int, sat: int = 0) -> int:
     """Sums of the elements, wrapping, or clamped with .sat."""
     result = 0
@@ -46,7 +46,7 @@ def add_packed(a: int, b: int, type: int, sat: int = 0) -> int:
     return result
 
 
-@instruction("sub{.sat}.type", "d, a, b", section="9.7.1.2", type=_BYTES, requires="120f", undefined="bytes")
+@instruction("sub{.sat}.type", "d, a, b", section="9.7.1.2", type=_BYTES, requires="107f 120f", undefined="bytes")
 def sub_packed(a: int, b: int, type: int, sat: int) -> int:
     """Differences of the elements, wrapping, or clamped with .sat."""
     result = 0
@@ -55,7 +55,7 @@ def sub_packed(a: int, b: int, type: int, sat: int) -> int:
     return result
 
 
-@instruction("neg.type", "d, a", section="9.7.1.11", type=".s8x4", requires="120f", undefined="bytes")
+@instruction("neg.type", "d, a", section="9.7.1.11", type=".s8x4", requires="107f 120f", undefined="bytes")
 def neg_packed(a: int, type: int) -> int:
     """Two's complement of each element; the most negative gives itself."""
     result = 0
@@ -66,8 +66,8 @@ def neg_packed(a: int, type: int) -> int:
 
 @instruction("min.type", "d, a, b", section="9.7.1.12", type=".u16x2", requires=90, undefined="halves")
 @instruction("min{.relu}.type", "d, a, b", section="9.7.1.12", type=".s16x2", requires=90, undefined="halves")
-@instruction("min.type", "d, a, b", section="9.7.1.12", type=".u8x4", requires="120f", undefined="bytes")
-@instruction("min{.relu}.type", "d, a, b", section="9.7.1.12", type=".s8x4", requires="120f", undefined="bytes")
+@instruction("min.type", "d, a, b", section="9.7.1.12", type=".u8x4", requires="107f 120f", undefined="bytes")
+@instruction("min{.relu}.type", "d, a, b", section="9.7.1.12", type=".s8x4", requires="107f 120f", undefined="bytes")
 def min_packed(a: int, b: int, type: int, relu: int = 0) -> int:
     """The smaller of each pair of elements; with .relu not below zero."""
     result = 0
@@ -79,8 +79,8 @@ def min_packed(a: int, b: int, type: int, relu: int = 0) -> int:
 
 @instruction("max.type", "d, a, b", section="9.7.1.13", type=".u16x2", requires=90, undefined="halves")
 @instruction("max{.relu}.type", "d, a, b", section="9.7.1.13", type=".s16x2", requires=90, undefined="halves")
-@instruction("max.type", "d, a, b", section="9.7.1.13", type=".u8x4", requires="120f", undefined="bytes")
-@instruction("max{.relu}.type", "d, a, b", section="9.7.1.13", type=".s8x4", requires="120f", undefined="bytes")
+@instruction("max.type", "d, a, b", section="9.7.1.13", type=".u8x4", requires="107f 120f", undefined="bytes")
+@instruction("max{.relu}.type", "d, a, b", section="9.7.1.13", type=".s8x4", requires="107f 120f", undefined="bytes")
 def max_packed(a: int, b: int, type: int, relu: int = 0) -> int:
     """The larger of each pair of elements; with .relu not below zero."""
     result = 0

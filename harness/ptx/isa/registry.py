@@ -394,9 +394,20 @@ _REPEATABLE = frozenset({"sat", "satfinite", "relu", "NaN", "approx", "cc", "shi
 """Modifiers that ptxas takes more than once."""
 
 
+_FUSED = {
+    **dict.fromkeys(("mul", "mad", "madc", "mul24", "mad24", "clmad", "dp2a"), frozenset({"lo", "hi", "wide"})),
+    "div": frozenset({"full"}),
+    "cvt": frozenset({"pack"}),
+    "shf": frozenset({"l", "r"}),
+}
+"""Modifiers that ptxas reads as part of the opcode's name: nothing may stand between."""
+
+
 @lru_cache(maxsize=4096)
 def find(opcode: str, modifiers: tuple[str, ...]) -> tuple[Bound, ...]:
     """All forms that `opcode` with these modifiers can mean; they differ in their operands. May be empty."""
+    if not _FUSED.get(opcode, frozenset()).isdisjoint(modifiers[1:]):
+        return ()
     types = tuple(m for m in modifiers if m in TYPES or m in VECTORS)
     plain = tuple(m for m in modifiers if m not in TYPES and m not in VECTORS)
     plain = tuple(m for i, m in enumerate(plain) if m not in _REPEATABLE or m not in plain[:i])
