@@ -21,7 +21,7 @@ from .contraction import fused
 from .errors import ExecutionError, OperandError, PtxError
 from .kernelframe import KernelFrame
 from .machine import Constants, Scheduler, guarded
-from .memory import SHARED_BASE, Buffer, GlobalMemory, Pointer, pointers
+from .memory import SHARED_BASE, VARIABLES_BASE, Buffer, GlobalMemory, Pointer, pointers
 from .nodes import Address, Declaration, Function, Module, Name, Operand
 from .parallel import for_each
 from .parser import parse_module
@@ -36,6 +36,9 @@ LANES = 1 << 14
 """Threads of one frame: registers of that many lanes stay in a core's cache."""
 SHARED_BUDGET = 4 << 20
 """Bytes of shared memory of one frame; fewer blocks run together when each has much."""
+
+RETURNED = ""
+"""The name under which the results of calls are read."""
 
 _LOADED = (operations_memory, operations_warp)
 
@@ -56,6 +59,7 @@ class Kernel:
     static_shared: int
     dynamic_shared: bool
     local: int
+    variables: bytes
     units: dict[str, int]
     synchronises: bool
     target: str
@@ -81,7 +85,8 @@ class _KernelBuilder(Builder):
     def __init__(self, module: Module, function: Function) -> None:
         super().__init__(module.source, Target.parse(module.target), elementwise=False)
         self.parameters = {p.name: p for p in function.parameters}
-        self.sizes = {"shared": 0, "local": 0}
+        self.sizes = {"shared": 0, "local": 0, "global": 0}
+        self.variables = bytearray()
         self.dynamic: list[str] = []
         self.offsets: dict[int, int] = {}
         for variable in module.variables:
@@ -91,7 +96,8 @@ class _KernelBuilder(Builder):
 
     def place(self, node: Declaration) -> None:
         """Give a variable its offset in its space."""
-        if node.space not in self.sizes or id(node) in self.offsets:
+        space = "global" if node.space == "const" else node.space
+        if space not in self.sizes or id(node) in self.offsets:
             return
         width = TYPES[node.type].width // 8
         align = max(node.align, width)
@@ -99,9 +105,14 @@ class _KernelBuilder(Builder):
             self.dynamic.append(node.name)
             self.offsets[id(node)] = -align
             return
-        start = -(-self.sizes[node.space] // align) * align
+        start = -(-self.sizes[space] // align) * align
         self.offsets[id(node)] = start
-        self.sizes[node.space] = start + width * node.vector * node.size
+        self.sizes[space] = start + width * node.vector * node.size
+        if space == "global":
+            self.variables.extend(bytes(self.sizes[space] - len(self.variables)))
+            for number, value in enumerate(node.values):
+                at = start + number * width
+                self.variables[at : at + width] = (value & ((1 << 8 * width) - 1)).to_bytes(width, "little")
 
     def address_of(self, node: Name) -> Reader | None:
         """The address of a shared or local variable."""
@@ -116,10 +127,15 @@ class _KernelBuilder(Builder):
         if offset < 0:
             # Dynamic shared memory begins behind the static variables, which Triton has none of.
             offset = -(-self.sizes["shared"] // -offset) * -offset
-        return Reader(-1, 64, SHARED_BASE + offset)
+        base = VARIABLES_BASE if variable.space in ("global", "const") else SHARED_BASE
+        return Reader(-1, 64, base + offset)
 
     def parameter(self, node: Operand, size: int) -> tuple[str, int]:
         """The parameter and the offset in it that `[name+offset]` means."""
+        if isinstance(node, Address) and node.base is not None:
+            local = self.scope.variable(node.base.text)
+            if local is not None and local.space == "param":
+                return RETURNED, 0
         if not isinstance(node, Address) or node.base is None or node.base.text not in self.parameters:
             raise self.error(OperandError, "no parameter of this kernel has this name", node.offset)
         declared = self.parameters[node.base.text]
@@ -153,6 +169,7 @@ def load_kernel(text: str, name: str | None = None, fuse: bool = False) -> Kerne
         builder.sizes["shared"],
         bool(builder.dynamic),
         builder.sizes["local"],
+        bytes(builder.variables),
         _units(program),
         any(_orders_blocks(s) for s in program.steps),
         module.target,
@@ -201,7 +218,7 @@ class Launch:
         self.constants: Constants = {}
         used = [p.buffer if isinstance(p, Pointer) else p for p in parameters]
         buffers = {id(b): b for b in used if isinstance(b, Buffer)}
-        self.memory = GlobalMemory(list(buffers.values()))
+        self.memory = GlobalMemory(list(buffers.values()), kernel.variables)
         self._parameters = self._bytes(parameters)
         self.instructions = 0
 
@@ -221,7 +238,9 @@ class Launch:
         return found
 
     def parameter(self, name: str, offset: int, size: int) -> int:
-        """The bit pattern of `size` bytes of a parameter."""
+        """The bit pattern of `size` bytes of a parameter; what a called function returned is zero."""
+        if name == RETURNED:
+            return 0
         return int.from_bytes(self._parameters[name][offset : offset + size], "little")
 
     def coordinates(self, block: int) -> str:

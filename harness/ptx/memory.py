@@ -19,6 +19,8 @@ from .vectorise import UNSIGNED, Array
 
 GLOBAL_BASE = 0x7F00_0000_0000
 BUFFER_SPACING = 1 << 36
+VARIABLES_BASE = GLOBAL_BASE - BUFFER_SPACING
+"""Where the variables that a module declares in global and constant memory lie."""
 SHARED_WINDOW = 0x0100_0000_0000_0000
 """Where shared memory appears among generic addresses."""
 LOCAL_WINDOW = 0x0200_0000_0000_0000
@@ -105,10 +107,17 @@ def pointers(arrays: Sequence[Array], names: Sequence[str] = ()) -> list[Pointer
 class GlobalMemory:
     """All buffers of a launch, placed at their addresses."""
 
-    def __init__(self, buffers: Sequence[Buffer]) -> None:
-        self.buffers = list(buffers)
+    def __init__(self, buffers: Sequence[Buffer], variables: bytes = b"") -> None:
+        own = Buffer(np.frombuffer(bytearray(variables), np.uint8), "the module's variables")
+        self.buffers = [own, *buffers]
         for number, buffer in enumerate(self.buffers):
-            buffer.base = GLOBAL_BASE + number * BUFFER_SPACING
+            buffer.base = VARIABLES_BASE + number * BUFFER_SPACING
+
+    def text(self, address: int) -> str:
+        """The string that ends in a zero byte at an address among the module's variables."""
+        own = self.buffers[0]
+        data = own.bytes[: own.size].tobytes()[address - own.base :] if address >= own.base else b""
+        return data.split(b"\0")[0].decode(errors="replace")
 
     def find(self, address: int) -> Buffer | None:
         """The buffer at or before an address."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import OperandError
+from .errors import ExecutionError, NotElementwise, OperandError
 from .isa.registry import Bound
 from .kernelframe import Access, KernelFrame
 from .memory import LOCAL_WINDOW, SHARED_WINDOW
@@ -75,9 +75,46 @@ def _bind_st(builder: Builder, node: Instruction, bound: Bound) -> Step:
     kind = TYPES[bound.modifiers["type"] or ""]
     parts = _elements(builder, node.operands[1], _count(bound))
     space = _space(bound)
-    base, displacement = address(builder, node.operands[0], space)
     readers = tuple(builder.read(p, kind, True, f"value of {bound.spelling}") for p in parts)
+    if space == "param":
+        return Step("st_param", node, bound, readers, (), detail=_argument(builder, node.operands[0]))
+    base, displacement = address(builder, node.operands[0], space)
     return Step("st", node, bound, (base, *readers), (), detail=Access(space, displacement, kind.width, len(readers)))
+
+
+def _argument(builder: Builder, node: Operand) -> str:
+    """The name of the argument of a call that `[name]` means."""
+    if not isinstance(node, Address) or node.base is None:
+        raise builder.error(OperandError, "an argument of a call is named in brackets", node.offset)
+    return node.base.text
+
+
+@runs("st_param")
+def _run_st_param(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    frame.arguments[step.detail] = frame.read(step.sources[0])[0]
+
+
+CALLABLE = ("vprintf", "__assertfail")
+"""Functions of the CUDA runtime that kernels with prints and assertions call."""
+
+
+@binds("call")
+def _bind_call(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    names = [o.text for o in node.operands if isinstance(o, Name)]
+    if not names or names[0] not in CALLABLE:
+        called = names[0] if names else "a function"
+        raise builder.error(NotElementwise, f"the emulator runs no calls; this one goes to {called}", node.offset)
+    return Step("call", node, bound, detail=names[0])
+
+
+@runs("call")
+def _run_call(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    """A print prints nothing; a failed assertion stops the kernel."""
+    if step.detail == "__assertfail":
+        lane = 0 if active is None else int(np.flatnonzero(active)[0])
+        message = frame.arguments.get("param0")
+        text = "" if message is None else f": {frame.launch.memory.text(int(message[lane]))}"
+        raise frame.fault(ExecutionError, step, f"device assertion failed in {frame.who(lane)}{text}")
 
 
 @runs("ld_param")

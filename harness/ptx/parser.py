@@ -325,6 +325,8 @@ class _Parser(ConstantExpressions):
             self.advance()
             node = self.name()
             node.minus = True
+        elif kind == "(" and self.tokens[self.at + 1][0] in ("name", ")"):
+            node = self.arguments()
         elif kind in ("int", "float", "-", "+", "~", "!", "("):
             node = self.constant()
         else:
@@ -350,6 +352,17 @@ class _Parser(ConstantExpressions):
             if not self.accept(","):
                 break
         self.expect("}", "',' or '}' in a vector")
+        return node
+
+    def arguments(self) -> Vector:
+        """The names in parentheses of a call."""
+        node = Vector([], self.offset)
+        self.advance()
+        while self.kind != ")":
+            node.elements.append(self.operand())
+            if not self.accept(","):
+                break
+        self.expect(")", "',' or ')' after an argument")
         return node
 
     def address(self) -> Address:

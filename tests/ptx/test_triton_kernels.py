@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("triton", reason="Triton is not installed; it compiles the kernels of these tests")
 
-from harness.ptx.errors import MemoryFault, UndefinedBits
+from harness.ptx.errors import ExecutionError, MemoryFault, NotElementwise, UndefinedBits
 from harness.ptx.kernel import Buffer, Report, load_kernel, run_kernel
 from harness.triton.compile import Compilation, FunctionRef, compile_kernel
 from harness.triton.specialise import Parameters, Pointer, specialise
@@ -34,7 +34,9 @@ NAMES = {
 }
 
 
-def compile_for(name: str, target: str, arguments: dict[str, Any], num_warps: int = 4) -> Compilation:
+def compile_for(
+    name: str, target: str, arguments: dict[str, Any], num_warps: int = 4, debug: bool = False
+) -> Compilation:
     function = getattr(triton_kernels, name)
     seen = {k: Pointer(NAMES[v.dtype.name]) if isinstance(v, np.ndarray) else v for k, v in arguments.items()}
     spec = specialise(
@@ -44,6 +46,7 @@ def compile_for(name: str, target: str, arguments: dict[str, Any], num_warps: in
         target=target,
         enable_fp_fusion=False,
         num_warps=num_warps,
+        options=(("debug", debug),),
     )
     compiled = compile_kernel(spec)
     assert isinstance(compiled, Compilation), compiled
@@ -51,10 +54,16 @@ def compile_for(name: str, target: str, arguments: dict[str, Any], num_warps: in
 
 
 def run(
-    name: str, target: str, grid: tuple[int, ...], num_warps: int = 4, edit: Any = None, **arguments: Any
+    name: str,
+    target: str,
+    grid: tuple[int, ...],
+    num_warps: int = 4,
+    edit: Any = None,
+    debug: bool = False,
+    **arguments: Any,
 ) -> Report:
     """Compile and run; arrays named like outputs (y, q, scales) start unwritten. `edit` changes the PTX."""
-    compiled = compile_for(name, target, arguments, num_warps)
+    compiled = compile_for(name, target, arguments, num_warps, debug)
     signature = dict(compiled.spec.signature)
     buffers = {
         k: Buffer(v, k, defined=k not in ("y", "q", "scales")) if isinstance(v, np.ndarray) else v
@@ -127,6 +136,44 @@ class TestOrdinaryKernels:
         lock, total = np.zeros(1, np.int32), np.zeros(1, np.int32)
         run("locked_total", target, (6,), x=x, lock=lock, total=total, B=128)
         assert (int(total[0]), int(lock[0])) == (x.sum(), 0)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
+class TestWhatElseTritonEmits:
+    def test_loads_ahead(self, target: str, rng: np.random.Generator) -> None:
+        x = rng.integers(0, 100, (45, 1000)).astype(np.float32)
+        y = np.zeros(45, np.float32)
+        run("pipelined_sums", target, (3,), x=x, y=y, M=45, N=1000, BM=16, BN=64)
+        np.testing.assert_array_equal(y, x.sum(1))
+
+    def test_library_functions(self, target: str, rng: np.random.Generator) -> None:
+        x = (rng.standard_normal(500) * 1e6).astype(np.float32)
+        y = np.zeros_like(x)
+        run("library_functions", target, (2,), x=x, y=y, n=500, B=256)
+        d = x.astype(np.float64)
+        np.testing.assert_allclose(y, np.sin(d) + np.abs(d) ** 0.1, rtol=1e-5, atol=1e-5)
+
+    def test_wide_integers(self, target: str, rng: np.random.Generator) -> None:
+        x = rng.integers(-(2**31), 2**31 - 1, 500).astype(np.int32)
+        y = np.zeros_like(x)
+        run("wide_integers", target, (2,), x=x, y=y, n=500, B=256)
+        a = x.astype(np.int64)
+        expected = np.fmod(np.trunc(a * 1234567 / 1000), 77) + np.trunc(a / 7) + np.fmod(a, 5)
+        np.testing.assert_array_equal(y, expected)
+
+    def test_prints_and_assertions(self, target: str) -> None:
+        x = np.arange(64, dtype=np.int32)
+        y = np.zeros_like(x)
+        run("asserts_and_prints", target, (1,), debug=True, x=x, y=y, B=64)
+        np.testing.assert_array_equal(y, x)
+        x[40] = 100
+        with pytest.raises(ExecutionError, match=r"device assertion failed in thread 40 .*too large"):
+            run("asserts_and_prints", target, (1,), debug=True, x=x, y=y, B=64)
+
+    def test_tensor_cores_are_refused(self, target: str) -> None:
+        x = np.zeros((32, 32), np.float16)
+        with pytest.raises(NotElementwise, match="a tensor core instruction that the emulator does not run"):
+            run("matrix_product", target, (1,), x=x, y=x.astype(np.float32), B=32)
 
 
 @pytest.mark.parametrize("target", BLACKWELL)

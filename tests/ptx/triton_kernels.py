@@ -2,6 +2,7 @@
 
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 
 @triton.jit
@@ -127,3 +128,44 @@ def nvfp4(x, q, scales, global_scale, M, N, BM: tl.constexpr, BN: tl.constexpr):
     tl.store(q + i * (N // 2) + jq, codes, mask=(i < M) & (jq < N // 2))
     js = (tl.program_id(1) * (BN // 16) + tl.arange(0, BN // 16))[None, :]
     tl.store(scales + i * (N // 16) + js, scale.to(tl.uint8, bitcast=True), mask=(i < M) & (js < N // 16))
+
+
+@triton.jit
+def pipelined_sums(x, y, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    i = tl.program_id(0) * BM + tl.arange(0, BM)
+    total = tl.zeros((BM, BN), tl.float32)
+    for k in tl.range(0, N, BN, num_stages=3):
+        j = k + tl.arange(0, BN)
+        total += tl.load(x + i[:, None] * N + j[None, :], mask=(i[:, None] < M) & (j[None, :] < N), other=0.0)
+    tl.store(y + i, tl.sum(total, 1), mask=i < M)
+
+
+@triton.jit
+def library_functions(x, y, n, B: tl.constexpr):
+    """The sine of a large number reduces it with a table in global memory and an array in local memory."""
+    o = tl.program_id(0) * B + tl.arange(0, B)
+    a = tl.load(x + o, mask=o < n, other=0.0)
+    tl.store(y + o, libdevice.sin(a) + libdevice.pow(tl.abs(a), 0.1), mask=o < n)
+
+
+@triton.jit
+def wide_integers(x, y, n, B: tl.constexpr):
+    o = tl.program_id(0) * B + tl.arange(0, B)
+    a = tl.load(x + o, mask=o < n, other=1)
+    tl.store(y + o, ((a.to(tl.int64) * 1234567 // 1000) % 77).to(tl.int32) + a // 7 + a % 5, mask=o < n)
+
+
+@triton.jit
+def asserts_and_prints(x, y, B: tl.constexpr):
+    o = tl.arange(0, B)
+    a = tl.load(x + o)
+    tl.device_print("a", a)
+    tl.device_assert(a < 100, "too large")
+    tl.store(y + o, a)
+
+
+@triton.jit
+def matrix_product(x, y, B: tl.constexpr):
+    i = tl.arange(0, B)
+    a = tl.load(x + i[:, None] * B + i[None, :])
+    tl.store(y + i[:, None] * B + i[None, :], tl.dot(a, a))

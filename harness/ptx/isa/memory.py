@@ -68,3 +68,4 @@ operation(
 operation(
     "stmatrix.sync.aligned.m8n8.num{.trans}{.space}.b16", "stmatrix", section="9.7.14.5.16", requires=90, **_MATRIX
 )
+operation("call{.uni}", "call", section="9.7.12.5")
