@@ -95,18 +95,22 @@ def _fusions(variant: Variant) -> tuple[bool, ...]:
 
 
 def _axes(case: Case, variant: Variant, packs: Sequence[int], backend: str) -> dict[str, Sequence[object]]:
-    """The values of each axis; the first is the plain one. Emulated asm varies what packs hold, not the launch."""
-    on_device = backend == "gpu" or not isinstance(variant, AsmVariant)
+    """The values of each axis; the first is the plain one. Padding can be chosen only where asm is emulated alone."""
     return {
         "pack": packs,
         "shape": _shapes(variant),
         "context": _contexts(case, variant),
         "fusion": _fusions(variant),
-        "alignment": (16, _unit_bytes(case)) if on_device else (16,),
-        "num_warps": _num_warps(variant) if on_device else _num_warps(variant)[:1],
+        "alignment": (16, _unit_bytes(case)),
+        "num_warps": _num_warps(variant),
         "shuffled": (None, _SHUFFLE_SEED),
-        "padding": (None,) if on_device else (None, _PADDING_SEED),
+        "padding": (None, _PADDING_SEED) if _emulated_alone(variant, backend) else (None,),
     }
+
+
+def _emulated_alone(variant: Variant, backend: str) -> bool:
+    """Whether setups may run the asm text without a kernel around it, so without pointers and warps."""
+    return backend == "emulator" and isinstance(variant, AsmVariant)
 
 
 def _unit_bytes(case: Case) -> int:
@@ -121,6 +125,8 @@ def _crossed(
     for row in rows:
         values: dict[str, Any] = dict(zip(axes, row, strict=True))
         shuffled = values.pop("shuffled")
+        if _emulated_alone(variant, backend) and (values["context"] == "loop" or values["padding"] is not None):
+            values |= {"alignment": 16, "num_warps": _num_warps(variant)[0]}  # nothing there to vary
         yield Setup(block=BLOCK, steps=LOOP_STEPS if values["context"] == "loop" else 1, **values), shuffled
 
 
