@@ -78,13 +78,20 @@ def brev(a: int, width: int) -> int:
     return reverse(a, width)
 
 
+@scalar
+def field_place(x: int, width: int) -> int:
+    """Where a bit field begins, or its length, as the hardware reads the operand."""
+    return x & 0xFF if width == 32 else x
+
+
 @instruction("bfe.type", "d, a, b:u32, c:u32", section="9.7.1.19", type=_WORDS, undefined="moves a")
 def bfe(a: int, b: int, c: int, width: int, signed: int) -> int:
-    """The field of c bits from bit b on (both modulo 256), what lies past the top being sign or zero.
+    """The field of c bits from bit b on, what lies past the top being sign or zero.
 
-    Signed: filled with the field's highest bit, or the register's if the field reaches past it. No bits: 0.
+    Signed: filled with the field's highest bit, or the register's if the field reaches past it. No bits: 0. In 32
+    bits b and c count modulo 256, as the ISA says; in 64 bits the code that ptxas makes takes them whole.
     """
-    start, length = b & 0xFF, c & 0xFF
+    start, length = field_place(b, width), field_place(c, width)
     if length == 0:
         return 0
     field = (a >> min(start, 63) if signed else shr64(a, min(start, 63))) if start < width or signed else 0
@@ -95,8 +102,8 @@ def bfe(a: int, b: int, c: int, width: int, signed: int) -> int:
 
 @instruction("bfi.type", "f, a, b, c:u32, d:u32", section="9.7.1.20", type=_BITS, undefined="moves a b")
 def bfi(a: int, b: int, c: int, d: int, width: int) -> int:
-    """b with its field of d bits from bit c on (both modulo 256) replaced by the low bits of a."""
-    start, length = c & 0xFF, d & 0xFF
+    """b with its field of d bits from bit c on (both as for bfe) replaced by the low bits of a."""
+    start, length = field_place(c, width), field_place(d, width)
     if start >= width:
         return b
     field = shl64(mask(min(length, width)), start)
