@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 from pathlib import Path
 
 from harness.cli import UsageError
@@ -22,8 +24,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run; the exit code is pytest's."""
-    import pytest
-
     from harness.recorder import records_path
     from harness.records import RecordError
     from harness.targetset import normal
@@ -43,7 +43,8 @@ def main(args: argparse.Namespace) -> int:
     words += args.rest
     if any(w.startswith(("-n", "--numprocesses")) for w in args.rest):
         words.append("--dist=loadgroup")
-    code = int(pytest.main([*words, *plugin_words()]))
+    # A process of its own: pytest rewrites plugins as it imports them, and this one has imported ours already.
+    code = subprocess.call([sys.executable, "-m", "pytest", *words, *plugin_words()])
     if args.report and records.exists():
         print_report(records, Path(args.report))
     return code
