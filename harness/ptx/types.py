@@ -34,7 +34,7 @@ def _table() -> dict[str, ScalarType]:
     rows += [(n, "x", 32) for n in ("e4m3x4", "e5m2x4", "e2m3x4", "e3m2x4")]
     # Types of cvt.pack; nothing has them in a register of their own.
     rows += [("u4", "u", 4), ("s4", "s", 4), ("u2", "u", 2), ("s2", "s", 2)]
-    rows += [("u8x4", "b", 32), ("s8x4", "b", 32)]
+    rows += [("u8x4", "p", 32), ("s8x4", "p", 32)]
     return {name: ScalarType(name, kind, width) for name, kind, width in rows}
 
 
