@@ -123,7 +123,7 @@ def szext(a: int, b: int, mode: int, signed: int) -> int:
     return sign_extend(a, length) if signed else a & mask(length)
 
 
-@instruction("bmsk.mode.b32", "d, a:u32, b:u32", section="9.7.1.22", mode=".wrap .clamp")
+@instruction("bmsk.mode.b32", "d:u32, a:u32, b:u32", section="9.7.1.22", mode=".wrap .clamp")
 def bmsk(a: int, b: int, mode: int) -> int:
     """b ones from bit a on, cut at the top; a and b modulo 32 (.wrap), or an a past 31 gives 0 (.clamp)."""
     if mode == CLAMP:
@@ -131,7 +131,7 @@ def bmsk(a: int, b: int, mode: int) -> int:
     return mask(b & 31) << (a & 31)
 
 
-@instruction("clmad.mode.type", "d, a, b, c", section="9.7.1 (ISA 9.3)", mode=".hi .lo", type=".u64 .s64", requires=80)
+@instruction("clmad.mode.type", "d, a, b, c", section="9.7.1 (ISA 9.3)", mode=".hi .lo", type=".u64 .s64", requires=90)
 def clmad(a: int, b: int, c: int, mode: int) -> int:
     """Half of the carry-less product (the product of polynomials over two elements), exclusive-or c."""
     low, high = 0, 0

@@ -17,7 +17,7 @@ def part(x: int, i: int, bits: int, signed: int) -> int:
     return sign_extend(value, bits) if signed else value & ((1 << bits) - 1)
 
 
-@instruction("dp4a.atype.btype", "d:b32, a:b32, b:b32, c:b32", section="9.7.1.23", atype=_TYPE, btype=_TYPE)
+@instruction("dp4a.atype.btype", "d:u32, a:u32, b:u32, c:u32", section="9.7.1.23", atype=_TYPE, btype=_TYPE)
 def dp4a(a: int, b: int, c: int, asigned: int, bsigned: int) -> int:
     """c plus the four products of bytes of a and b, wrapping."""
     total = c
@@ -28,7 +28,7 @@ def dp4a(a: int, b: int, c: int, asigned: int, bsigned: int) -> int:
 
 @instruction(
     "dp2a.mode.atype.btype",
-    "d:b32, a:b32, b:b32, c:b32",
+    "d:u32, a:u32, b:u32, c:u32",
     section="9.7.1.24",
     mode=".lo .hi",
     atype=_TYPE,

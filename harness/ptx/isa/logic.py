@@ -53,7 +53,7 @@ def by_table(a: int, b: int, c: int, table: int) -> int:
     return result
 
 
-@instruction("lop3.b32", "d?, a, b, c, immLut:const b32", section="9.7.8.6", undefined="bits")
+@instruction("lop3.b32", "d?, a, b, c, immLut:const u32", section="9.7.8.6", undefined="bits")
 def lop3(a: int, b: int, c: int, immLut: int) -> int:
     """Any function of three bits; of immLut the low 8 bits count."""
     return by_table(a, b, c, immLut)
@@ -61,7 +61,7 @@ def lop3(a: int, b: int, c: int, immLut: int) -> int:
 
 @instruction(
     "lop3.bool.b32",
-    "d:b32|p:pred, a:b32, b:b32, c:b32, immLut:const b32, q:pred",
+    "d:b32|p:pred, a:b32, b:b32, c:b32, immLut:const u32, q:pred",
     section="9.7.8.6",
     bool=".or .and",
 )
