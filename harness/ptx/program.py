@@ -281,6 +281,9 @@ class Builder:
         parts: list[Operand] = [written]
         if isinstance(written, Pair):
             parts = [written.first, written.second]
+            if len(specs) == 1 and isinstance(written.second, Sink):
+                # ptxas lets any instruction with one destination be written `d|_`.
+                parts.pop()
         if len(parts) > len(specs):
             raise self.error(OperandError, f"{node.spelling} has one destination, not two", written.offset)
         missing = next((s.name for s in specs[len(parts) :] if not s.optional), None)

@@ -85,6 +85,21 @@ def f32_from_f64(x: float, rnd: int) -> int:
 
 
 @scalar
+def f32_finish(x: float, rnd: int, ftz: int, sat: int) -> int:
+    """A float64 (exact or rounded to odd) as the float32 result of an operation, NaN 0x7fffffff.
+
+    With .ftz a result is flushed if it is subnormal after rounding to 24 bits with an unbounded exponent: ptxas's own
+    `div.rn.ftz` works so, and the hardware's instructions are taken to.
+    """
+    y = f32_from_f64(x, rnd)
+    if ftz and abs(x) < 1.1754943508222875e-38:
+        # Scaled by 2**64 it is rounded as if the exponent had no end; 2**-126 becomes 2**-62.
+        wide = f32_from_f64(x * 18446744073709551616.0, rnd) & 0x7FFFFFFF
+        y = (y & 0x80000000) | (0x00800000 if wide >= 0x20800000 else 0)
+    return f32_saturate(y, sat)
+
+
+@scalar
 def f32_zero_sign(x: float, a: int, b: int, rnd: int) -> int:
     """Sign rule of an exact zero sum of float32 `a` and `b`: -0 when rounding down, unless both are +0."""
     if rnd == 2 and x == 0.0 and (a | b) & 0x80000000:

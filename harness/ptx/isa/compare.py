@@ -1,14 +1,10 @@
-"""Comparison: what all kinds share, and float32 (ISA 9.7.6)."""
+"""Comparison: what all kinds share (ISA 9.7.6)."""
 
 from __future__ import annotations
 
-from harness.ptx.bits import f32_value, scalar
-from harness.ptx.softfloat import f32_flush
+from harness.ptx.bits import scalar
 
 from .modifiers import BF16, EQ, F16, F32, GT, HI, LE, LO, LS, LT, NAN, NE, NUM
-from .registry import instruction
-
-_BOOL = ".and .or .xor"
 
 
 @scalar
@@ -59,19 +55,3 @@ def truth(found: int, dtype: int) -> int:
     if dtype == F16:
         return 0x3C00
     return 0x3F80 if dtype == BF16 else -1
-
-
-_FLOAT_CMP = ".eq .ne .lt .le .gt .ge .equ .neu .ltu .leu .gtu .geu .num .nan"
-
-
-@instruction("setp.cmp{.ftz}.f32", "p:pred|q?:pred, a, b", section="9.7.6.2", cmp=_FLOAT_CMP)
-def setp_f32(a: int, b: int, cmp: int, ftz: int, result: int) -> int:
-    """Compare float32 values; the second destination gets the opposite."""
-    return setp_f32_bool(a, b, 1, cmp, 0, ftz, result)
-
-
-@instruction("setp.cmp.bool{.ftz}.f32", "p:pred|q?:pred, a, b, c:pred", section="9.7.6.2", cmp=_FLOAT_CMP, bool=_BOOL)
-def setp_f32_bool(a: int, b: int, c: int, cmp: int, bool: int, ftz: int, result: int) -> int:
-    """Compare float32 values and join with `c`."""
-    found = float_compare(cmp, f32_value(f32_flush(a, ftz)), f32_value(f32_flush(b, ftz)))
-    return combine(found == (result == 0), c, bool)

@@ -1,26 +1,17 @@
-"""float32 arithmetic (ISA 9.7.3)."""
+"""float32 arithmetic, one or two values a register (ISA 9.7.3).
+
+NaN results are 0x7fffffff, whatever the operands' NaNs (seen on an H200). With .ftz, subnormal operands and results
+are zeros of their sign; .sat clamps to [0, 1] and turns NaN into +0.
+"""
 
 from __future__ import annotations
 
-from harness.ptx.bits import divide, f32_value, f64_bits, scalar
-from harness.ptx.softfloat import (
-    add_odd,
-    f32_flush,
-    f32_from_f64,
-    f32_is_nan,
-    f32_saturate,
-    f32_zero_sign,
-)
+from harness.ptx.bits import divide, f32_value, f64_bits, scalar, shl64, shr64, square_root
+from harness.ptx.softfloat import add_odd, f32_finish, f32_flush, f32_from_f64, f32_saturate, f32_zero_sign
 
 from .registry import instruction
 
 RND = ".rn .rz .rm .rp"
-
-
-@scalar
-def _key(a: int) -> int:
-    """A number ordered as the float32 it comes from, -0 just below +0."""
-    return 0x7FFFFFFF - a if a & 0x80000000 else a
 
 
 @scalar
@@ -31,7 +22,7 @@ def _sign(x: float) -> int:
 
 @instruction("add{.rnd}{.ftz}{.sat}.f32", "d, a, b", section="9.7.3.3", rnd=RND, contracts="add")
 def add_f32(a: int, b: int, rnd: int, ftz: int, sat: int) -> int:
-    """Sum, rounded once. NaN is 0x7fffffff; an exact zero sum is +0, or -0 when rounding down."""
+    """Sum, rounded once. An exact zero sum is +0, or -0 when rounding down."""
     a, b = f32_flush(a, ftz), f32_flush(b, ftz)
     x, y = f32_value(a), f32_value(b)
     s = x + y
@@ -40,8 +31,9 @@ def add_f32(a: int, b: int, rnd: int, ftz: int, sat: int) -> int:
     if s == 0.0:
         return f32_saturate(f32_zero_sign(s, a, b, rnd), sat)
     if rnd != 0:
+        # To nearest, the float64 sum may be rounded again: 53 bits are more than twice 24 (Figueroa).
         s = add_odd(x, y)
-    return f32_saturate(f32_flush(f32_from_f64(s, rnd), ftz), sat)
+    return f32_finish(s, rnd, ftz, sat)
 
 
 @instruction("sub{.rnd}{.ftz}{.sat}.f32", "d, a, b", section="9.7.3.4", rnd=RND, contracts="sub")
@@ -52,11 +44,8 @@ def sub_f32(a: int, b: int, rnd: int, ftz: int, sat: int) -> int:
 
 @instruction("mul{.rnd}{.ftz}{.sat}.f32", "d, a, b", section="9.7.3.5", rnd=RND, contracts="mul")
 def mul_f32(a: int, b: int, rnd: int, ftz: int, sat: int) -> int:
-    """Product, rounded once."""
-    p = f32_value(f32_flush(a, ftz)) * f32_value(f32_flush(b, ftz))
-    if p != p:
-        return 0 if sat else 0x7FFFFFFF
-    return f32_saturate(f32_flush(f32_from_f64(p, rnd), ftz), sat)
+    """Product, rounded once; exact in float64."""
+    return f32_finish(f32_value(f32_flush(a, ftz)) * f32_value(f32_flush(b, ftz)), rnd, ftz, sat)
 
 
 @instruction("fma.rnd{.ftz}{.sat}.f32", "d, a, b, c", section="9.7.3.6", rnd=RND)
@@ -72,49 +61,59 @@ def fma_f32(a: int, b: int, c: int, rnd: int, ftz: int, sat: int) -> int:
     if s == 0.0:
         # An exact zero sum of opposite signs (or of two zeros that differ) is -0 only when rounding down.
         return f32_saturate(f32_zero_sign(s, _sign(p), c, rnd), sat)
-    return f32_saturate(f32_flush(f32_from_f64(add_odd(p, z), rnd), ftz), sat)
+    return f32_finish(add_odd(p, z), rnd, ftz, sat)
 
 
 @instruction("div.rnd{.ftz}.f32", "d, a, b", section="9.7.3.8", rnd=RND)
 def div_f32(a: int, b: int, rnd: int, ftz: int) -> int:
-    """Quotient, rounded once. float64's quotient is far enough from every float32 midpoint to round again."""
-    q = divide(f32_value(f32_flush(a, ftz)), f32_value(f32_flush(b, ftz)))
-    return f32_flush(f32_from_f64(q, rnd), ftz)
+    """Quotient, rounded once. float64's quotient lies on the same side of every 25-bit number as the true one."""
+    return f32_finish(divide(f32_value(f32_flush(a, ftz)), f32_value(f32_flush(b, ftz))), rnd, ftz, 0)
 
 
-@instruction("rcp.rnd{.ftz}.f32", "d, a", section="9.7.3.12", rnd=RND)
+@instruction("rcp.rnd{.ftz}.f32", "d, a", section="9.7.3.13", rnd=RND)
 def rcp_f32(a: int, rnd: int, ftz: int) -> int:
     """Reciprocal, rounded once."""
     return div_f32(0x3F800000, a, rnd, ftz)
 
 
-@instruction("min{.ftz}{.NaN}{.xorsign}{.abs}.f32", "d, a, b", section="9.7.3.10", needs={"NaN": 80, "xorsign": 86})
-def min_f32(a: int, b: int, ftz: int, NaN: int, xorsign: int) -> int:
-    """The smaller; -0 is less than +0; one NaN gives the other operand, or NaN with .NaN."""
-    a, b = f32_flush(a, ftz), f32_flush(b, ftz)
-    sign = (a ^ b) & 0x80000000
-    if xorsign:
-        a, b = a & 0x7FFFFFFF, b & 0x7FFFFFFF
-    if f32_is_nan(a) or f32_is_nan(b):
-        if NaN or (f32_is_nan(a) and f32_is_nan(b)):
-            return 0x7FFFFFFF
-        result = b if f32_is_nan(a) else a
-    else:
-        result = a if _key(a) < _key(b) else b
-    return (result & 0x7FFFFFFF) | sign if xorsign else result
+@instruction("sqrt.rnd{.ftz}.f32", "d, a", section="9.7.3.15", rnd=RND)
+def sqrt_f32(a: int, rnd: int, ftz: int) -> int:
+    """Square root, rounded once; -0 for -0, NaN below zero. float64's root decides every rounding, as for div."""
+    return f32_from_f64(square_root(f32_value(f32_flush(a, ftz))), rnd)
 
 
-@instruction("max{.ftz}{.NaN}{.xorsign}{.abs}.f32", "d, a, b", section="9.7.3.11", needs={"NaN": 80, "xorsign": 86})
-def max_f32(a: int, b: int, ftz: int, NaN: int, xorsign: int) -> int:
-    """The larger; -0 is less than +0; one NaN gives the other operand, or NaN with .NaN."""
-    a, b = f32_flush(a, ftz), f32_flush(b, ftz)
-    sign = (a ^ b) & 0x80000000
-    if xorsign:
-        a, b = a & 0x7FFFFFFF, b & 0x7FFFFFFF
-    if f32_is_nan(a) or f32_is_nan(b):
-        if NaN or (f32_is_nan(a) and f32_is_nan(b)):
-            return 0x7FFFFFFF
-        result = b if f32_is_nan(a) else a
-    else:
-        result = a if _key(a) > _key(b) else b
-    return (result & 0x7FFFFFFF) | sign if xorsign else result
+# Two values a register: each half by itself.
+
+
+@instruction(
+    "add{.rnd}{.ftz}.f32x2", "d, a, b", section="9.7.3.3", requires=100, rnd=RND, contracts="add", undefined="words"
+)
+def add_f32x2(a: int, b: int, rnd: int, ftz: int) -> int:
+    """Two sums."""
+    low = add_f32(a & 0xFFFFFFFF, b & 0xFFFFFFFF, rnd, ftz, 0)
+    return low | shl64(add_f32(shr64(a, 32), shr64(b, 32), rnd, ftz, 0), 32)
+
+
+@instruction(
+    "sub{.rnd}{.ftz}.f32x2", "d, a, b", section="9.7.3.4", requires=100, rnd=RND, contracts="sub", undefined="words"
+)
+def sub_f32x2(a: int, b: int, rnd: int, ftz: int) -> int:
+    """Two differences."""
+    low = sub_f32(a & 0xFFFFFFFF, b & 0xFFFFFFFF, rnd, ftz, 0)
+    return low | shl64(sub_f32(shr64(a, 32), shr64(b, 32), rnd, ftz, 0), 32)
+
+
+@instruction(
+    "mul{.rnd}{.ftz}.f32x2", "d, a, b", section="9.7.3.5", requires=100, rnd=RND, contracts="mul", undefined="words"
+)
+def mul_f32x2(a: int, b: int, rnd: int, ftz: int) -> int:
+    """Two products."""
+    low = mul_f32(a & 0xFFFFFFFF, b & 0xFFFFFFFF, rnd, ftz, 0)
+    return low | shl64(mul_f32(shr64(a, 32), shr64(b, 32), rnd, ftz, 0), 32)
+
+
+@instruction("fma.rnd{.ftz}.f32x2", "d, a, b, c", section="9.7.3.6", requires=100, rnd=RND, undefined="words")
+def fma_f32x2(a: int, b: int, c: int, rnd: int, ftz: int) -> int:
+    """Two fused multiply-adds."""
+    low = fma_f32(a & 0xFFFFFFFF, b & 0xFFFFFFFF, c & 0xFFFFFFFF, rnd, ftz, 0)
+    return low | shl64(fma_f32(shr64(a, 32), shr64(b, 32), shr64(c, 32), rnd, ftz, 0), 32)

@@ -1,169 +1,216 @@
-"""float16 arithmetic, one or two values a register (ISA 9.7.4)."""
+"""float16 and bfloat16 arithmetic, one or two values a register (ISA 9.7.4).
+
+NaN results are 0x7fff. With .ftz (float16 only) subnormal operands and results are zeros of their sign; .sat clamps
+to [0, 1] with NaN as +0; .relu turns what is negative, -0 included, into +0.
+"""
 
 from __future__ import annotations
 
-from harness.ptx.bits import scalar
-from harness.ptx.softfloat import add_odd, f16_from_f64, f16_value
+from harness.ptx.bits import f32_round, f32_value, scalar
+from harness.ptx.floatbits import flush, value_of
+from harness.ptx.softfloat import add_odd, f16_from_f64, f16_value, narrow
 
+from .float32 import fma_f32
+from .modifiers import BF16
 from .registry import instruction
 
-_NEEDS = {"relu": 80, "NaN": 80, "xorsign": 86, "oob": 90}
+OOB_NAN = 0xFFFF
+"""The NaN that stands for an element outside a tensor, in both formats. The ISA does not print it."""
 
 
 @scalar
-def f16_is_nan(a: int) -> bool:
-    """Whether a float16 pattern is a NaN."""
-    return (a & 0x7FFF) > 0x7C00
+def half_round(x: float, type: int, ftz: int) -> int:
+    """A float64 (exact or rounded to odd) rounded to nearest even, and flushed as `softfloat.f32_finish` does it."""
+    if x != x:
+        return 0x7FFF
+    if type == BF16:
+        return narrow(x, 8, 7, 0)
+    y = narrow(x, 5, 10, 0)
+    if ftz and abs(x) < 0.00006103515625:
+        # 2**-14 becomes 2**-4, so that it is rounded as if the exponent had no end.
+        wide = narrow(x * 1024.0, 5, 10, 0) & 0x7FFF
+        y = (y & 0x8000) | (0x0400 if wide >= 0x2C00 else 0)
+    return y
 
 
 @scalar
-def f16_flush(a: int, ftz: int) -> int:
-    """A float16 pattern with subnormals replaced by zero of their sign, if `ftz`."""
-    if ftz and (a & 0x7C00) == 0:
-        return a & 0x8000
-    return a
+def _finish(x: float, type: int, ftz: int, sat: int, relu: int) -> int:
+    """Round, then clamp."""
+    if x != x:
+        return 0 if sat else 0x7FFF
+    y = half_round(x, type, ftz)
+    if (sat or relu) and y & 0x8000:
+        return 0
+    return min(y, 0x3C00) if sat else y
 
 
 @scalar
-def _finish(a: int, ftz: int, sat: int, relu: int) -> int:
-    """What follows rounding: flush, then clamp to [0, 1] (NaN to +0) or to zero and above (NaN stays)."""
-    a = f16_flush(a, ftz)
-    if sat:
-        if a > 0x7C00:
-            return 0
-        return 0x3C00 if a > 0x3C00 else a
-    if relu and a & 0x8000:
-        return 0x7FFF if f16_is_nan(a) else 0
-    return a
+def _clear_oob(found: int, a: int, b: int, c: int, oob: int) -> int:
+    """`found`, or +0 with .oob where an operand is the out-of-bounds NaN."""
+    return 0 if oob and (a == OOB_NAN or b == OOB_NAN or c == OOB_NAN) else found
 
 
-@scalar
-def _key(a: int) -> int:
-    """A number ordered as the float16 it comes from, -0 just below +0."""
-    return 0x7FFF - a if a & 0x8000 else a
+@instruction("add{.rnd}{.ftz}{.sat}.type", "d, a, b", section="9.7.4.1", type=".f16", rnd=".rn", contracts="add")
+@instruction("add{.rnd}.type", "d, a, b", section="9.7.4.1", type=".bf16", requires=90, rnd=".rn", contracts="add")
+def add_half(a: int, b: int, type: int, ftz: int = 0, sat: int = 0) -> int:
+    """Sum, rounded to nearest even."""
+    return _finish(value_of(flush(a, type, ftz), type) + value_of(flush(b, type, ftz), type), type, ftz, sat, 0)
 
 
-@instruction("add{.rnd}{.ftz}{.sat}.f16", "d, a, b", section="9.7.4.1", rnd=".rn", contracts="add")
-def add_f16(a: int, b: int, ftz: int, sat: int) -> int:
-    """Sum, rounded to nearest even; exact in float64."""
-    s = f16_value(f16_flush(a, ftz)) + f16_value(f16_flush(b, ftz))
-    return _finish(f16_from_f64(s, 0), ftz, sat, 0)
-
-
-@instruction("sub{.rnd}{.ftz}{.sat}.f16", "d, a, b", section="9.7.4.2", rnd=".rn", contracts="sub")
-def sub_f16(a: int, b: int, ftz: int, sat: int) -> int:
+@instruction("sub{.rnd}{.ftz}{.sat}.type", "d, a, b", section="9.7.4.2", type=".f16", rnd=".rn", contracts="sub")
+@instruction("sub{.rnd}.type", "d, a, b", section="9.7.4.2", type=".bf16", requires=90, rnd=".rn", contracts="sub")
+def sub_half(a: int, b: int, type: int, ftz: int = 0, sat: int = 0) -> int:
     """Difference, rounded to nearest even."""
-    return add_f16(a, b ^ 0x8000, ftz, sat)
+    return add_half(a, b ^ 0x8000, type, ftz, sat)
 
 
-@instruction("mul{.rnd}{.ftz}{.sat}.f16", "d, a, b", section="9.7.4.3", rnd=".rn", contracts="mul")
-def mul_f16(a: int, b: int, ftz: int, sat: int) -> int:
+@instruction("mul{.rnd}{.ftz}{.sat}.type", "d, a, b", section="9.7.4.3", type=".f16", rnd=".rn", contracts="mul")
+@instruction("mul{.rnd}.type", "d, a, b", section="9.7.4.3", type=".bf16", requires=90, rnd=".rn", contracts="mul")
+def mul_half(a: int, b: int, type: int, ftz: int = 0, sat: int = 0) -> int:
     """Product, rounded to nearest even."""
-    p = f16_value(f16_flush(a, ftz)) * f16_value(f16_flush(b, ftz))
-    return _finish(f16_from_f64(p, 0), ftz, sat, 0)
+    return _finish(value_of(flush(a, type, ftz), type) * value_of(flush(b, type, ftz), type), type, ftz, sat, 0)
+
+
+_RELU = {"relu": 80, "oob": 90}
+_F16_CLASHES = [".sat .relu", ".ftz .oob"]
 
 
 @instruction(
-    "fma.rnd{.ftz}{.sat}{.relu}.f16", "d, a, b, c", section="9.7.4.4", rnd=".rn", needs=_NEEDS, excludes=[".sat .relu"]
+    "fma.rnd{.ftz}{.sat}{.relu}{.oob}.type",
+    "d, a, b, c",
+    section="9.7.4.4",
+    type=".f16",
+    rnd=".rn",
+    needs=_RELU,
+    excludes=_F16_CLASHES,
 )
-def fma_f16(a: int, b: int, c: int, ftz: int, sat: int, relu: int) -> int:
-    """a * b + c, rounded once to nearest even."""
-    p = f16_value(f16_flush(a, ftz)) * f16_value(f16_flush(b, ftz))
-    return _finish(f16_from_f64(add_odd(p, f16_value(f16_flush(c, ftz))), 0), ftz, sat, relu)
+@instruction(
+    "fma.rnd{.relu}{.oob}.type", "d, a, b, c", section="9.7.4.4", type=".bf16", requires=80, rnd=".rn", needs=_RELU
+)
+def fma_half(a: int, b: int, c: int, type: int, relu: int, oob: int, ftz: int = 0, sat: int = 0) -> int:
+    """a * b + c, rounded once to nearest even; with .oob, +0 where an operand is the out-of-bounds NaN."""
+    p = value_of(flush(a, type, ftz), type) * value_of(flush(b, type, ftz), type)
+    found = _finish(add_odd(p, value_of(flush(c, type, ftz), type)), type, ftz, sat, relu)
+    return _clear_oob(found, a, b, c, oob)
 
 
-@instruction("min{.ftz}{.NaN}{.xorsign}{.abs}.f16", "d, a, b", section="9.7.4.7", requires=80, needs=_NEEDS)
-def min_f16(a: int, b: int, ftz: int, NaN: int, xorsign: int) -> int:
-    """The smaller; -0 is less than +0; one NaN gives the other operand, or NaN with .NaN."""
-    return _extreme(a, b, ftz, NaN, xorsign, 1)
+@instruction(
+    "fma.rnd{.relu}{.oob}.bf16",
+    "d, a, b, c",
+    section="9.7.4.4",
+    requires=80,
+    rnd=".rz .rm .rp",
+    needs=_RELU,
+)
+def fma_bf16_directed(a: int, b: int, c: int, rnd: int) -> int:
+    """No form of the ISA: what ptxas 12.9 and 13.4 make of it on every target works on float16 values.
 
-
-@instruction("max{.ftz}{.NaN}{.xorsign}{.abs}.f16", "d, a, b", section="9.7.4.8", requires=80, needs=_NEEDS)
-def max_f16(a: int, b: int, ftz: int, NaN: int, xorsign: int) -> int:
-    """The larger; -0 is less than +0; one NaN gives the other operand, or NaN with .NaN."""
-    return _extreme(a, b, ftz, NaN, xorsign, 0)
-
-
-@scalar
-def _extreme(a: int, b: int, ftz: int, keep_nan: int, xorsign: int, smaller: int) -> int:
-    a, b = f16_flush(a, ftz), f16_flush(b, ftz)
-    sign = (a ^ b) & 0x8000
-    if xorsign:
-        a, b = a & 0x7FFF, b & 0x7FFF
-    if f16_is_nan(a) or f16_is_nan(b):
-        if keep_nan or (f16_is_nan(a) and f16_is_nan(b)):
-            return 0x7FFF
-        result = b if f16_is_nan(a) else a
-    else:
-        result = a if (_key(a) < _key(b)) == (smaller != 0) else b
-    return (result & 0x7FFF) | sign if xorsign else result
+    A float32 fma in the mode written, on the operands read as float16, rounded to nearest float16; .relu and .oob
+    are dropped. By reading the machine code.
+    """
+    x, y, z = f32_round(f16_value(a)), f32_round(f16_value(b)), f32_round(f16_value(c))
+    return f16_from_f64(f32_value(fma_f32(x, y, z, rnd, 0, 0)), 0)
 
 
 # Two values a register: each half by itself.
 
 
 @instruction(
-    "add{.rnd}{.ftz}{.sat}.f16x2", "d, a, b", section="9.7.4.1", rnd=".rn", contracts="add", undefined="halves"
+    "add{.rnd}{.ftz}{.sat}.type",
+    "d, a, b",
+    section="9.7.4.1",
+    type=".f16x2",
+    rnd=".rn",
+    contracts="add",
+    undefined="halves",
 )
-def add_f16x2(a: int, b: int, ftz: int, sat: int) -> int:
+@instruction(
+    "add{.rnd}.type",
+    "d, a, b",
+    section="9.7.4.1",
+    type=".bf16x2",
+    requires=90,
+    rnd=".rn",
+    contracts="add",
+    undefined="halves",
+)
+def add_halves(a: int, b: int, type: int, ftz: int = 0, sat: int = 0) -> int:
     """Two sums."""
-    return add_f16(a & 0xFFFF, b & 0xFFFF, ftz, sat) | add_f16(a >> 16, b >> 16, ftz, sat) << 16
+    low = add_half(a & 0xFFFF, b & 0xFFFF, type, ftz, sat)
+    return low | add_half(a >> 16, b >> 16, type, ftz, sat) << 16
 
 
 @instruction(
-    "sub{.rnd}{.ftz}{.sat}.f16x2", "d, a, b", section="9.7.4.2", rnd=".rn", contracts="sub", undefined="halves"
+    "sub{.rnd}{.ftz}{.sat}.type",
+    "d, a, b",
+    section="9.7.4.2",
+    type=".f16x2",
+    rnd=".rn",
+    contracts="sub",
+    undefined="halves",
 )
-def sub_f16x2(a: int, b: int, ftz: int, sat: int) -> int:
+@instruction(
+    "sub{.rnd}.type",
+    "d, a, b",
+    section="9.7.4.2",
+    type=".bf16x2",
+    requires=90,
+    rnd=".rn",
+    contracts="sub",
+    undefined="halves",
+)
+def sub_halves(a: int, b: int, type: int, ftz: int = 0, sat: int = 0) -> int:
     """Two differences."""
-    return sub_f16(a & 0xFFFF, b & 0xFFFF, ftz, sat) | sub_f16(a >> 16, b >> 16, ftz, sat) << 16
+    low = sub_half(a & 0xFFFF, b & 0xFFFF, type, ftz, sat)
+    return low | sub_half(a >> 16, b >> 16, type, ftz, sat) << 16
 
 
 @instruction(
-    "mul{.rnd}{.ftz}{.sat}.f16x2", "d, a, b", section="9.7.4.3", rnd=".rn", contracts="mul", undefined="halves"
+    "mul{.rnd}{.ftz}{.sat}.type",
+    "d, a, b",
+    section="9.7.4.3",
+    type=".f16x2",
+    rnd=".rn",
+    contracts="mul",
+    undefined="halves",
 )
-def mul_f16x2(a: int, b: int, ftz: int, sat: int) -> int:
+@instruction(
+    "mul{.rnd}.type",
+    "d, a, b",
+    section="9.7.4.3",
+    type=".bf16x2",
+    requires=90,
+    rnd=".rn",
+    contracts="mul",
+    undefined="halves",
+)
+def mul_halves(a: int, b: int, type: int, ftz: int = 0, sat: int = 0) -> int:
     """Two products."""
-    return mul_f16(a & 0xFFFF, b & 0xFFFF, ftz, sat) | mul_f16(a >> 16, b >> 16, ftz, sat) << 16
+    low = mul_half(a & 0xFFFF, b & 0xFFFF, type, ftz, sat)
+    return low | mul_half(a >> 16, b >> 16, type, ftz, sat) << 16
 
 
 @instruction(
-    "fma.rnd{.ftz}{.sat}{.relu}.f16x2",
+    "fma.rnd{.ftz}{.sat}{.relu}{.oob}.type",
     "d, a, b, c",
     section="9.7.4.4",
+    type=".f16x2",
     rnd=".rn",
-    needs=_NEEDS,
-    excludes=[".sat .relu"],
+    needs=_RELU,
+    excludes=_F16_CLASHES,
     undefined="halves",
 )
-def fma_f16x2(a: int, b: int, c: int, ftz: int, sat: int, relu: int) -> int:
-    """Two fused multiply-adds."""
-    low = fma_f16(a & 0xFFFF, b & 0xFFFF, c & 0xFFFF, ftz, sat, relu)
-    return low | fma_f16(a >> 16, b >> 16, c >> 16, ftz, sat, relu) << 16
-
-
 @instruction(
-    "min{.ftz}{.NaN}{.xorsign}{.abs}.f16x2",
-    "d, a, b",
-    section="9.7.4.7",
+    "fma.rnd{.relu}{.oob}.type",
+    "d, a, b, c",
+    section="9.7.4.4",
+    type=".bf16x2",
     requires=80,
-    needs=_NEEDS,
+    rnd=".rn .rz .rm .rp",
+    needs=_RELU,
     undefined="halves",
 )
-def min_f16x2(a: int, b: int, ftz: int, NaN: int, xorsign: int) -> int:
-    """Two minima."""
-    low = min_f16(a & 0xFFFF, b & 0xFFFF, ftz, NaN, xorsign)
-    return low | min_f16(a >> 16, b >> 16, ftz, NaN, xorsign) << 16
-
-
-@instruction(
-    "max{.ftz}{.NaN}{.xorsign}{.abs}.f16x2",
-    "d, a, b",
-    section="9.7.4.8",
-    requires=80,
-    needs=_NEEDS,
-    undefined="halves",
-)
-def max_f16x2(a: int, b: int, ftz: int, NaN: int, xorsign: int) -> int:
-    """Two maxima."""
-    low = max_f16(a & 0xFFFF, b & 0xFFFF, ftz, NaN, xorsign)
-    return low | max_f16(a >> 16, b >> 16, ftz, NaN, xorsign) << 16
+def fma_halves(a: int, b: int, c: int, type: int, relu: int, oob: int, ftz: int = 0, sat: int = 0) -> int:
+    """Two fused multiply-adds, to nearest even: ptxas accepts other modes for bf16x2 and drops them."""
+    low = fma_half(a & 0xFFFF, b & 0xFFFF, c & 0xFFFF, type, relu, oob, ftz, sat)
+    return low | fma_half(a >> 16, b >> 16, c >> 16, type, relu, oob, ftz, sat) << 16

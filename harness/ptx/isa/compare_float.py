@@ -1,0 +1,180 @@
+"""Comparison of floating-point values (ISA 9.7.6, 9.7.7).
+
+With .ftz subnormal operands count as zeros of their sign. -0 equals +0.
+"""
+
+from __future__ import annotations
+
+from harness.ptx.bits import scalar
+from harness.ptx.floatbits import flush, value_of
+
+from .compare import combine, float_compare, truth
+from .registry import instruction
+
+_CMP = ".eq .ne .lt .le .gt .ge .equ .neu .ltu .leu .gtu .geu .num .nan"
+_BOOL = ".and .or .xor"
+_TWO = "p:pred|q?:pred, a:type, b:type"
+_ONE = "p:pred, a:type, b:type"
+_SET = "d:dtype, a:type, b:type"
+# What `set` writes, by the type compared.
+_WIDE = ".u32 .s32 .f32 .f16 .bf16"
+_F16 = ".u16 .s16 .u32 .s32 .f16 .bf16"
+_BF16 = ".u16 .s16 .u32 .s32 .bf16"
+
+
+@scalar
+def compared(a: int, b: int, cmp: int, ftz: int, type: int) -> bool:
+    """Whether the comparison of two patterns holds."""
+    return float_compare(cmp, value_of(flush(a, type, ftz), type), value_of(flush(b, type, ftz), type))
+
+
+@instruction("setp.cmp{.ftz}.type", _TWO, section="9.7.6.2", cmp=_CMP, type=".f32")
+@instruction("setp.cmp.type", _TWO, section="9.7.6.2", cmp=_CMP, type=".f64")
+def setp_float(a: int, b: int, cmp: int, type: int, result: int, ftz: int = 0) -> int:
+    """Compare; the second destination gets the opposite."""
+    return setp_float_bool(a, b, 1, cmp, 0, type, result, ftz)
+
+
+@instruction("setp.cmp.bool{.ftz}.type", _TWO + ", c:pred", section="9.7.6.2", cmp=_CMP, bool=_BOOL, type=".f32")
+@instruction("setp.cmp.bool.type", _TWO + ", c:pred", section="9.7.6.2", cmp=_CMP, bool=_BOOL, type=".f64")
+def setp_float_bool(a: int, b: int, c: int, cmp: int, bool: int, type: int, result: int, ftz: int = 0) -> int:
+    """Compare and join with `c`; the second destination gets the opposite comparison, joined too."""
+    return combine(compared(a, b, cmp, ftz, type) == (result == 0), c, bool)
+
+
+@instruction("setp.cmp{.ftz}.type", _ONE, section="9.7.7.2", cmp=_CMP, type=".f16")
+@instruction("setp.cmp.type", _ONE, section="9.7.7.2", cmp=_CMP, type=".bf16", requires=90)
+def setp_half(a: int, b: int, cmp: int, type: int, ftz: int = 0) -> int:
+    """Compare; unlike wider types, halves have one destination."""
+    return 1 if compared(a, b, cmp, ftz, type) else 0
+
+
+@instruction("setp.cmp.bool{.ftz}.type", _ONE + ", c:pred", section="9.7.7.2", cmp=_CMP, bool=_BOOL, type=".f16")
+@instruction(
+    "setp.cmp.bool.type", _ONE + ", c:pred", section="9.7.7.2", cmp=_CMP, bool=_BOOL, type=".bf16", requires=90
+)
+def setp_half_bool(a: int, b: int, c: int, cmp: int, bool: int, type: int, ftz: int = 0) -> int:
+    """Compare and join with `c`."""
+    return combine(compared(a, b, cmp, ftz, type), c, bool)
+
+
+@instruction("setp.cmp{.ftz}.type", _TWO, section="9.7.7.2", cmp=_CMP, type=".f16x2")
+@instruction("setp.cmp.type", _TWO, section="9.7.7.2", cmp=_CMP, type=".bf16x2", requires=90)
+def setp_halves(a: int, b: int, cmp: int, type: int, result: int, ftz: int = 0) -> int:
+    """Compare two pairs: the first destination is of the lower halves, the second of the upper."""
+    return setp_halves_bool(a, b, 1, cmp, 0, type, result, ftz)
+
+
+@instruction("setp.cmp.bool{.ftz}.type", _TWO + ", c:pred", section="9.7.7.2", cmp=_CMP, bool=_BOOL, type=".f16x2")
+@instruction(
+    "setp.cmp.bool.type", _TWO + ", c:pred", section="9.7.7.2", cmp=_CMP, bool=_BOOL, type=".bf16x2", requires=90
+)
+def setp_halves_bool(a: int, b: int, c: int, cmp: int, bool: int, type: int, result: int, ftz: int = 0) -> int:
+    """Compare two pairs and join each with `c`."""
+    place = 16 * result
+    return combine(compared(a >> place & 0xFFFF, b >> place & 0xFFFF, cmp, ftz, type), c, bool)
+
+
+@instruction(
+    "set.cmp{.ftz}.dtype.type", _SET, section="9.7.6.1", cmp=_CMP, dtype=_WIDE, type=".f32", needs={"bf16": 90}
+)
+@instruction("set.cmp.dtype.type", _SET, section="9.7.6.1", cmp=_CMP, dtype=_WIDE, type=".f64", needs={"bf16": 90})
+@instruction("set.cmp{.ftz}.dtype.type", _SET, section="9.7.7.1", cmp=_CMP, dtype=_F16, type=".f16", needs={"bf16": 90})
+@instruction("set.cmp.dtype.type", _SET, section="9.7.7.1", cmp=_CMP, dtype=_BF16, type=".bf16", requires=90)
+def set_float(a: int, b: int, cmp: int, dtype: int, type: int, ftz: int = 0) -> int:
+    """Compare: all ones or 0, and for a floating-point destination 1.0 or +0."""
+    return set_float_bool(a, b, 1, cmp, 0, dtype, type, ftz)
+
+
+@instruction(
+    "set.cmp.bool{.ftz}.dtype.type",
+    _SET + ", c:pred",
+    section="9.7.6.1",
+    cmp=_CMP,
+    bool=_BOOL,
+    dtype=_WIDE,
+    type=".f32",
+    needs={"bf16": 90},
+)
+@instruction(
+    "set.cmp.bool.dtype.type",
+    _SET + ", c:pred",
+    section="9.7.6.1",
+    cmp=_CMP,
+    bool=_BOOL,
+    dtype=_WIDE,
+    type=".f64",
+    needs={"bf16": 90},
+)
+@instruction(
+    "set.cmp.bool{.ftz}.dtype.type",
+    _SET + ", c:pred",
+    section="9.7.7.1",
+    cmp=_CMP,
+    bool=_BOOL,
+    dtype=_F16,
+    type=".f16",
+    needs={"bf16": 90},
+)
+@instruction(
+    "set.cmp.bool.dtype.type",
+    _SET + ", c:pred",
+    section="9.7.7.1",
+    cmp=_CMP,
+    bool=_BOOL,
+    dtype=_BF16,
+    type=".bf16",
+    requires=90,
+)
+def set_float_bool(a: int, b: int, c: int, cmp: int, bool: int, dtype: int, type: int, ftz: int = 0) -> int:
+    """Compare and join with `c`: all ones or 0, and for a floating-point destination 1.0 or +0."""
+    return truth(combine(compared(a, b, cmp, ftz, type), c, bool), dtype)
+
+
+@instruction(
+    "set.cmp{.ftz}.dtype.type",
+    _SET,
+    section="9.7.7.1",
+    cmp=_CMP,
+    dtype=".f16x2 .u32 .s32",
+    type=".f16x2",
+    undefined="halves",
+)
+@instruction(
+    "set.cmp.dtype.type",
+    _SET,
+    section="9.7.7.1",
+    cmp=_CMP,
+    dtype=".bf16x2 .u32 .s32",
+    type=".bf16x2",
+    requires=90,
+    undefined="halves",
+)
+def set_halves(a: int, b: int, cmp: int, dtype: int, type: int, ftz: int = 0) -> int:
+    """Compare two pairs: in each half all ones or 0, 1.0 or +0."""
+    return set_halves_bool(a, b, 1, cmp, 0, dtype, type, ftz)
+
+
+@instruction(
+    "set.cmp.bool{.ftz}.dtype.type",
+    _SET + ", c:pred",
+    section="9.7.7.1",
+    cmp=_CMP,
+    bool=_BOOL,
+    dtype=".f16x2 .u32 .s32",
+    type=".f16x2",
+)
+@instruction(
+    "set.cmp.bool.dtype.type",
+    _SET + ", c:pred",
+    section="9.7.7.1",
+    cmp=_CMP,
+    bool=_BOOL,
+    dtype=".bf16x2 .u32 .s32",
+    type=".bf16x2",
+    requires=90,
+)
+def set_halves_bool(a: int, b: int, c: int, cmp: int, bool: int, dtype: int, type: int, ftz: int = 0) -> int:
+    """Compare two pairs and join each with `c`: in each half all ones or 0, 1.0 or +0."""
+    low = truth(combine(compared(a & 0xFFFF, b & 0xFFFF, cmp, ftz, type), c, bool), dtype) & 0xFFFF
+    return low | (truth(combine(compared(a >> 16, b >> 16, cmp, ftz, type), c, bool), dtype) & 0xFFFF) << 16

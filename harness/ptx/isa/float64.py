@@ -1,0 +1,69 @@
+"""float64 arithmetic (ISA 9.7.3).
+
+Subnormals are always kept. A NaN operand comes back quiet, the first one where there are several; operations that
+make a NaN of numbers give 0xfff8000000000000. The sign of a source is reversed before it is looked at, NaNs included.
+Division, reciprocal and root are sequences that ptxas inserts; their handling of NaNs is read off these.
+"""
+
+from __future__ import annotations
+
+from harness.ptx.binary64 import divide64, f64_nan, fma64, root64
+from harness.ptx.bits import SIGN64, divide, f64_bits, f64_value
+
+from .registry import instruction
+
+RND = ".rn .rz .rm .rp"
+_ONE = 0x3FF0000000000000
+
+
+@instruction("add{.rnd}.f64", "d, a, b", section="9.7.3.3", rnd=RND, contracts="add")
+def add_f64(a: int, b: int, rnd: int) -> int:
+    """Sum, rounded once; an exact zero sum is +0, or -0 when rounding down."""
+    if rnd:
+        return fma64(a, _ONE, b, rnd)
+    s = f64_value(a) + f64_value(b)
+    return f64_nan(a, b) if s != s else f64_bits(s)
+
+
+@instruction("sub{.rnd}.f64", "d, a, b", section="9.7.3.4", rnd=RND, contracts="sub")
+def sub_f64(a: int, b: int, rnd: int) -> int:
+    """Difference: the sum with the second sign reversed."""
+    return add_f64(a, b ^ SIGN64, rnd)
+
+
+@instruction("mul{.rnd}.f64", "d, a, b", section="9.7.3.5", rnd=RND, contracts="mul")
+def mul_f64(a: int, b: int, rnd: int) -> int:
+    """Product, rounded once."""
+    if rnd:
+        # Adding a zero of the product's sign changes nothing.
+        return fma64(a, b, (a ^ b) & SIGN64, rnd)
+    p = f64_value(a) * f64_value(b)
+    return f64_nan(a, b) if p != p else f64_bits(p)
+
+
+@instruction("fma.rnd.f64", "d, a, b, c", section="9.7.3.6", rnd=RND)
+@instruction("mad.rnd.f64", "d, a, b, c", section="9.7.3.7", rnd=RND)
+def fma_f64(a: int, b: int, c: int, rnd: int) -> int:
+    """a * b + c, rounded once."""
+    return fma64(a, b, c, rnd)
+
+
+@instruction("div.rnd.f64", "d, a, b", section="9.7.3.8", rnd=RND)
+def div_f64(a: int, b: int, rnd: int) -> int:
+    """Quotient, rounded once."""
+    if rnd:
+        return divide64(a, b, rnd)
+    q = divide(f64_value(a), f64_value(b))
+    return f64_nan(a, b) if q != q else f64_bits(q)
+
+
+@instruction("rcp.rnd{.ftz}.f64", "d, a", section="9.7.3.13", rnd=RND)
+def rcp_f64(a: int, rnd: int) -> int:
+    """Reciprocal, rounded once. ptxas accepts .ftz and makes the same code with it, subnormals kept."""
+    return div_f64(_ONE, a, rnd)
+
+
+@instruction("sqrt.rnd.f64", "d, a", section="9.7.3.15", rnd=RND)
+def sqrt_f64(a: int, rnd: int) -> int:
+    """Square root, rounded once; -0 for -0, NaN below zero."""
+    return root64(a, rnd)
