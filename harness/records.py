@@ -8,8 +8,10 @@ hexadecimal, because JSON has no NaN. Reports, comparisons and gates read these 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import gc
 import hashlib
 import json
 import threading
@@ -435,7 +437,21 @@ def read(path: Path) -> RunRecords:
         if not files:
             raise RecordError(f"{path}: no records (*.jsonl) in this folder")
         path = files[-1]
-    return collect(read_lines(path), path)
+    with _collector_paused():
+        return collect(read_lines(path), path)
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    # Reading makes hundreds of thousands of objects and no cycles: 19,200 results take 0.80 s with the collector on and
+    # 0.47 s without.
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def collect(records: Iterable[Record], path: Path | None = None) -> RunRecords:
