@@ -1,0 +1,252 @@
+"""Two verdicts on many instructions: that of `emulate`'s tables and that of ptxas."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from harness.ptx import isa
+from harness.ptx.errors import PtxError
+from harness.ptx.isa.registry import FORMS, Bound, Form
+from harness.ptx.parser import parse_asm
+from harness.ptx.program import Builder
+from harness.ptx.targets import Target
+from harness.ptx.types import REGISTER_TYPES, TYPES, ScalarType
+from harness.triton.targets import NoTriton, tool
+
+isa.load()
+TARGETS = [
+    "sm_75",
+    "sm_80",
+    "sm_86",
+    "sm_87",
+    "sm_89",
+    "sm_90",
+    "sm_90a",
+    "sm_100",
+    "sm_100f",
+    "sm_100a",
+    "sm_103",
+    "sm_103f",
+    "sm_103a",
+    "sm_107",
+    "sm_107f",
+    "sm_107a",
+    "sm_110",
+    "sm_110f",
+    "sm_110a",
+    "sm_120",
+    "sm_120f",
+    "sm_120a",
+    "sm_121",
+    "sm_121f",
+    "sm_121a",
+]
+"""Every target from sm_75 on that an assembler in Triton's wheel knows."""
+REGISTERS = sorted(REGISTER_TYPES - {"b128"})
+COUNT = 8
+"""Registers of every type that a line may name: `%f32_0` to `%f32_7`."""
+CONSTANTS = ("1", "1.0", "0f3F800000")
+
+_ALL = " ".join(f".reg .{t} %{t}_<{COUNT}>;" for t in REGISTERS)
+_REGISTER = re.compile(r"%(\w+)_\d")
+_ERROR = re.compile(r", line (\d+); (?:error|fatal)\s*: (.*)")
+
+
+def assembler(target: str) -> str | None:
+    """The ptxas that Triton uses for a target, or None where it is not installed."""
+    try:
+        path = tool("ptxas" if Target.parse(target).number < 90 else "ptxas-blackwell")
+    except NoTriton:
+        return None
+    return str(path) if path.exists() else None
+
+
+@cache
+def ptx_version(program: str) -> str:
+    """The newest PTX version that a ptxas takes, in its own words."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "version.ptx")
+        source.write_text(".version 99.0\n")
+        told = subprocess.run([program, str(source), "-o", "/dev/null"], capture_output=True, text=True).stderr
+    found = re.search(r"current version is '([\d.]+)'", told)
+    assert found, told
+    return found[1]
+
+
+def told_by_ptxas(lines: Sequence[str], target: str) -> list[str | None]:
+    """What ptxas has against each line, None where it assembles.
+
+    One run reports the errors of many lines, but not all: a syntax error hides what later passes would find. So
+    the refused lines are taken out and the rest is assembled again, until it goes through. A line on which ptxas
+    crashes counts as refused.
+    """
+    words: dict[int, str] = {}
+    left = list(range(len(lines)))
+    while left:
+        refused = _assemble([lines[i] for i in left], target)
+        if not refused:
+            break
+        words |= {left[at]: text for at, text in refused.items()}
+        left = [i for i in left if i not in words]
+    return [words.get(i) for i in range(len(lines))]
+
+
+def _assemble(lines: Sequence[str], target: str) -> dict[int, str]:
+    """The errors of one run of ptxas, by index of the line; empty when all went through."""
+    program = assembler(target)
+    assert program is not None
+    head = f".version {ptx_version(program)}\n.target {target}\n.address_size 64\n.entry k() {{\n{_ALL}\n"
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "lines.ptx")
+        source.write_text(head + "".join(f"{{ {line} }}\n" for line in lines) + "ret;\n}\n")
+        command = [program, "-O0", f"-arch={target}", str(source), "-o", "/dev/null"]
+        run = subprocess.run(command, capture_output=True, text=True)
+    if run.returncode == 0:
+        return {}
+    places = {int(m[1]) - head.count("\n") - 1: m[2] for m in _ERROR.finditer(run.stderr)}
+    found = {at: text for at, text in places.items() if 0 <= at < len(lines)}
+    if run.returncode < 0 and not found:
+        if len(lines) == 1:
+            return {0: "ptxas crashes"}
+        half = len(lines) // 2
+        upper = _assemble(lines[half:], target)
+        return _assemble(lines[:half], target) | {half + at: text for at, text in upper.items()}
+    assert found, run.stderr[:2000]
+    return found
+
+
+def told_by_emulate(line: str, target: str) -> str | None:
+    """What the emulator has against a line, None where it would run."""
+    used = dict.fromkeys(_REGISTER.findall(line))
+    try:
+        tree, source = parse_asm(" ".join(f".reg .{t} %{t}_<{COUNT}>;" for t in used) + line, 0)
+        builder = Builder(source, Target.parse(target), elementwise=True)
+        builder.add(tree)
+        builder.build()
+    except PtxError as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+def disagreements(lines: Sequence[str], target: str) -> list[str]:
+    """The lines on which the two verdicts differ, with the words of the one that refuses."""
+    found = []
+    for line, ptxas in zip(lines, told_by_ptxas(lines, target), strict=True):
+        ours = told_by_emulate(line, target)
+        if (ptxas is None) != (ours is None):
+            said = f"ptxas refuses: {ptxas}" if ours is None else f"emulate refuses: {ours}"
+            found.append(f"{target}  {line}  {said}")
+    return found
+
+
+def summary(found: Sequence[str], shown: int = 20) -> str:
+    """Disagreements in a few lines: one of each opcode and reason, and how many there are of it."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for text in found:
+        _, line, said = text.split("  ", 2)
+        reason = re.sub(r"\S*[.:]\S*", "", said)
+        groups.setdefault((line.split(".")[0], reason), []).append(text)
+    texts = [f"{len(g)} x {g[0]}" for g in sorted(groups.values(), key=len, reverse=True)]
+    return "\n".join([f"{len(found)} disagreements of {len(texts)} kinds", *texts[:shown]])
+
+
+def scalar_forms() -> list[Form]:
+    """The forms that have a definition; what the machine does itself is checked elsewhere."""
+    return [f for forms in FORMS.values() for f in forms if f.function is not None]
+
+
+def written(bound: Bound, spelling: str = "", replace: tuple[int, str] | None = None) -> str:
+    """An instruction with a register of its own for each operand; `replace` puts another text for operand i.
+
+    The registers are untyped (predicates apart), which every operand of their size accepts.
+    """
+    texts = [_operand(bound.type_of(spec), i, spec.constant) for i, spec in enumerate(bound.form.operands)]
+    if replace:
+        texts[replace[0]] = replace[1]
+    return f"{spelling or bound.spelling} {_joined(bound.form, texts)};"
+
+
+def _operand(kind: ScalarType, number: int, constant: bool) -> str:
+    if constant:
+        return "1"
+    return f"%pred_{number}" if kind.kind == "pred" else f"%b{kind.width}_{number}"
+
+
+def _joined(form: Form, texts: list[str]) -> str:
+    count = len(form.destinations)
+    braced = [t for t, s in zip(texts, form.operands, strict=True) if s.vector]
+    parts = ["|".join(texts[:count])]
+    for text, spec in zip(texts[count:], form.sources, strict=True):
+        if not spec.vector:
+            parts.append(text)
+        elif text == braced[0]:
+            parts.append("{" + ", ".join(braced) + "}")
+    return ", ".join(parts)
+
+
+def spelled(forms: Iterable[Form]) -> list[str]:
+    """Every way to write the forms."""
+    return list(dict.fromkeys(written(b) for f in forms for b in f.spellings()))
+
+
+def combinations(form: Form) -> Iterator[Bound]:
+    """Every choice of modifiers, those included that the form excludes."""
+    options = [([None] if g.optional else []) + list(g.choices) for g in form.groups]
+    return (Bound(form, tuple(chosen)) for chosen in itertools.product(*options))
+
+
+def mutated(form: Form, limit: int) -> list[str]:
+    """Neighbours of a form's spellings that are mostly illegal, `limit` of them spread evenly.
+
+    Modifiers that cannot stand together, one left out, one that other forms of the opcode have put beside the
+    others or in another's place.
+    """
+    vocabulary = list(dict.fromkeys(c for f in FORMS[form.opcode] for g in f.groups for c in g.choices))
+    lines: dict[str, None] = {}
+    for bound in _spread(list(combinations(form)), limit):
+        lines[written(bound)] = None
+        parts = [c for c in bound.chosen if c]
+        for i in range(len(parts)):
+            lines[written(bound, _spell(form, parts[:i] + parts[i + 1 :]))] = None
+        for word in vocabulary:
+            kind = TYPES.get(word)
+            if word not in parts and kind is None:
+                lines[written(bound, _spell(form, [word, *parts]))] = None
+            for i, part in enumerate(parts):
+                if word != part and (kind is None) == (part not in TYPES) and _same_size(part, word):
+                    lines[written(bound, _spell(form, [*parts[:i], word, *parts[i + 1 :]]))] = None
+    return _spread(list(lines), limit)
+
+
+def _same_size(old: str, new: str) -> bool:
+    return old not in TYPES or TYPES[old].width == TYPES[new].width
+
+
+def _spell(form: Form, parts: list[str]) -> str:
+    return ".".join([form.opcode, *parts])
+
+
+def _spread(items: list[Any], limit: int) -> list[Any]:
+    """At most `limit` items at even distances."""
+    step = max(1, -(-len(items) // limit))
+    return items[::step]
+
+
+def operand_variations(form: Form) -> list[str]:
+    """The plainest spelling with every register type and some constants for each operand in turn.
+
+    Except f16x2 registers as integers, which ptxas takes in most places but not in all.
+    """
+    bound = next(iter(form.spellings()))
+    lines = []
+    for i, spec in enumerate(form.operands):
+        kinds = [t for t in REGISTERS if t != "f16x2" or bound.type_of(spec).kind == "p"]
+        lines += [written(bound, replace=(i, text)) for text in [*(f"%{t}_{i}" for t in kinds), *CONSTANTS]]
+    return lines

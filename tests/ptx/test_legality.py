@@ -1,0 +1,139 @@
+"""`emulate` runs on a target exactly what ptxas assembles for it, for every form the registry can spell.
+
+Where ptxas checks less than the ISA says, and the emulator keeps to the ISA, the line is in `LAX`.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from legality import (
+    TARGETS,
+    assembler,
+    disagreements,
+    mutated,
+    operand_variations,
+    scalar_forms,
+    spelled,
+    summary,
+    told_by_emulate,
+    told_by_ptxas,
+)
+
+LAX = [
+    # Elements between braces, and the packed source of these forms, go unchecked (an integer there crashes ptxas).
+    re.compile(r"cvt\.rs\.\S*x4\.f32 %b\d+_0, \{"),
+    re.compile(r"cvt\.\S*scaled::n1::ue8m0\.\S*x2\.bf16x2 "),
+    # A scale operand without .scaled.
+    re.compile(r"cvt\.r[nzp](\.satfinite)?\.ue5m3x2\.b?f16x2 %b16_0, %b32_1, %b\d+_2;"),
+    # ptxas assembles it with a move of its own, which takes the hexadecimal constant only.
+    re.compile(r"cvt\.rna\.(satfinite\.)?tf32\.f32 %b32_0, 1\.0;"),
+    # No class named.
+    re.compile(r"testp\.f(32|64) "),
+    # A constant is no predicate for bfloat16 alone, and the place of fns, an integer, may be a float.
+    re.compile(r"setp?\.\S*bf16(x2)? .*, 1;"),
+    # The third source of SIMD video instructions is a register for ptxas, though not in the ISA.
+    re.compile(r"v(add|sub|avrg|absdiff|min|max|set)[24]\.\S+ .*, (1|1\.0|0f3F800000);"),
+    re.compile(r"fns\.b32 %b32_0, %b32_1, %b32_2, (%f32_3|0f3F800000);"),
+]
+"""Lines on which ptxas is not followed, with the reason."""
+
+QUICK = {"sm_75": 400, "sm_80": 400, "sm_90a": 2500, "sm_100a": 1000, "sm_107a": 400, "sm_110a": 200, "sm_120f": 300}
+"""Targets of the default run, and how many lines of each kind they get."""
+
+
+def needs(target: str) -> None:
+    """Skip where the assembler of a target is not installed."""
+    if assembler(target) is None:
+        pytest.skip(f"no ptxas for {target}: pip install triton")
+
+
+def sample(lines: Sequence[str], count: int, seed: str) -> list[str]:
+    """Some of the lines, the same in every run."""
+    return random.Random(seed).sample(list(lines), min(count, len(lines)))
+
+
+def check(lines: Sequence[str], target: str) -> None:
+    """Fail with what the two sides say where they differ."""
+    needs(target)
+    strict = [line for line in lines if not any(lax.match(line) for lax in LAX)]
+    found = disagreements(strict, target)
+    assert not found, summary(found)
+
+
+@pytest.mark.parametrize("target", QUICK)
+def test_forms(target: str) -> None:
+    check(sample(spelled(scalar_forms()), QUICK[target], target), target)
+
+
+@pytest.mark.parametrize("target", QUICK)
+def test_combinations_that_no_form_lists(target: str) -> None:
+    lines = [line for form in scalar_forms() for line in mutated(form, 12)]
+    check(sample(list(dict.fromkeys(lines)), QUICK[target], target), target)
+
+
+@pytest.mark.parametrize("target", QUICK)
+def test_types_of_operands(target: str) -> None:
+    lines = [line for form in scalar_forms() for line in operand_variations(form)]
+    check(sample(lines, QUICK[target], target), target)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_form(target: str) -> None:
+    """Every spelling on one target: ten seconds each."""
+    check(spelled(scalar_forms()), target)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+def test_many_combinations_that_no_form_lists(target: str) -> None:
+    """Up to two hundred neighbours of every form on one target: twenty seconds each."""
+    check(list(dict.fromkeys(line for form in scalar_forms() for line in mutated(form, 200))), target)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+def test_all_types_of_operands(target: str) -> None:
+    """Every operand with every register type: ten seconds each."""
+    check([line for form in scalar_forms() for line in operand_variations(form)], target)
+
+
+def test_the_comparison_sees_both_kinds_of_error() -> None:
+    needs("sm_90a")
+    lines = [
+        "add.f32 %f32_0, %f32_1, %f32_2;",
+        "add.rn.sat.ftz.f32 %b32_0, %b32_1, %f32_2;",
+        "add.f32 %f32_0, %u32_1, 1;",
+    ]
+    lines += ["cvt.rn.satfinite.e2m1x2.f32 %b8_0, %f32_1, %f32_2;", "add.foo.f32 %f32_0, %f32_1, %f32_2;", "nop2;"]
+    assert [t is None for t in told_by_ptxas(lines, "sm_90a")] == [True, True, False, False, False, False]
+    assert [told_by_emulate(line, "sm_90a") is None for line in lines] == [True, True, False, False, False, False]
+    assert disagreements(lines, "sm_90a") == []
+
+
+def test_one_refused_line_hides_no_other() -> None:
+    """Syntax errors, semantic errors and errors of the target in one batch, each told of its own line."""
+    needs("sm_80")
+    bad = ["add.f32 %f32_0, ;", "add.f32 %f32_0, %u32_1, %f32_2;", "cvt.rn.bf16.u8 %b16_0, %b8_1;"]
+    good = "add.f32 %f32_0, %f32_1, %f32_2;"
+    lines = [line for line in bad for line in (line, good)]
+    told = told_by_ptxas(lines, "sm_80")
+    assert [t is None for t in told] == [False, True] * 3
+    assert all(a != b for a, b in pairwise(t for t in told if t))
+
+
+def test_a_planted_mistake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A form that claims too many targets, and one that claims too few."""
+    needs("sm_89")
+    from harness.ptx.isa.registry import find
+    from harness.ptx.targets import Requirement
+
+    form = find("cvt", ("rn", "satfinite", "e4m3x2", "f32"))[0].form
+    for requirement, target in ((Requirement(minimum=75), "sm_80"), (Requirement(minimum=90), "sm_89")):
+        monkeypatch.setattr(form, "requires", requirement)
+        assert len(disagreements(spelled([form]), target)) > 0
