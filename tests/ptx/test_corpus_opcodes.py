@@ -1,4 +1,4 @@
-"""Instructions that public Triton kernels write inline: each is known, with the operands that the corpus gives it."""
+"""Instructions that public Triton kernels write inline: each is known, and on some target legal."""
 
 from __future__ import annotations
 
