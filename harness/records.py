@@ -288,25 +288,47 @@ def from_json(obj: Mapping[str, Any]) -> Record:
 Converter = Callable[[Any], Any]
 
 
+@dataclass(frozen=True)
+class _Layout:
+    """What is needed to make an object of a record class from JSON."""
+
+    converters: Mapping[str, Converter | None]
+    defaults: Mapping[str, Any]
+    factories: Mapping[str, Callable[[], Any]]
+    required: frozenset[str]
+
+
 def _build(cls: type[Any], obj: Mapping[str, Any]) -> Any:
-    converters = _converters(cls)
-    try:
-        return cls(**{name: v if (c := converters[name]) is None else c(v) for name, v in obj.items()})
-    except KeyError:
-        unknown = set(obj) - set(converters)
-        if not unknown:
-            raise
-        raise RecordError(f"{_NAMES.get(cls, cls.__name__)}: unknown field {', '.join(sorted(unknown))}") from None
+    # A history of nightly runs is half a million of these. With types resolved once a class and the fields set past the
+    # frozen dataclass's __init__, 19,200 results take 0.16 s; through __init__ 0.32 s; with types resolved at every
+    # value 4 s.
+    layout = _LAYOUTS.get(cls) or _layout(cls)
+    made = object.__new__(cls)
+    fields = made.__dict__
+    fields.update(layout.defaults)
+    for name, factory in layout.factories.items():
+        fields[name] = factory()
+    for name, value in obj.items():
+        if name not in layout.converters:
+            raise RecordError(f"{_NAMES.get(cls, cls.__name__)}: unknown field {name}")
+        converter = layout.converters[name]
+        fields[name] = value if converter is None else converter(value)
+    if missing := layout.required - obj.keys():
+        raise RecordError(f"{_NAMES.get(cls, cls.__name__)}: without {', '.join(sorted(missing))}")
+    return made
 
 
-_CONVERTERS: dict[type[Any], dict[str, Converter | None]] = {}
+_LAYOUTS: dict[type[Any], _Layout] = {}
 
 
-def _converters(cls: type[Any]) -> dict[str, Converter | None]:
-    # Once a class: with the types resolved at every value, reading 19,200 results takes ten times as long.
-    if cls not in _CONVERTERS:
-        _CONVERTERS[cls] = {name: _converter(hint) for name, hint in typing.get_type_hints(cls).items()}
-    return _CONVERTERS[cls]
+def _layout(cls: type[Any]) -> _Layout:
+    unset = dataclasses.MISSING
+    fields = dataclasses.fields(cls)
+    defaults = {f.name: f.default for f in fields if f.default is not unset}
+    factories = {f.name: f.default_factory for f in fields if f.default_factory is not unset}
+    converters = {name: _converter(hint) for name, hint in typing.get_type_hints(cls).items()}
+    required = frozenset(f.name for f in fields) - defaults.keys() - factories.keys()
+    return _LAYOUTS.setdefault(cls, _Layout(converters, defaults, factories, required))
 
 
 def _converter(hint: Any) -> Converter | None:
