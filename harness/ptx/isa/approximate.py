@@ -1,29 +1,33 @@
-"""Approximate float32 instructions, as models (ISA 9.7.3).
+"""Approximate float32 instructions, as models (ISA 9.7.3.8, 9.7.3.13 to 9.7.3.22).
 
-Special values, flushing and range follow the hardware; elsewhere the model gives the float32 nearest to the true
-value, which the hardware misses by the ulps that the ISA bounds.
+Special values, flushing and range follow the sequences that ptxas makes of them (the same on every target from sm_75
+to sm_121); elsewhere the model gives the float32 nearest to the true value, which the hardware misses by the ulps
+that the ISA bounds. How the nearest is found: `harness.ptx.elementary`. NaN results are 0x7fffffff.
 """
 
 from __future__ import annotations
 
 import math
 
-from harness.ptx.bits import divide, f32_value, scalar
-from harness.ptx.softfloat import f32_flush, f32_from_f64
+from harness.ptx.bits import divide, f32_value, scalar, square_root
+from harness.ptx.elementary import exp2_nearest, fraction_of_turn, log2_f64, rsqrt_nearest, sine_of_turns
+from harness.ptx.softfloat import f32_finish, f32_flush
 
+from .float32 import mul_f32
+from .modifiers import RZ
 from .registry import instruction
 
 
-@instruction("rcp.approx{.ftz}.f32", "d, a", section="9.7.3.12", approximate=True)
+@instruction("rcp.approx{.ftz}.f32", "d, a", section="9.7.3.13", approximate=True)
 def rcp_approx(a: int, ftz: int) -> int:
     """About 1 / a, within 1 ulp; infinity for zero."""
-    return f32_flush(f32_from_f64(divide(1.0, f32_value(f32_flush(a, ftz))), 0), ftz)
+    return f32_finish(divide(1.0, f32_value(f32_flush(a, ftz))), 0, ftz, 0)
 
 
 @instruction("div.full{.ftz}.f32", "d, a, b", section="9.7.3.8", approximate=True)
 def div_full(a: int, b: int, ftz: int) -> int:
     """About a / b over the full range of b, within 2 ulp."""
-    return f32_flush(f32_from_f64(divide(f32_value(f32_flush(a, ftz)), f32_value(f32_flush(b, ftz))), 0), ftz)
+    return f32_finish(divide(f32_value(f32_flush(a, ftz)), f32_value(f32_flush(b, ftz))), 0, ftz, 0)
 
 
 @instruction("div.approx{.ftz}.f32", "d, a, b", section="9.7.3.8", approximate=True)
@@ -37,15 +41,69 @@ def div_approx(a: int, b: int, ftz: int) -> int:
     return div_full(a, b, ftz)
 
 
+@instruction("sqrt.approx{.ftz}.f32", "d, a", section="9.7.3.15", approximate=True)
+def sqrt_approx(a: int, ftz: int) -> int:
+    """About the square root; -0 for -0, NaN below zero."""
+    return f32_finish(square_root(f32_value(f32_flush(a, ftz))), 0, 0, 0)
+
+
+@instruction("rsqrt.approx{.ftz}.f32", "d, a", section="9.7.3.16", approximate=True)
+def rsqrt_approx(a: int, ftz: int) -> int:
+    """About 1 / sqrt(a), within 2 ulp; an infinity of its sign for zero, NaN below."""
+    a = f32_flush(a, ftz)
+    if a & 0x7FFFFFFF == 0:
+        return a | 0x7F800000
+    if a == 0x7F800000:
+        return 0
+    if a > 0x7F800000:
+        return 0x7FFFFFFF
+    return f32_finish(rsqrt_nearest(f32_value(a)), 0, 0, 0)
+
+
 @scalar
-def exp2(x: float) -> float:
-    """2**x, for x where float32's exponent ends and beyond."""
-    if x != x:
-        return x
-    return math.pow(2.0, min(max(x, -1000.0), 1000.0))
+def _turns(a: int) -> float:
+    """The angle in turns as the hardware's unit gets it: times 1/(2 pi) of 24 bits, cut off, a subnormal one zero."""
+    return f32_value(f32_flush(mul_f32(a, 0x3E22F983, RZ, 0, 0), 1))
+
+
+@instruction("sin.approx{.ftz}.f32", "d, a", section="9.7.3.18", approximate=True)
+def sin_approx(a: int) -> int:
+    """About the sine, within 2**-20.5 in [-2 pi, 2 pi]; .ftz makes no difference.
+
+    The argument is reduced by one multiplication with a 24-bit 1/(2 pi), whose error grows with the argument and is
+    reproduced; the model is nearest to the sine of what that leaves.
+    """
+    t = _turns(a)
+    if t - t != 0.0:
+        return 0x7FFFFFFF
+    u = fraction_of_turn(t)
+    if abs(u) > 0.25:
+        u = math.copysign(0.5 - abs(u), u)
+    return f32_finish(sine_of_turns(u), 0, 0, 0)
+
+
+@instruction("cos.approx{.ftz}.f32", "d, a", section="9.7.3.19", approximate=True)
+def cos_approx(a: int) -> int:
+    """About the cosine, within 2**-20.5 in [-2 pi, 2 pi]; the argument as in `sin_approx`."""
+    t = _turns(a)
+    if t - t != 0.0:
+        return 0x7FFFFFFF
+    return f32_finish(sine_of_turns(0.25 - abs(fraction_of_turn(t))), 0, 0, 0)
+
+
+@instruction("lg2.approx{.ftz}.f32", "d, a", section="9.7.3.20", approximate=True)
+def lg2_approx(a: int, ftz: int) -> int:
+    """About log2; -infinity for zeros, NaN below."""
+    return f32_finish(log2_f64(f32_value(f32_flush(a, ftz))), 0, 0, 0)
 
 
 @instruction("ex2.approx{.ftz}.f32", "d, a", section="9.7.3.21", approximate=True)
 def ex2_approx(a: int, ftz: int) -> int:
     """About 2**a, within 2 ulp."""
-    return f32_flush(f32_from_f64(exp2(f32_value(f32_flush(a, ftz))), 0), ftz)
+    return f32_finish(exp2_nearest(f32_value(f32_flush(a, ftz))), 0, ftz, 0)
+
+
+@instruction("tanh.approx.f32", "d, a", section="9.7.3.22", requires=75, approximate=True)
+def tanh_approx(a: int) -> int:
+    """About the hyperbolic tangent, within a relative 2**-11; subnormals come back as they are."""
+    return f32_finish(math.tanh(f32_value(a)), 0, 0, 0)

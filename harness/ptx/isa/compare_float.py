@@ -76,10 +76,26 @@ def setp_halves_bool(a: int, b: int, c: int, cmp: int, bool: int, type: int, res
 
 
 @instruction(
-    "set.cmp{.ftz}.dtype.type", _SET, section="9.7.6.1", cmp=_CMP, dtype=_WIDE, type=".f32", needs={"bf16": 90}
+    "set.cmp{.ftz}.dtype.type",
+    _SET,
+    section="9.7.6.1",
+    cmp=_CMP,
+    dtype=_WIDE,
+    type=".f32",
+    needs={"bf16": 90},
+    excludes=[".ftz .bf16"],
 )
 @instruction("set.cmp.dtype.type", _SET, section="9.7.6.1", cmp=_CMP, dtype=_WIDE, type=".f64", needs={"bf16": 90})
-@instruction("set.cmp{.ftz}.dtype.type", _SET, section="9.7.7.1", cmp=_CMP, dtype=_F16, type=".f16", needs={"bf16": 90})
+@instruction(
+    "set.cmp{.ftz}.dtype.type",
+    _SET,
+    section="9.7.7.1",
+    cmp=_CMP,
+    dtype=_F16,
+    type=".f16",
+    needs={"bf16": 90},
+    excludes=[".ftz .bf16"],
+)
 @instruction("set.cmp.dtype.type", _SET, section="9.7.7.1", cmp=_CMP, dtype=_BF16, type=".bf16", requires=90)
 def set_float(a: int, b: int, cmp: int, dtype: int, type: int, ftz: int = 0) -> int:
     """Compare: all ones or 0, and for a floating-point destination 1.0 or +0."""
@@ -95,6 +111,7 @@ def set_float(a: int, b: int, cmp: int, dtype: int, type: int, ftz: int = 0) -> 
     dtype=_WIDE,
     type=".f32",
     needs={"bf16": 90},
+    excludes=[".ftz .bf16"],
 )
 @instruction(
     "set.cmp.bool.dtype.type",
@@ -115,6 +132,7 @@ def set_float(a: int, b: int, cmp: int, dtype: int, type: int, ftz: int = 0) -> 
     dtype=_F16,
     type=".f16",
     needs={"bf16": 90},
+    excludes=[".ftz .bf16"],
 )
 @instruction(
     "set.cmp.bool.dtype.type",
