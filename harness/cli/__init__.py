@@ -14,6 +14,7 @@ VERBS = {
     "show": "show a variant's asm, PTX and SASS for a target",
     "emulate": "run a snippet of inline asm on values given here",
     "report": "make the HTML report, or another format, from records",
+    "conformance": "how each instruction form of the emulator is known to be right; measure it on a GPU",
     "new": "write a new case file to start from",
 }
 

@@ -1,0 +1,198 @@
+"""`ptxdiff conformance`: the ledger of instruction forms, printed, and measured again on the GPU at hand."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+from collections import Counter
+from collections.abc import Mapping
+from datetime import date
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.cli import UsageError
+
+if TYPE_CHECKING:
+    from harness.conformance.ledger import Entry, Ledger
+
+_EPILOG = """\
+examples: ptxdiff conformance cvt              the forms of one opcode
+          ptxdiff conformance 'cvt.*.e4m3x2.*' those that a pattern matches
+          ptxdiff conformance --summary        how many forms stand how, by opcode
+          ptxdiff conformance --device --seconds 300 --write
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.add_argument("forms", nargs="*", help="opcodes, forms, or patterns of forms (default: all)")
+    parser.add_argument("--status", action="append", default=[], help="only forms that stand so (repeatable)")
+    parser.add_argument("--summary", action="store_true", help="counts by opcode only")
+    parser.add_argument("--json", action="store_true", help="print JSON: runs, counts and entries")
+    parser.add_argument("--ledger", type=Path, help="another ledger file than the package's own")
+    parser.add_argument("--device", action="store_true", help="measure on the GPU at hand and report what changed")
+    parser.add_argument("--write", action="store_true", help="with --device: put the result into the ledger file")
+    parser.add_argument("--seconds", type=float, default=600.0, help="with --device: time for all of it (default: 600)")
+    parser.add_argument(
+        "--inputs", type=_count, default=1 << 32, help="with --device: inputs a form, such as 2**28 (default: 2**32)"
+    )
+    parser.add_argument(
+        "--emulated", type=_count, default=1 << 20, help="of those, through the whole emulator (default: 2**20)"
+    )
+    parser.add_argument("--workers", type=int, help="with --device: processes (default: one a core)")
+
+
+def _count(text: str) -> int:
+    """A number such as 1048576, 2**20 or 2^20."""
+    base, power, exponent = text.replace("^", "**").partition("**")
+    try:
+        value = int(base) ** int(exponent) if power else int(ast.literal_eval(base))
+    except (ValueError, SyntaxError):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number; write 1048576 or 2**20") from None
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: at least 1")
+    return value
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print the ledger, or what changed; exit 1 where a form differs from hardware that did not in the ledger."""
+    from harness.conformance import ledger
+
+    path = args.ledger or ledger.PATH
+    if args.write and not args.device:
+        raise UsageError("--write goes with --device: only a measurement is written")
+    try:
+        book = ledger.read(path)
+    except ledger.LedgerError as e:
+        raise UsageError(str(e)) from None
+    unknown = [s for s in args.status if s not in ledger.STATUSES]
+    if unknown:
+        raise UsageError(f"no status is called {unknown[0]!r}; one of {', '.join(ledger.STATUSES)}")
+    entries = _chosen(ledger.current(book), args)
+    if args.device:
+        return _measure(args, book, entries, path)
+    _print(args, book, entries)
+    return 0
+
+
+def _chosen(entries: Mapping[str, Entry], args: argparse.Namespace) -> dict[str, Entry]:
+    for wanted in args.forms:
+        if not any(_matches(form, wanted) for form in entries):
+            raise UsageError(f"no instruction form matches {wanted!r}; give an opcode (cvt) or a pattern ('cvt.rn.*')")
+    return {
+        form: entry
+        for form, entry in entries.items()
+        if (not args.forms or any(_matches(form, wanted) for wanted in args.forms))
+        and (not args.status or entry.status in args.status)
+    }
+
+
+def _matches(form: str, wanted: str) -> bool:
+    return form.split(".")[0] == wanted or fnmatchcase(form, wanted)
+
+
+def _measure(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry], path: Path) -> int:
+    from rich.console import Console
+
+    from harness.conformance import campaign, ledger
+    from harness.conformance.cuda import NoDevice
+    from harness.triton.targets import NoTriton
+
+    console = Console(stderr=True, highlight=False)
+    plan = campaign.Plan(args.seconds, args.inputs, args.emulated)
+    try:
+        outcome = campaign.run(list(entries), plan, workers=args.workers, progress=console.print)
+    except (NoDevice, NoTriton) as e:
+        raise UsageError(str(e)) from None
+    after = ledger.updated(book, outcome, date.today())
+    measured = {form: after.entries[form] for form in outcome.tallies}
+    changed = ledger.changes(entries, measured)
+    new = [form for form, (had, now) in changed.items() if now.status == ledger.MISMATCH]
+    if args.json:
+        print(json.dumps({"changed": [now.json() for _, now in changed.values()], "measured": len(measured)}))
+    else:
+        _print_changes(changed, measured)
+    if args.write:
+        path.write_text(after.text(), encoding="utf-8")
+        console.print(f"{path} written: {len(after.entries)} forms", markup=False)
+    return 1 if new else 0
+
+
+def _print_changes(changed: Mapping[str, tuple[Entry | None, Entry]], measured: Mapping[str, Entry]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    table = Table("form", "was", "is", "what", title=f"{len(changed)} of {len(measured)} measured forms changed")
+    for form, (had, now) in sorted(changed.items(), key=lambda c: (c[1][1].status != "mismatch", c[0])):
+        table.add_row(form, _stands(had) if had else "", _stands(now), _what(now))
+    if changed:
+        console.print(table)
+    console.print(_counts(measured))
+
+
+def _print(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry]) -> None:
+    from rich.console import Console
+
+    if args.json:
+        counts = Counter(e.status for e in entries.values())
+        found = {"runs": {n: vars(r) for n, r in book.runs.items()}, "counts": counts}
+        print(json.dumps(found | {"forms": [e.json() for e in entries.values()]}))
+        return
+    console = Console(highlight=False)
+    console.print(_by_opcode(entries) if args.summary else _table(entries))
+    for name, run in book.runs.items():
+        if any(e.run == name for e in entries.values()):
+            words = f"run {name}: {run.device}, {run.target}, driver {run.driver}, ptxas {run.ptxas}, {run.date}"
+            console.print(words, markup=False)
+    console.print(_counts(entries))
+
+
+def _table(entries: Mapping[str, Entry]) -> Any:
+    from rich.table import Table
+
+    table = Table("form", "status", "run")
+    for heading in ("inputs", "mismatches", "ulp"):
+        table.add_column(heading, justify="right")
+    for heading in ("ISA bound", "remarks"):
+        table.add_column(heading)
+    for form, e in entries.items():
+        inputs = ("all " if e.exhaustive else "") + f"{e.inputs:,}" if e.inputs else ""
+        ulp = "" if e.ulp is None else f"{e.ulp:,}"
+        table.add_row(form, e.status, e.run, inputs, f"{e.mismatches:,}" if e.inputs else "", ulp, e.bound, _what(e))
+    return table
+
+
+def _by_opcode(entries: Mapping[str, Entry]) -> Any:
+    from rich.table import Table
+
+    from harness.conformance.ledger import STATUSES
+
+    table = Table("opcode", *STATUSES)
+    opcodes = sorted({form.split(".")[0] for form in entries})
+    for opcode in opcodes:
+        counts = Counter(e.status for f, e in entries.items() if f.split(".")[0] == opcode)
+        table.add_row(opcode, *(str(counts[s] or "") for s in STATUSES))
+    return table
+
+
+def _counts(entries: Mapping[str, Entry]) -> str:
+    counts = Counter(e.status for e in entries.values())
+    return f"{len(entries)} forms: " + ", ".join(f"{n} {status}" for status, n in counts.most_common())
+
+
+def _stands(entry: Entry) -> str:
+    return entry.status if entry.ulp is None else f"{entry.status}, {entry.ulp:,} ulp"
+
+
+def _what(entry: Entry) -> str:
+    """One offender, the worst input, or why there is nothing to tell."""
+    shown = entry.offenders[0] if entry.offenders else entry.worst
+    if shown is None:
+        return entry.why
+    words = f"({', '.join(shown['inputs'])}) gives {', '.join(shown['got'])}, not {', '.join(shown['expected'])}"
+    return f"{words} [{shown['variant']}]".replace("[", "\\[") if shown.get("variant") else words

@@ -1,0 +1,23 @@
+"""Conformance: how we know that the emulator tells the truth.
+
+For every instruction form that the registry can spell, the real instruction is run on a GPU beside the emulator, and
+what came out is a line of `ledger.jsonl`. Two comparisons are made of each form:
+
+- `harness.emulate` on the host against the instruction's results, fetched from the device. That tests the emulator as
+  its users call it, parser and machine included, on a million inputs or so.
+- The form's scalar definition against the instruction, both on the device. numba's LLVM code of the definition and the
+  instruction as LLVM inline assembly become one kernel, which makes its own inputs and reports nothing but what
+  differs. That is quick enough for all of 2^32 inputs.
+
+| module | one idea |
+|---|---|
+| `forms` | from the registry to snippets of inline asm, one or more a form |
+| `inputs` | which inputs: edges, strata, all of them |
+| `distance` | how far apart two results are |
+| `kernels` | from a snippet to PTX, and to a cubin |
+| `cuda` | the few calls of the driver that are needed, without a package |
+| `measure` | one form, measured |
+| `campaign` | all forms, on all cores, within a time budget |
+| `ledger` | the file, what it says of a form, and what of it is out of date |
+| `bounds` | what the ISA promises of approximate instructions |
+"""

@@ -1,0 +1,290 @@
+"""All forms, measured on all cores within a time budget.
+
+Worker processes, each on a core of its own with its own context on the GPU, so that a fault stops one worker and not
+the campaign. First every form gets a few inputs; then each worker goes round its forms, with four times as many inputs
+each round, until the goal is reached or time is up. So what is left out is spread over all forms alike.
+"""
+
+from __future__ import annotations
+
+import multiprocessing as mp
+import os
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from harness.conformance import forms, measure
+from harness.conformance.device import Device, Hardware, Identity
+from harness.conformance.forms import Snippet
+from harness.conformance.inputs import EXHAUSTIVE_BITS
+from harness.conformance.kernels import NoDefinition
+from harness.conformance.measure import Tally
+from harness.ptx.parallel import cores
+from harness.ptx.targets import Target
+
+GROUP = 40
+"""Snippets of one module; those of one definition share its code."""
+FIRST_HOST = 512
+"""Inputs of each form through the emulator, at first: few enough for definitions to run uncompiled."""
+FIRST_DEVICE = 1 << 20
+_ROUND = 4
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much to try. `seconds`: all in all. `inputs`: of each form; `emulated`: of those, through `emulate`."""
+
+    seconds: float = 600.0
+    inputs: int = 1 << EXHAUSTIVE_BITS
+    emulated: int = 1 << 20
+
+
+@dataclass(frozen=True)
+class Group:
+    """Snippets to prepare together, by spelling and position among the spelling's snippets."""
+
+    number: int
+    members: tuple[tuple[str, int], ...]
+
+    def snippets(self) -> list[Snippet]:
+        """The snippets themselves."""
+        return [forms.snippets(spelling)[place] for spelling, place in self.members]
+
+
+@dataclass
+class Outcome:
+    """What a campaign found: who ran it, and the tallies of every snippet by spelling."""
+
+    identity: Identity
+    tallies: dict[str, list[Tally]] = field(default_factory=dict)
+
+
+def groups(spellings: Iterable[str], target: str) -> list[Group]:
+    """The snippets of all forms that the target has, in groups of one definition each, well mixed."""
+    by_function: dict[Any, list[tuple[str, int]]] = {}
+    device = Target.parse(target)
+    for spelling in spellings:
+        for place, snippet in enumerate(forms.snippets(spelling)):
+            if snippet.bound.requirement_unmet(device) is not None:
+                continue
+            key = snippet.bound.form.function or snippet.bound.form.operation
+            by_function.setdefault(key, []).append((spelling, place))
+    pieces = [m[i : i + GROUP] for m in by_function.values() for i in range(0, len(m), GROUP)]
+    pieces.sort(key=len, reverse=True)
+    return [Group(n, tuple(piece)) for n, piece in enumerate(pieces)]
+
+
+def run(
+    spellings: Sequence[str],
+    plan: Plan,
+    *,
+    device: Callable[[], Device] = Hardware,
+    workers: int | None = None,
+    progress: Callable[[str], None] = lambda words: None,
+) -> Outcome:
+    """Measure forms. `device` is called in each worker, and must be picklable. Raises what it raises here."""
+    began = time.monotonic()
+    identity = _identity(device)
+    pending = groups(spellings, identity.target)
+    count = min(workers or cores(), max(len(pending), 1))
+    progress(f"{sum(len(g.members) for g in pending)} snippets in {len(pending)} groups, {count} workers")
+    outcome = Outcome(identity)
+    found: dict[tuple[str, str], Tally] = {}
+    crew = _Crew(device, plan, began, count)
+    try:
+        for done, tallies in enumerate(crew.prepared(pending), 1):
+            found.update({(t.spelling, t.variant): t for t in tallies})
+            if done % 25 == 0 or done == len(pending):
+                progress(f"{done} of {len(pending)} groups ready after {time.monotonic() - began:.0f} s")
+        for tallies in crew.extended():
+            found.update({(t.spelling, t.variant): t for t in tallies})
+    finally:
+        crew.stop()
+    for (spelling, _), tally in sorted(found.items()):
+        outcome.tallies.setdefault(spelling, []).append(tally)
+    progress(f"done after {time.monotonic() - began:.0f} s")
+    return outcome
+
+
+def _identity(device: Callable[[], Device]) -> Identity:
+    """Asked of a process of its own: a context here would be a ninth wheel in every worker."""
+    context = mp.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=_tell, args=(there, device), daemon=True)
+    process.start()
+    there.close()
+    try:
+        answer = here.recv()
+    except EOFError:
+        raise RuntimeError("the process that asks for the device died") from None
+    process.join()
+    if isinstance(answer, Exception):
+        raise answer
+    assert isinstance(answer, Identity)
+    return answer
+
+
+def _tell(connection: Connection[Any, Any], device: Callable[[], Device]) -> None:
+    try:
+        connection.send(device().identity)
+    except Exception as e:
+        connection.send(e)
+
+
+class _Crew:
+    """The workers, seen from the parent."""
+
+    def __init__(self, device: Callable[[], Device], plan: Plan, began: float, count: int) -> None:
+        self.device, self.plan, self.began = device, plan, began
+        self.context = mp.get_context("spawn")
+        self.workers: dict[Connection[Any, Any], Any] = {}
+        self.busy: dict[Connection[Any, Any], tuple[Group, bool]] = {}
+        self.given: dict[Connection[Any, Any], list[Group]] = {}
+        self.free = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(count))
+        for number in range(count):
+            self._start(self.free[number % len(self.free)])
+
+    def _start(self, core: int) -> None:
+        here, there = self.context.Pipe()
+        left = self.plan.seconds - (time.monotonic() - self.began)
+        process = self.context.Process(target=_work, args=(there, self.device, self.plan, left, core), daemon=True)
+        process.start()
+        there.close()
+        self.workers[here] = (process, core)
+        self.given[here] = []
+
+    def prepared(self, pending: list[Group]) -> Iterator[list[Tally]]:
+        """Deal out the groups; the first tallies of each. A group that kills its worker is tried without `check`."""
+        queue = [(g, True) for g in pending]
+        while queue or self.busy:
+            for connection in self.workers:
+                if connection not in self.busy and queue:
+                    group, checks = queue.pop(0)
+                    self.busy[connection] = (group, checks)
+                    connection.send(("prepare", group, checks))
+            for connection in self._ready():
+                group, checks = self.busy.pop(connection)
+                try:
+                    yield connection.recv()
+                    self.given[connection].append(group)
+                except (EOFError, OSError):
+                    self._replace(connection)
+                    if checks:
+                        queue.insert(0, (group, False))
+                    else:
+                        yield [Tally(s.spelling, s.variant, failure="the worker died") for s in group.snippets()]
+
+    def _ready(self) -> list[Connection[Any, Any]]:
+        return [c for c in wait(list(self.busy)) if isinstance(c, Connection)]
+
+    def _replace(self, connection: Connection[Any, Any]) -> None:
+        process, core = self.workers.pop(connection)
+        process.join(5)
+        connection.close()
+        self._start(core)
+
+    def extended(self) -> Iterator[list[Tally]]:
+        """Let every worker go on until the goal or the end of time; what it then knows."""
+        for connection in self.workers:
+            connection.send(("extend",))
+            self.busy[connection] = (Group(-1, ()), True)
+        while self.busy:
+            for connection in self._ready():
+                self.busy.pop(connection)
+                try:
+                    yield connection.recv()
+                except (EOFError, OSError):
+                    continue  # the first tallies stand
+
+    def stop(self) -> None:
+        """End the workers."""
+        for connection, (process, _) in self.workers.items():
+            try:
+                connection.send(("stop",))
+            except OSError:
+                process.terminate()
+            process.join(10)
+            if process.is_alive():
+                process.terminate()
+
+
+def _work(
+    connection: Connection[Any, Any], device: Callable[[], Device], plan: Plan, seconds: float, core: int
+) -> None:
+    """A worker: prepares groups as they come, keeps them, and goes on with them when told to."""
+    deadline = time.monotonic() + seconds
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {core})
+    worker = _Worker(device(), plan, deadline)
+    while True:
+        try:
+            word, *rest = connection.recv()
+        except EOFError:
+            return
+        if word == "stop":
+            return
+        connection.send(worker.prepare(*rest) if word == "prepare" else worker.extend())
+
+
+class _Worker:
+    def __init__(self, device: Device, plan: Plan, deadline: float) -> None:
+        self.device, self.plan, self.deadline = device, plan, deadline
+        self.kept: list[tuple[Snippet, Tally]] = []
+
+    def prepare(self, group: Group, checks: bool) -> list[Tally]:
+        """Compile a group and give every snippet its first inputs."""
+        snippets = group.snippets()
+        tallies = [Tally(s.spelling, s.variant) for s in snippets]
+        try:
+            refused = self.device.compiled(snippets, checks)
+        except NoDefinition:
+            refused = self.device.compiled(snippets, False)
+        for place, (snippet, tally) in enumerate(zip(snippets, tallies, strict=True)):
+            if place in refused:
+                tally.refused = refused[place]
+                continue
+            self._first(snippet, tally)
+            self.kept.append((snippet, tally))
+        return tallies
+
+    def _first(self, snippet: Snippet, tally: Tally) -> None:
+        lanes = FIRST_HOST if snippet.bound.form.function is not None else 1 << 16
+        lanes = min(lanes, self.plan.emulated)
+        measure.on_edges(self.device, snippet, tally, lanes // 2)
+        if not tally.failure:
+            measure.on_host(self.device, snippet, tally, lanes // 2)
+        if not tally.failure and self.device.checks(snippet):
+            measure.on_device(self.device, snippet, tally, min(FIRST_DEVICE, self.plan.inputs))
+
+    def extend(self) -> list[Tally]:
+        """More inputs for all that is kept, round by round."""
+        random.Random(len(self.kept)).shuffle(self.kept)
+        chosen = [(s, t) for s, t in self.kept if s.bulk and not t.failure]
+        goal = FIRST_DEVICE
+        while goal < self.plan.inputs and self._left():
+            goal = min(goal * _ROUND, self.plan.inputs)
+            for snippet, tally in chosen:
+                if not self._left():
+                    break
+                if self.device.checks(snippet) and not tally.failure:
+                    measure.on_device(self.device, snippet, tally, goal)
+            if goal == FIRST_DEVICE * _ROUND:
+                self._through_emulate(chosen)
+        self._through_emulate([(s, t) for s, t in chosen if not self.device.checks(s)], self.plan.inputs)
+        return [t for _, t in self.kept]
+
+    def _through_emulate(self, chosen: Sequence[tuple[Snippet, Tally]], most: int = 0) -> None:
+        """Large arrays, for which definitions are compiled, as users run them; a step for every form at a time."""
+        end = most or self.plan.emulated
+        goal = min(measure.HOST, end)
+        while goal <= end and self._left():
+            for snippet, tally in chosen:
+                if self._left() and not tally.failure:
+                    measure.on_host(self.device, snippet, tally, goal)
+            goal = goal + measure.HOST if goal < end else end + 1
+
+    def _left(self) -> bool:
+        return time.monotonic() < self.deadline

@@ -1,0 +1,132 @@
+"""What a campaign needs of a device, and the GPU that gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.conformance import kernels
+from harness.conformance.cuda import Gpu
+from harness.conformance.forms import Snippet
+from harness.conformance.inputs import Columns
+
+
+@dataclass(frozen=True)
+class Report:
+    """What comparing on the device found: how many inputs differ, some of their indices, the greatest distance."""
+
+    mismatches: int = 0
+    indices: tuple[int, ...] = ()
+    distance: int = 0
+    at: int = 0
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What ran the instructions: the device's name and target, its driver's and its assembler's release."""
+
+    device: str
+    target: str
+    driver: str
+    ptxas: str
+
+
+class Device(Protocol):
+    """Runs snippets. `compiled` comes before anything else is asked of a snippet."""
+
+    identity: Identity
+
+    def compiled(self, snippets: Sequence[Snippet], checks: bool) -> dict[int, str]:
+        """Make snippets ready, with `checks` also for `check`; what the assembler has against some, by position."""
+
+    def run(self, snippet: Snippet, columns: Columns) -> Columns:
+        """The instruction's results on these inputs, as unsigned arrays of the registers' widths."""
+
+    def checks(self, snippet: Snippet) -> bool:
+        """Whether `check` can be asked of a snippet."""
+
+    def check(self, snippet: Snippet, start: int, count: int) -> Report:
+        """Compare instruction and definition on inputs number `start` and following."""
+
+
+@dataclass
+class Hardware:
+    """The GPU of this machine. Raises NoDevice, or NoTriton where there is no assembler."""
+
+    gpu: Gpu = field(default_factory=Gpu)
+
+    def __post_init__(self) -> None:
+        gpu = self.gpu
+        self._assembler = next(a for a in kernels.assemblers() if _serves(a, gpu.capability))
+        self.identity = Identity(gpu.name, gpu.target, gpu.driver, self._assembler.release)
+        self._kernels: dict[tuple[str, str], dict[str, Any]] = {}
+        self._report = gpu.allocate(8 * kernels.REPORT_WORDS)
+
+    def compiled(self, snippets: Sequence[Snippet], checks: bool) -> dict[int, str]:
+        """See Device."""
+        refused: dict[int, str] = {}
+        places = list(range(len(snippets)))
+        while places:
+            asked = [snippets[p] for p in places]
+            cpu = f"sm_{min(self.gpu.capability, 90)}"
+            cubin = kernels.assembled(kernels.source(asked, cpu, checks), self.gpu.target, self._assembler)
+            if isinstance(cubin, bytes):
+                self._load(cubin, asked, checks)
+                break
+            if not cubin.blamed:
+                raise RuntimeError(f"ptxas: {cubin.words[:2000]}")
+            refused |= {places[n]: words for n, words in cubin.blamed.items()}
+            places = [p for n, p in enumerate(places) if n not in cubin.blamed]
+        return refused
+
+    def _load(self, cubin: bytes, snippets: Sequence[Snippet], checks: bool) -> None:
+        module = self.gpu.load(cubin)
+        for n, snippet in enumerate(snippets):
+            found = {"run": self.gpu.kernel(module, f"run_{n}")}
+            if checks and kernels.checkable(snippet):
+                found["check"] = self.gpu.kernel(module, f"check_{n}")
+            self._kernels[snippet.spelling, snippet.variant] = found
+
+    def run(self, snippet: Snippet, columns: Columns) -> Columns:
+        """See Device. Results start as ones: an output that nothing writes shows."""
+        count = len(columns[0])
+        outputs: Columns = [np.full(count, -1, f"i{p.bits // 8}").view(f"u{p.bits // 8}") for p in snippet.outputs]
+        arrays: list[NDArray[Any]] = [*columns, *outputs]
+        pointers = [self.gpu.allocate(a.nbytes) for a in arrays]
+        try:
+            for pointer, array in zip(pointers, arrays, strict=True):
+                self.gpu.upload(pointer, array)
+            kernel = self._kernels[snippet.spelling, snippet.variant]["run"]
+            self.gpu.launch(kernel, [*pointers, count], count)
+            for pointer, array in zip(pointers[len(columns) :], outputs, strict=True):
+                self.gpu.download(array, pointer)
+        finally:
+            for pointer in pointers:
+                self.gpu.free(pointer)
+        return outputs
+
+    def checks(self, snippet: Snippet) -> bool:
+        """See Device."""
+        return "check" in self._kernels[snippet.spelling, snippet.variant]
+
+    def check(self, snippet: Snippet, start: int, count: int) -> Report:
+        """See Device."""
+        words = np.zeros(kernels.REPORT_WORDS, np.uint64)
+        self.gpu.upload(self._report, words)
+        kernel = self._kernels[snippet.spelling, snippet.variant]["check"]
+        self.gpu.launch(kernel, [self._report, start, count], count)
+        self.gpu.download(words, self._report)
+        wrong, peak, *indices = (int(w) for w in words)
+        return Report(wrong, tuple(indices[: min(wrong, kernels.KEPT)]), peak >> 32, start + (peak & 0xFFFFFFFF))
+
+
+def _serves(assembler: kernels.Assembler, capability: int) -> bool:
+    """Whether an assembler has such a target; CUDA 13 dropped everything before 7.5, and knows what came later."""
+    import subprocess
+
+    told = subprocess.run([assembler.path, "--help"], capture_output=True, text=True, timeout=60).stdout
+    return f"'sm_{capability}" in told

@@ -1,0 +1,37 @@
+"""How far apart two results of an approximate instruction are."""
+
+from __future__ import annotations
+
+from harness.ptx.bits import mask, scalar
+
+DIFFERENT = -1
+"""Not a matter of distance: a NaN or an infinity on one side only, NaNs that differ, zeros of different sign."""
+
+
+@scalar
+def code_distance(expected: int, got: int, ebits: int, mbits: int) -> int:
+    """Units in the last place between two floats of up to 32 bits, on the line on which +0 and -0 are one point."""
+    if expected == got:
+        return 0
+    size = ebits + mbits
+    a, b = expected & mask(size), got & mask(size)
+    top = mask(ebits) << mbits
+    if a >= top or b >= top or (a == 0 and b == 0):
+        return -1
+    return abs(a - b) if (expected ^ got) >> size & 1 == 0 else a + b
+
+
+@scalar
+def distance(expected: int, got: int, codes: int, width: int, ebits: int, mbits: int) -> int:
+    """The greatest distance of a register's codes in ulp, or DIFFERENT. Integers are equal or DIFFERENT."""
+    worst = 0
+    for place in range(codes):
+        a = expected >> (place * width) & mask(width)
+        b = got >> (place * width) & mask(width)
+        if ebits == 0 and a != b:
+            return -1
+        apart = code_distance(a, b, ebits, mbits) if ebits else 0
+        if apart < 0:
+            return -1
+        worst = max(worst, apart)
+    return worst

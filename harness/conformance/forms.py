@@ -1,0 +1,338 @@
+"""From the registry to inline asm: snippets that run one instruction form, with plain registers in and out.
+
+A form is a spelling with all its modifiers, `add.rn.ftz.f32`. It can need several snippets: rows of the ISA that differ
+in their operands only, selectors and signs written at operands, constants, two ways to set the carry flag.
+
+The text is that of `tl.inline_asm_elementwise` and of LLVM's inline assembly, so the emulator and a GPU run the same.
+Registers are untyped. Predicates travel as 0 or 1 in 16 bits, 8-bit operands in registers of 16 bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+
+from harness.ptx import isa
+from harness.ptx.api import assemble
+from harness.ptx.errors import PtxError
+from harness.ptx.isa.registry import FORMS, REFUSED, Bound, Form, OperandSpec
+from harness.ptx.isa.selectors import SELECTORS
+from harness.ptx.program import Step
+from harness.ptx.targets import Target
+from harness.ptx.types import TYPES, ScalarType
+
+LETTERS = {16: "h", 32: "r", 64: "l"}
+"""Register width to constraint letter."""
+
+_SELECTED = 3  # snippets with selectors, besides the one without any
+_TABLES = 12  # truth tables of lop3 with a predicate; without one all 256 are tried
+_EVERY = 24  # of those tables, every so many are tried on many inputs
+
+
+@dataclass(frozen=True)
+class Port:
+    """A register of a snippet: the operand's type, the register's width in bits, and whether it comes out negated."""
+
+    name: str
+    type: ScalarType
+    bits: int
+    negated: bool = False
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """Inline asm around one instruction. `variant` tells it from others of the form; empty for the plain one.
+
+    `constants`: sources of the definition that the text gives as immediates, by operand name. `bulk`: whether it is
+    worth very many inputs.
+    """
+
+    spelling: str
+    variant: str
+    text: str
+    outputs: tuple[Port, ...]
+    inputs: tuple[Port, ...]
+    bound: Bound = field(compare=False, repr=False)
+    constants: tuple[tuple[str, int], ...] = ()
+    bulk: bool = True
+
+    @property
+    def constraints(self) -> str:
+        """LLVM's constraints."""
+        outs = [f"=&{LETTERS[p.bits]}" for p in self.outputs]
+        return ",".join(outs + [LETTERS[p.bits] for p in self.inputs])
+
+    @cached_property
+    def step(self) -> Step | None:
+        """The instruction as the emulator binds it, with its definitions; None if the machine itself executes it."""
+        if self.bound.form.function is None:
+            return None
+        steps = assemble(self.text, self.constraints, None).program.steps
+        return next(s for s in steps if s.bound.form is self.bound.form)
+
+    @property
+    def input_bits(self) -> int:
+        """Bits of one input in all."""
+        return sum(1 if p.type.width == 1 else p.bits for p in self.inputs)
+
+    @property
+    def seed(self) -> int:
+        """What its inputs are drawn from, from its name alone."""
+        digest = hashlib.sha256(f"{self.spelling} {self.variant}".encode()).digest()
+        return int.from_bytes(digest[:7], "big")
+
+
+def lacking(spelling: str, target: str) -> str:
+    """What a target lacks of a form, in words; empty if it has it."""
+    device = Target.parse(target)
+    unmet = [b.requirement_unmet(device) for b in bounds_of()[spelling]]
+    return "" if None in unmet else f"needs {unmet[0]}"
+
+
+@cache
+def bounds_of() -> Mapping[str, tuple[Bound, ...]]:
+    """Every form that a snippet can hold, sorted by spelling, with the rows of the registry that it can mean."""
+    isa.load()
+    found: dict[str, list[Bound]] = {}
+    for opcode, forms in FORMS.items():
+        if opcode in REFUSED:
+            continue
+        for form in forms:
+            if form.function is None and form.operation not in OPERATIONS:
+                continue
+            for bound in form.spellings():
+                found.setdefault(bound.spelling, []).append(bound)
+    return {spelling: tuple(found[spelling]) for spelling in sorted(found)}
+
+
+def snippets(spelling: str) -> tuple[Snippet, ...]:
+    """The snippets of a form; none where no way to run it is known. Raises KeyError for a spelling that is no form."""
+    return tuple(s for bound in bounds_of()[spelling] for s in _snippets(bound))
+
+
+def _snippets(bound: Bound) -> Iterator[Snippet]:
+    if bound.form.operation:
+        yield from OPERATIONS[bound.form.operation](bound)
+        return
+    rows = [f for f in bounds_of()[bound.spelling] if f.form is not bound.form]
+    row = f"{len(bound.form.sources)} sources" if rows else ""
+    for variant, written in _ways(bound):
+        found = _Text(bound, written).snippet(" ".join(filter(None, [row, variant])))
+        if not variant or _accepted(found):
+            yield found
+
+
+def _accepted(snippet: Snippet) -> bool:
+    """Whether the emulator takes what was written at the operands; not every combination of them is legal."""
+    try:
+        assemble(snippet.text, snippet.constraints, None)
+    except PtxError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What stands at operands besides registers."""
+
+    selectors: Mapping[str, str] = field(default_factory=dict)
+    negated: frozenset[str] = frozenset()
+    constants: Mapping[str, int] = field(default_factory=dict)
+    carry_in: str = "add"
+    carry_out: str = "add"
+
+
+def _ways(bound: Bound) -> Iterator[tuple[str, _Written]]:
+    """The ways to write a form's operands: a name for each, empty for the plainest."""
+    form = bound.form
+    chance = random.Random(bound.spelling)
+    if any(o.selector or o.negatable for o in form.operands):
+        yield "", _Written()
+        yield from _with_selectors(form, chance)
+    elif any(o.constant for o in form.sources):
+        name = next(o.name for o in form.sources if o.constant)
+        one = len(form.destinations) == 1
+        for value in range(256) if one else chance.sample(range(256), _TABLES):
+            yield f"{name}={value:#04x}", _Written(constants={name: value})
+    elif form.reads or form.writes:
+        ins, outs = (("add", "sub") if flag else ("add",) for flag in (form.reads, form.writes))
+        usual = "sub" if form.opcode == "subc" else "add"
+        for into, out in itertools.product(ins, outs):
+            given = [f"flag from {into}"] * (form.reads != () and into != usual) + [f"flag to {out}c"] * (out != "add")
+            yield ", ".join(given), _Written(carry_in=into, carry_out=out)
+    else:
+        yield "", _Written()
+
+
+def _with_selectors(form: Form, chance: random.Random) -> Iterator[tuple[str, _Written]]:
+    for _ in range(_SELECTED):
+        chosen = {o.name: chance.choice(list(SELECTORS[o.selector])) for o in form.operands if o.selector}
+        negatable = [o.name for o in form.operands if o.negatable]
+        negated = frozenset(chance.sample(negatable, chance.randint(0, 1)) if negatable else [])
+        words = [f"{'-' * (o.name in negated)}{o.name}.{chosen.get(o.name, '')}" for o in form.operands]
+        yield " ".join(w.rstrip(".") for w in words), _Written(chosen, negated)
+
+
+class _Text:
+    """Writes a snippet: what to do before the instruction, the instruction, what to do after it."""
+
+    def __init__(self, bound: Bound, written: _Written) -> None:
+        self.bound = bound
+        self.written = written
+        self.before: list[str] = []
+        self.after: list[str] = []
+        self.declared: list[str] = []
+        self.outputs: list[Port] = []
+        self.inputs: list[Port] = []
+        form = bound.form
+        self.inputs_from = len(form.destinations) + len(form.writes)
+
+    def snippet(self, variant: str) -> Snippet:
+        """The whole of it."""
+        form = self.bound.form
+        results = "|".join(self._destination(o) for o in form.destinations)
+        operands = [results, *self._sources()]
+        if form.reads:
+            self._carry_in()
+        if form.writes:
+            self._carry_out()
+        lines = [f".reg {r};" for r in self.declared]
+        lines += [*self.before, f"{self.bound.spelling} {', '.join(operands)};", *self.after]
+        body = " ".join(lines)
+        text = f"{{ {body} }}" if len(lines) > 1 else body
+        return Snippet(
+            self.bound.spelling,
+            variant,
+            text,
+            tuple(self.outputs),
+            tuple(self.inputs),
+            self.bound,
+            tuple(self.written.constants.items()),
+            all(value % _EVERY == 0 for value in self.written.constants.values()),
+        )
+
+    def _sources(self) -> list[str]:
+        """The source operands as written; neighbours that form a vector between braces."""
+        found: list[str] = []
+        for vector, group in itertools.groupby(self.bound.form.sources, key=lambda o: o.vector):
+            words = [self._source(o) for o in group]
+            found += [f"{{{', '.join(words)}}}"] if vector else words
+        return found
+
+    def _input(self, name: str, kind: ScalarType, bits: int) -> str:
+        self.inputs.append(Port(name, kind, bits))
+        return f"${self.inputs_from + len(self.inputs) - 1}"
+
+    def _output(self, name: str, kind: ScalarType, bits: int, negated: bool = False) -> str:
+        self.outputs.append(Port(name, kind, bits, negated))
+        return f"${len(self.outputs) - 1}"
+
+    def _source(self, spec: OperandSpec) -> str:
+        if spec.constant:
+            return f"{self.written.constants[spec.name]:#x}"
+        kind = self.bound.type_of(spec)
+        register = self._input(spec.name, kind, register_bits(kind))
+        if kind.width == 1:
+            self.declared.append(f".pred p_{spec.name}")
+            self.before.append(f"setp.ne.b16 p_{spec.name}, {register}, 0;")
+            return f"p_{spec.name}"
+        if only_in_bytes(kind, self.bound.form):
+            self.declared += [f".b8 b_{spec.name}", f".b8 u_{spec.name}"]
+            self.before.append(f"mov.b16 {{b_{spec.name}, u_{spec.name}}}, {register};")
+            return f"b_{spec.name}"
+        sign = "-" if spec.name in self.written.negated else ""
+        selector = self.written.selectors.get(spec.name)
+        return f"{sign}{register}{'.' + selector if selector else ''}"
+
+    def _destination(self, spec: OperandSpec) -> str:
+        kind = self.bound.type_of(spec)
+        register = self._output(spec.name, kind, register_bits(kind))
+        if kind.width == 1:
+            self.declared.append(f".pred p_{spec.name}")
+            self.after.append(f"selp.b16 {register}, 1, 0, p_{spec.name};")
+            return f"p_{spec.name}"
+        if only_in_bytes(kind, self.bound.form):
+            self.declared.append(f".b8 b_{spec.name}")
+            self.after.append(f"mov.b16 {register}, {{b_{spec.name}, b_{spec.name}}};")
+            return f"b_{spec.name}"
+        selector = self.written.selectors.get(spec.name)
+        return f"{register}{'.' + selector if selector else ''}"
+
+    def _carry_in(self) -> None:
+        """Set the flag from an operand: it carries, or borrows, where the operand is 1."""
+        self.declared.append(".b32 none")
+        register = self._input("cc", TYPES["pred"], 32)
+        if self.written.carry_in == "add":
+            self.before.append(f"add.cc.u32 none, {register}, 0xffffffff;")
+        else:
+            self.before.append(f"sub.cc.u32 none, 0, {register};")
+
+    def _carry_out(self) -> None:
+        """Read the flag: 0 with it added is the flag, 0 with it borrowed its negative."""
+        borrowed = self.written.carry_out == "sub"
+        register = self._output("cc", TYPES["pred"], 32, borrowed)
+        self.after.append(f"{self.written.carry_out}c.u32 {register}, 0, 0;")
+
+
+def register_bits(kind: ScalarType) -> int:
+    """The width of the register that a snippet has for an operand."""
+    return max(kind.width, 16)
+
+
+def only_in_bytes(kind: ScalarType, form: Form) -> bool:
+    """Whether an operand of this type must be a register of 8 bits (e2m1x2; conversions of bf16)."""
+    return kind.width == 8 and (kind.kind == "x" or not form.relaxed)
+
+
+# What the machine itself executes -------------------------------------------------------------------------
+
+
+def _moves(bound: Bound) -> Iterator[Snippet]:
+    name = bound.modifiers["type"] or ""
+    kind = TYPES[name]
+    port = Port("a", kind, register_bits(kind))
+    out = Port("d", kind, register_bits(kind))
+    if kind.width == 1:
+        text = "{ .reg .pred p, q; setp.ne.b16 p, $1, 0; mov.pred q, p; selp.b16 $0, 1, 0, q; }"
+        yield Snippet(bound.spelling, "", text, (out,), (port,), bound)
+        return
+    yield Snippet(bound.spelling, "", f"mov.{name} $0, $1;", (out,), (port,), bound)
+    if kind.kind != "b":
+        return
+    for parts in (2, 4):
+        width = kind.width // parts
+        if width not in (16, 32):
+            continue
+        some = [Port(f"a{i}", TYPES[f"b{width}"], width) for i in range(parts)]
+        ins = ", ".join(f"${i + 1}" for i in range(parts))
+        yield Snippet(bound.spelling, f"pack {parts}", f"mov.{name} $0, {{{ins}}};", (out,), tuple(some), bound)
+        outs = ", ".join(f"${i}" for i in range(parts))
+        text = f"mov.{name} {{{outs}}}, ${parts};"
+        yield Snippet(bound.spelling, f"unpack {parts}", text, tuple(some), (port,), bound)
+
+
+def _branch(bound: Bound) -> Iterator[Snippet]:
+    word = TYPES["b32"]
+    text = "{ .reg .pred p; setp.ne.b32 p, $1, $2; mov.b32 $0, $1; @p "
+    text += f"{bound.spelling} over; add.u32 $0, $0, 1; over: add.u32 $0, $0, 2; }}"
+    ins = (Port("a", word, 32), Port("b", word, 32))
+    yield Snippet(bound.spelling, "", text, (Port("d", word, 32),), ins, bound)
+
+
+def _unmeasured(bound: Bound) -> Iterable[Snippet]:
+    """What ends the thread, or computes nothing, has no result to compare."""
+    return ()
+
+
+OPERATIONS: dict[str, Callable[[Bound], Iterable[Snippet]]] = {
+    "mov": _moves,
+    "mov_vector": _unmeasured,
+    "bra": _branch,
+    "exit": _unmeasured,
+    "nothing": _unmeasured,
+}
+"""Operation of the machine to the snippets of its forms; operations of memory and of warps are no forms here."""

@@ -1,0 +1,310 @@
+"""The ledger: one line a form, saying how the emulator's definition of it is known to be right.
+
+`ledger.jsonl` begins with a line about the runs that it comes from; the others are sorted by form. What a line says
+holds for the definition it was measured with: it carries a digest of that definition's code, and where the code has
+changed since, the line is out of date and confirms nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import json
+import textwrap
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.conformance.campaign import Outcome
+    from harness.conformance.device import Identity
+    from harness.conformance.measure import Tally
+
+PATH = Path(__file__).with_name("ledger.jsonl")
+VERSION = 1
+
+CONFIRMED, MEASURED, MISMATCH = "confirmed", "measured", "mismatch"
+SPECIFICATION, UNCONFIRMED = "specification only", "unconfirmed"
+STATUSES = {
+    CONFIRMED: "exact, and equal to hardware on every input tried",
+    MEASURED: "approximate: a model, its distance from hardware measured, special values equal",
+    MISMATCH: "differs from hardware",
+    SPECIFICATION: "no hardware at hand has it",
+    UNCONFIRMED: "not run on hardware, or changed since",
+}
+"""What a line's status means."""
+
+
+class LedgerError(ValueError):
+    """A ledger that cannot be read; the message names the file and the line."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Where lines come from: device, target, driver, ptxas release, and the day."""
+
+    device: str
+    target: str
+    driver: str
+    ptxas: str
+    date: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is known of a form.
+
+    `run`: the name of the run it comes from. `inputs`: inputs tried, `exhaustive` if those are all; `emulated`: of
+    those, through `harness.emulate`, the others through the definition's code on the device. `ulp`: the greatest
+    distance of an approximate form, with `worst`; `bound`: what the ISA promises, in its words. `offenders`: some
+    inputs with a wrong result. `why`: why nothing was measured. `definition`: digest of the definition measured.
+    """
+
+    form: str
+    status: str
+    run: str = ""
+    inputs: int = 0
+    exhaustive: bool = False
+    emulated: int = 0
+    mismatches: int = 0
+    ulp: int | None = None
+    worst: Mapping[str, Any] | None = None
+    bound: str = ""
+    offenders: tuple[Mapping[str, Any], ...] = ()
+    why: str = ""
+    definition: str = ""
+
+    def line(self) -> str:
+        """The line of the file."""
+        return json.dumps(self.json(), separators=(",", ":"))
+
+    def json(self) -> dict[str, Any]:
+        """The fields by name, what is empty left out."""
+        kept = {k: v for k, v in vars(self).items() if v is not None and v is not False and v not in ("", (), 0)}
+        if self.status in (CONFIRMED, MEASURED, MISMATCH):
+            kept["mismatches"] = self.mismatches
+        if self.ulp is not None:
+            kept["ulp"] = self.ulp
+        return {k: kept[k] for k in vars(self) if k in kept}
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The runs by name, and the entries by form."""
+
+    runs: Mapping[str, Run] = field(default_factory=dict)
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """What the file holds."""
+        used = {e.run for e in self.entries.values()}
+        head = {"ledger": VERSION, "runs": {n: vars(r) for n, r in sorted(self.runs.items()) if n in used}}
+        lines = [json.dumps(head, separators=(",", ":"))]
+        lines += [self.entries[form].line() for form in sorted(self.entries)]
+        return "\n".join(lines) + "\n"
+
+
+def read(path: Path = PATH) -> Ledger:
+    """Read a ledger; an empty one where there is no file. Raises LedgerError."""
+    if not path.exists():
+        return Ledger()
+    runs: dict[str, Run] = {}
+    entries: dict[str, Entry] = {}
+    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            found = json.loads(text)
+            if number == 1:
+                if found["ledger"] != VERSION:
+                    raise LedgerError(f"{path}: version {found['ledger']}; this is read by another ptxdiff")
+                runs = {n: Run(**r) for n, r in found["runs"].items()}
+                continue
+            found["offenders"] = tuple(found.get("offenders", ()))
+            entry = Entry(**found)
+        except LedgerError:
+            raise
+        except (ValueError, TypeError, KeyError) as e:
+            raise LedgerError(f"{path}, line {number}: {e}") from None
+        if entry.status not in STATUSES or (entry.run and entry.run not in runs) or entry.form in entries:
+            raise LedgerError(f"{path}, line {number}: form {entry.form!r} twice, or an unknown status or run")
+        entries[entry.form] = entry
+    return Ledger(runs, entries)
+
+
+def current(book: Ledger | None = None) -> dict[str, Entry]:
+    """Every form of the registry with its entry; one that is missing or out of date is unconfirmed."""
+    from harness.conformance import forms
+
+    known = (book or _committed()).entries
+    found = {}
+    for form in forms.bounds_of():
+        entry = known.get(form, Entry(form, UNCONFIRMED, why="never run on hardware"))
+        if entry.status in (CONFIRMED, MEASURED, MISMATCH) and entry.definition != digest(form):
+            why = f"its definition has changed since it was measured ({entry.status} then)"
+            entry = Entry(form, UNCONFIRMED, why=why, bound=entry.bound)
+        found[form] = entry
+    return found
+
+
+@cache
+def _committed() -> Ledger:
+    return read()
+
+
+# Operations that compute nothing: what they move or where they go has no definition to be wrong about.
+_MOVING = frozenset({"ld", "st", "cvta", "bra", "exit", "nothing", "nothing_here", "barrier", "warp_barrier", "fence"})
+
+
+def confirmed(forms: Iterable[str]) -> bool:
+    """Whether hardware confirms every one of these forms; loads, stores, branches and barriers need no confirming."""
+    return all(_confirmed(form) for form in forms)
+
+
+@cache
+def _confirmed(form: str) -> bool:
+    from harness.ptx import isa
+    from harness.ptx.isa.registry import FORMS
+
+    isa.load()
+    rows = FORMS.get(form.split(".")[0], [])
+    if rows and all(r.operation in _MOVING for r in rows):
+        return True
+    entry = _committed().entries.get(form)
+    return entry is not None and entry.status == CONFIRMED and entry.definition == digest(form)
+
+
+# From measurements to entries ----------------------------------------------------------------------------------
+
+
+def updated(book: Ledger, outcome: Outcome, day: date) -> Ledger:
+    """The ledger with what a campaign found; forms that it did not measure keep their entries."""
+    from harness.conformance import forms
+
+    identity = outcome.identity
+    run = Run(identity.device, identity.target, identity.driver, identity.ptxas, day.isoformat())
+    name = _name(book, run)
+    entries = {form: e for form, e in book.entries.items() if form in forms.bounds_of()}
+    for form, tallies in outcome.tallies.items():
+        entries[form] = entry_of(form, tallies, name)
+    for form in forms.bounds_of():
+        if form not in entries:
+            entries[form] = _unmeasured(form, identity)
+    return Ledger({**book.runs, name: run}, entries)
+
+
+def _name(book: Ledger, run: Run) -> str:
+    same = next((n for n, r in book.runs.items() if r == run), None)
+    return same or str(1 + max((int(n) for n in book.runs), default=0))
+
+
+def _unmeasured(form: str, identity: Identity) -> Entry:
+    from harness.conformance import bounds, forms
+
+    lacking = forms.lacking(form, identity.target)
+    if lacking:
+        return Entry(form, SPECIFICATION, why=lacking, bound=bounds.bound(form))
+    why = "never run on hardware" if forms.snippets(form) else "has no result to compare"
+    return Entry(form, UNCONFIRMED, why=why, bound=bounds.bound(form))
+
+
+def entry_of(form: str, tallies: Sequence[Tally], run: str) -> Entry:
+    """One form's entry from the tallies of its snippets."""
+    from harness.conformance import bounds, forms
+
+    approximate = any(b.form.approximate for b in forms.bounds_of()[form])
+    ran = [t for t in tallies if t.inputs and not t.refused]
+    said = next((t.refused or t.failure for t in tallies if t.refused or t.failure), "")
+    entry = Entry(form, UNCONFIRMED, why=said, bound=bounds.bound(form))
+    if not ran or any(t.failure for t in tallies):
+        return replace(entry, run=run, why=said or "never run on hardware")
+    mismatches = sum(t.mismatches for t in ran)
+    farthest = max(ran, key=lambda t: t.distance)
+    return replace(
+        entry,
+        status=MISMATCH if mismatches else MEASURED if approximate else CONFIRMED,
+        run=run,
+        inputs=sum(t.inputs for t in ran),
+        exhaustive=all(t.exhausted for t in ran),
+        emulated=sum(t.emulated for t in ran),
+        mismatches=mismatches,
+        ulp=farthest.distance if approximate else None,
+        worst=_shown(farthest.worst),
+        offenders=tuple(_shown(o) or {} for t in ran for o in t.offenders)[:3],
+        definition=digest(form),
+    )
+
+
+def _shown(offender: Any) -> dict[str, Any] | None:
+    if offender is None:
+        return None
+    shown = {k: list(v) if isinstance(v, tuple) else v for k, v in vars(offender).items()}
+    return {k: v for k, v in shown.items() if v}
+
+
+def changes(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> dict[str, tuple[Entry | None, Entry]]:
+    """The forms whose status, or greatest distance, is another, with both entries."""
+    found = {}
+    for form, now in after.items():
+        had = before.get(form)
+        if had is None or (had.status, had.ulp) != (now.status, now.ulp):
+            found[form] = (had, now)
+    return found
+
+
+# Digests of definitions -----------------------------------------------------------------------------------------
+
+
+@cache
+def digest(form: str) -> str:
+    """Eight digits that change when a form's definition does: its code, that of its helpers, and its constants."""
+    from harness.conformance import forms
+
+    parts: list[str] = []
+    for bound in forms.bounds_of()[form]:
+        function = bound.form.function
+        if function is None:
+            parts.append(bound.form.operation)
+            continue
+        results = len(bound.form.destinations) + len(bound.form.writes)
+        constants = [bound.array_function(r).constants for r in range(results)]
+        parts.append(f"{_code(function)} {bound.source_types} {constants}")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
+
+
+@cache
+def _code(function: Callable[..., object]) -> str:
+    """A digest of a definition's code and of all that it calls."""
+    seen: dict[str, str] = {}
+    todo: list[Any] = [function]
+    while todo:
+        found = todo.pop()
+        name = f"{found.__module__}.{found.__qualname__}"
+        if name in seen:
+            continue
+        seen[name] = _plain(found)
+        for word in sorted(_names(found.__code__)):
+            value = found.__globals__.get(word)
+            if isinstance(value, types.FunctionType) and value.__module__.startswith("harness."):
+                todo.append(value)
+            elif isinstance(value, (int, float, tuple)):
+                seen[f"{name} {word}"] = repr(value)
+    return hashlib.sha256(repr(sorted(seen.items())).encode()).hexdigest()
+
+
+def _names(code: types.CodeType) -> set[str]:
+    inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    return set(code.co_names).union(*(_names(c) for c in inner))
+
+
+def _plain(function: Any) -> str:
+    """A function's code without decorators, docstring, comments and layout."""
+    node = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    assert isinstance(node, ast.FunctionDef)
+    node.decorator_list = []
+    if ast.get_docstring(node) is not None:
+        node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(node)

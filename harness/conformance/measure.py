@@ -1,0 +1,198 @@
+"""One snippet, measured: what was tried, what differed, how far apart, and the inputs that show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.conformance.device import Device
+from harness.conformance.forms import Snippet
+from harness.conformance.inputs import Columns, Inputs, shape_of
+from harness.ptx import PtxError, emulate
+
+OFFENDERS = 3
+"""Inputs with a wrong result that are kept, of a snippet."""
+LAUNCH = 1 << 28
+"""Inputs of one launch."""
+HOST = 1 << 21
+"""Inputs of one array that goes through the emulator."""
+
+
+@dataclass(frozen=True)
+class Offender:
+    """An input with the emulator's results and the hardware's, as hexadecimal patterns of the registers."""
+
+    variant: str
+    inputs: tuple[str, ...]
+    expected: tuple[str, ...]
+    got: tuple[str, ...]
+
+
+@dataclass
+class Tally:
+    """What is known of a snippet so far.
+
+    `edges`: combinations of edge values tried; `hosted`, `reached`: numbered inputs tried from number 0 on, by way of
+    the emulator and on the device. `total`: numbered inputs that there are, where all could be tried. `distance`: the
+    greatest, in ulp, of an approximate form, at `worst`. `refused`: the assembler's words. `failure`: why it could not
+    be measured.
+    """
+
+    spelling: str
+    variant: str
+    edges: int = 0
+    hosted: int = 0
+    reached: int = 0
+    total: int = 0
+    mismatches: int = 0
+    offenders: list[Offender] = field(default_factory=list)
+    distance: int = 0
+    worst: Offender | None = None
+    refused: str = ""
+    failure: str = ""
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every input was tried."""
+        return 0 < self.total == max(self.hosted, self.reached)
+
+    @property
+    def inputs(self) -> int:
+        """Inputs tried, each counted once as far as is known."""
+        return self.total if self.exhausted else self.edges + max(self.hosted, self.reached)
+
+    @property
+    def emulated(self) -> int:
+        """Of those, inputs that went through the emulator as its users call it."""
+        return min(self.edges + self.hosted, self.total or self.edges + self.hosted)
+
+
+def on_edges(device: Device, snippet: Snippet, tally: Tally, most: int) -> None:
+    """Compare `harness.emulate` with the device on up to `most` combinations of edge values."""
+    columns = Inputs(snippet).edges(most)
+    step = -(-len(columns[0]) // most)
+    columns = [c[::step] for c in columns]
+    tally.edges += len(columns[0])
+    _on_host(device, snippet, tally, columns)
+
+
+def on_host(device: Device, snippet: Snippet, tally: Tally, count: int) -> None:
+    """Compare `harness.emulate` with the device, up to input number `count`; go on where an earlier call ended."""
+    inputs = Inputs(snippet)
+    tally.total = inputs.count if inputs.exhaustive else 0
+    stop = min(count, inputs.count)
+    while tally.hosted < stop and not tally.failure:
+        some = min(stop - tally.hosted, HOST)
+        _on_host(device, snippet, tally, inputs.drawn(tally.hosted, some))
+        tally.hosted += some
+
+
+def _on_host(device: Device, snippet: Snippet, tally: Tally, columns: Columns) -> None:
+    expected = emulated(snippet, columns, device.identity.target)
+    if isinstance(expected, str):
+        tally.failure = expected
+        return
+    got = device.run(snippet, columns)
+    apart = apart_of(snippet, expected, got)
+    wrong = np.flatnonzero(apart < 0)
+    tally.mismatches += len(wrong)
+    for place in wrong[: OFFENDERS - len(tally.offenders)]:
+        tally.offenders.append(_offender(snippet, int(place), columns, expected, got))
+    peak = int(np.argmax(apart))
+    if apart[peak] > tally.distance:
+        tally.distance = int(apart[peak])
+        tally.worst = _offender(snippet, peak, columns, expected, got)
+
+
+def on_device(device: Device, snippet: Snippet, tally: Tally, count: int) -> None:
+    """Compare on the device, up to input number `count`; go on where an earlier call ended."""
+    inputs = Inputs(snippet)
+    tally.total = inputs.count if inputs.exhaustive else 0
+    stop = min(count, inputs.count)
+    while tally.reached < stop:
+        start, some = tally.reached, min(stop - tally.reached, LAUNCH)
+        report = device.check(snippet, start, some)
+        tally.reached += some
+        tally.mismatches += report.mismatches
+        _explain(device, snippet, tally, inputs, report)
+
+
+def _explain(device: Device, snippet: Snippet, tally: Tally, inputs: Inputs, report: Any) -> None:
+    """Turn indices into inputs and results, by way of the emulator itself."""
+    wanted = list(report.indices[: OFFENDERS - len(tally.offenders)])
+    farther = report.distance > tally.distance
+    indices = wanted + [report.at] * farther
+    if not indices:
+        return
+    columns = inputs.at(np.array(indices, np.int64))
+    expected = emulated(snippet, columns, device.identity.target)
+    if isinstance(expected, str):
+        tally.failure = expected
+        return
+    got = device.run(snippet, columns)
+    apart = apart_of(snippet, expected, got)
+    if farther:
+        tally.distance = report.distance
+        tally.worst = _offender(snippet, len(wanted), columns, expected, got)
+    for place in range(len(wanted)):
+        tally.offenders.append(_offender(snippet, place, columns, expected, got))
+    if any(apart[place] >= 0 for place in range(len(wanted))) or (farther and apart[-1] != report.distance):
+        tally.failure = "the definition gives something else on the device than in the emulator"
+
+
+def emulated(snippet: Snippet, columns: Columns, target: str) -> Columns | str:
+    """The emulator's results, or its words where it refuses."""
+    dtypes = [f"uint{p.bits}" for p in snippet.outputs]
+    try:
+        return list(emulate(snippet.text, snippet.constraints, columns, dtypes, target=target))
+    except PtxError as e:
+        return f"emulate: {str(e).splitlines()[0]}"
+
+
+def apart_of(snippet: Snippet, expected: Columns, got: Columns) -> NDArray[np.float64]:
+    """Per input: 0 where all results agree, the greatest distance in ulp, or -1."""
+    worst = np.zeros(len(expected[0]))
+    wrong = np.zeros(len(expected[0]), np.bool_)
+    for port, e, g in zip(snippet.outputs, expected, got, strict=True):
+        if not snippet.bound.form.approximate:
+            wrong |= e != g
+            continue
+        found = distances(e, g, shape_of(port.type, port.bits))
+        wrong |= found < 0
+        worst = np.maximum(worst, found)
+    return np.where(wrong, -1.0, worst)
+
+
+def distances(expected: NDArray[Any], got: NDArray[Any], shape: tuple[int, int, int, int]) -> NDArray[np.float64]:
+    """`harness.conformance.distance` over arrays of registers, also for 64 bits (then rounded to float64)."""
+    codes, width, ebits, mbits = shape
+    worst = np.zeros(len(expected))
+    for place in range(codes):
+        a, b = (
+            (x.astype(np.uint64) >> np.uint64(place * width)) & np.uint64((1 << width) - 1) for x in (expected, got)
+        )
+        if ebits == 0:
+            worst = np.where(a == b, worst, -1.0)
+            continue
+        size = np.uint64((1 << (ebits + mbits)) - 1)
+        top = np.uint64(((1 << ebits) - 1) << mbits)
+        m, n = a & size, b & size
+        same = (a ^ b) >> np.uint64(ebits + mbits) == 0
+        line = np.where(same, np.maximum(m, n) - np.minimum(m, n), m + n).astype(np.float64)
+        special = ((m >= top) | (n >= top) | ((m == 0) & (n == 0))) & (a != b)
+        line = np.where(a == b, 0.0, np.where(special, -1.0, line))
+        worst = np.where((worst < 0) | (line < 0), -1.0, np.maximum(worst, line))
+    return worst
+
+
+def _offender(snippet: Snippet, place: int, columns: Columns, expected: Columns, got: Columns) -> Offender:
+    def words(arrays: Sequence[NDArray[Any]], ports: Sequence[Any]) -> tuple[str, ...]:
+        return tuple(f"0x{int(a[place]):0{p.bits // 4}x}" for a, p in zip(arrays, ports, strict=True))
+
+    return Offender(
+        snippet.variant, words(columns, snippet.inputs), words(expected, snippet.outputs), words(got, snippet.outputs)
+    )

@@ -1,0 +1,66 @@
+"""A device that is no device: the emulator itself, with mistakes planted where a test wants them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from harness.conformance.device import Identity, Report
+from harness.conformance.inputs import Inputs
+from harness.conformance.measure import apart_of, emulated
+
+
+@dataclass
+class Pretended:
+    """Gives the emulator's results, except for forms in `wrong`: for them the function given there changes results.
+
+    `deadly`: forms whose compilation kills the process. `refused`: forms that the assembler does not take.
+    """
+
+    wrong: dict[str, Any] = field(default_factory=dict)
+    deadly: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    checking: bool = True
+
+    def __post_init__(self) -> None:
+        self.identity = Identity("Pretended", "sm_90a", "1.0", "0.0")
+        self.ready: dict[tuple[str, str], bool] = {}
+
+    def compiled(self, snippets, checks):
+        if any(s.spelling in self.deadly for s in snippets) and checks:
+            os._exit(3)
+        self.ready |= {(s.spelling, s.variant): checks and self.checking for s in snippets}
+        return {n: "no such thing" for n, s in enumerate(snippets) if s.spelling in self.refused}
+
+    def run(self, snippet, columns):
+        results = emulated(snippet, columns, self.identity.target)
+        assert not isinstance(results, str), results
+        change = self.wrong.get(snippet.spelling)
+        return change(columns, results) if change else results
+
+    def checks(self, snippet):
+        return self.ready[snippet.spelling, snippet.variant]
+
+    def check(self, snippet, start, count):
+        columns = Inputs(snippet).drawn(start, min(count, 4096))
+        want = emulated(snippet, columns, self.identity.target)
+        apart = apart_of(snippet, want, self.run(snippet, columns))
+        wrong = np.flatnonzero(apart < 0)
+        farthest = int(np.argmax(apart))
+        found = tuple(int(start + w) for w in wrong[:8])
+        return Report(len(wrong), found, max(int(apart[farthest]), 0), start + farthest)
+
+
+def adds_one_to_nan(columns, results):
+    """The bits of one kind of result, changed as a wrong model of NaN would."""
+    (d,) = results
+    return [np.where((d & 0x7FFFFFFF) > 0x7F800000, d ^ np.uint32(1), d)]
+
+
+def one_ulp_off(columns, results):
+    (d,) = results
+    finite = (d & 0x7FFFFFFF < 0x7F800000) & (d & 0x7FFFFFFF > 0)
+    return [np.where(finite & (columns[0] & 7 == 3), d + np.uint32(1), d)]
