@@ -4,7 +4,7 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from harness import Case, Domain, asm, exact, plain, since
+from harness import Case, Domain, asm, either, exact, plain, since
 from references import fma_clamp
 from references.formats import F16
 
@@ -48,8 +48,13 @@ case = Case(
             targets=since("sm_80"),
             note="max and min on f16x2 came with sm_80",
         ),
-        "triton-fused": plain(
-            in_triton, fusion=True, match=UNLESS_NAN, note="fusion on: a * b + 1 becomes one fma, rounded once"
+        # For sm_80 Triton 3.9 leaves a mul and an add that ptxas may fuse or not; for others it writes one fma.
+        "triton-fusion-on": plain(
+            in_triton,
+            fusion=True,
+            reference=either(fma_clamp.fused, fma_clamp.two_roundings),
+            match=UNLESS_NAN,
+            note="fusion on: a * b + 1 may become one fma, rounded once",
         ),
         "triton-two-roundings": plain(
             in_triton,

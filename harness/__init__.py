@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness.case import Case, ExpectedFailure, Meets, asm, kernel, numpy_reference, plain
+    from harness.case import Case, ExpectedFailure, Meets, asm, either, kernel, numpy_reference, plain
     from harness.launcher import emulated
     from harness.match import Domain, absolute, between, exact, magnitude, relative, ulp
     from harness.ptx import emulate
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "harness.launcher": ("emulated",),
-    "harness.case": ("Case", "ExpectedFailure", "Meets", "asm", "kernel", "numpy_reference", "plain"),
+    "harness.case": ("Case", "ExpectedFailure", "Meets", "asm", "either", "kernel", "numpy_reference", "plain"),
     "harness.match": ("Domain", "absolute", "between", "exact", "magnitude", "relative", "ulp"),
     "harness.ptx": ("emulate",),
     "harness.targetset": ("ALL", "NONE", "only", "since"),
@@ -26,8 +26,8 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "ALL", "NONE", "Case", "Domain", "ExpectedFailure", "Meets", "absolute", "asm", "between", "emulate", "emulated",
-    "exact", "kernel", "magnitude", "numpy_reference", "only", "plain", "relative", "since", "ulp",
+    "ALL", "NONE", "Case", "Domain", "ExpectedFailure", "Meets", "absolute", "asm", "between", "either", "emulate",
+    "emulated", "exact", "kernel", "magnitude", "numpy_reference", "only", "plain", "relative", "since", "ulp",
 ]  # fmt: skip
 __version__ = "0.1.0"
 

@@ -48,6 +48,27 @@ def numpy_reference(function: F) -> F:
     return function
 
 
+def either(*references: Reference) -> Reference:
+    """Several specifications, of which an implementation may meet any, element by element.
+
+    For what the specification leaves open, such as whether a multiplication and an addition are contracted. Messages
+    show the first one's answer.
+    """
+
+    def first(*codes: Any) -> Any:
+        return references[0](*codes)
+
+    first.alternatives = references  # type: ignore[attr-defined]
+    first.runs_on = getattr(references[0], "runs_on", "torch")  # type: ignore[attr-defined]
+    return first
+
+
+def alternatives(reference: Reference) -> tuple[Reference, ...]:
+    """The specifications behind a reference: one, or those given to `either`."""
+    found: tuple[Reference, ...] = getattr(reference, "alternatives", (reference,))
+    return found
+
+
 @dataclass(frozen=True)
 class Meets:
     """A promise about the case's own reference, for a variant that has another: `match` holds on `on`."""

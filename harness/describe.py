@@ -29,6 +29,9 @@ def case_info(loaded: LoadedCase, path: str) -> CaseInfo:
 
 def reference_name(reference: object) -> str:
     """`references.reciprocal.correctly_rounded`; for a function of the case file, its own name."""
+    several = getattr(reference, "alternatives", ())
+    if several:
+        return " or ".join(reference_name(r) for r in several)
     reference = getattr(reference, "func", reference)
     module = getattr(reference, "__module__", "") or ""
     name = getattr(reference, "__qualname__", repr(reference))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.case import Argument, Case, Policies, Reference, format_of
+from harness.case import Argument, Case, Policies, Reference, alternatives, format_of
 from references.formats import Format, is_subnormal, unpack
 
 Codes = NDArray[np.int64]
@@ -80,13 +80,15 @@ def _checked(reference: str, output: str, fmt: Format, result: Any) -> Codes:
 
 
 def accepted(case: Case, policy: Policies, codes: Mapping[str, Codes]) -> Iterator[dict[str, Codes]]:
-    """Every answer that the ftz policy accepts; the first is the one with no flush beyond the required ones."""
+    """Every answer that the reference and the ftz policy accept; the first has no flush beyond the required ones."""
     required = {n for n, word in policy.ftz.items() if word == "required"}
     open_inputs = [n for n in case.inputs if policy.ftz[n] == "allowed"]
     open_outputs = [n for n in case.outputs if policy.ftz[n] == "allowed"]
-    for flush_inputs in (False, True)[: 1 + bool(open_inputs)]:
+    for reference, flush_inputs in itertools.product(alternatives(policy.reference), (False, True)):
+        if flush_inputs and not open_inputs:
+            continue
         flushed = required | (set(open_inputs) if flush_inputs else set())
-        answer = _flushed_answer(case, policy.reference, codes, flushed)
+        answer = _flushed_answer(case, reference, codes, flushed)
         for flush_outputs in (False, True)[: 1 + bool(open_outputs)]:
             yield {
                 n: flush(format_of(case.outputs[n]), c) if flush_outputs and n in open_outputs else c

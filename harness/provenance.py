@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.case import AsmVariant, CaseError, Policies, Variant
+from harness.case import AsmVariant, CaseError, Policies, Variant, alternatives
 from harness.derive import asm_form, packs_of
 from harness.loader import LoadedCase
 from harness.records import Block, text_hash
@@ -41,7 +41,7 @@ def block_digests(outputs: Mapping[str, Any]) -> tuple[Block, ...]:
 def fingerprint(loaded: LoadedCase, variant: Variant, policy: Policies) -> dict[str, str]:
     """Hashes of what a variant is made of, so that a gate can tell what changed since a baseline."""
     parts = {"policy": repr((policy.describe_match(), sorted(policy.ftz.items()), policy.nan)) + policy.targets.text}
-    parts["reference"] = source_of(policy.reference)
+    parts["reference"] = "".join(map(source_of, alternatives(policy.reference)))
     if isinstance(variant, AsmVariant):
         forms = [(p, *_form(loaded, variant, p)) for p in packs_of(loaded.case, variant)]
         parts["asm"] = repr([(p, text) for p, text, _ in forms])
