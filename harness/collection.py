@@ -72,7 +72,8 @@ def items(parent: pytest.Collector, loaded: loader.LoadedCase) -> Iterator[pytes
     for variant in loaded.case.variants:
         for backend, target in places(parent.config):
             item = Item(loaded, variant, target, backend)
-            yield VariantItem.from_parent(parent, name=item.label, item=item)
+            # The whole id as text: newer pytest takes it apart as it does for --lf, brackets and all.
+            yield VariantItem.from_parent(parent, name=item.label, nodeid=f"{parent.nodeid}::{item.label}", item=item)
 
 
 def places(config: pytest.Config) -> list[tuple[str, str]]:
@@ -173,7 +174,9 @@ class VariantItem(pytest.Item):
             more = (
                 f"\n\n({len(shown)} of {len(found.results)} results of this item {verdict})" if len(shown) > 1 else ""
             )
-            raise ItemFailure(shown[0].message + more)
+            # Where one result knows more (exhaustive inputs in order cannot tell places apart), it is the one to read.
+            best = next((r for r in shown if "positional" in r.classes), shown[0])
+            raise ItemFailure(best.message + more)
         if verdict == "unsupported":
             pytest.skip(f"unsupported: {words}")
         if verdict == "not run":

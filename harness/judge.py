@@ -208,7 +208,8 @@ def _explained(
     failing = difference > Difference.UNCHECKED
     if not failing.any():
         return output
-    exchanged = _exchanged(output, policy, failing, pack * output.fmt.codes_per_unit)
+    window = pack * output.fmt.codes_per_unit
+    exchanged = [] if _in_steps(case, codes, pack) else _exchanged(output, policy, failing, window)
     for here, there, mask in exchanged:
         difference[mask & failing] = Difference.POSITIONAL
         into.notes.append(f"{output.name}: place {here} of a pack holds what belongs in place {there}")
@@ -227,6 +228,14 @@ def _flush_explains(case: Case, policy: Policies, codes: Mapping[str, Codes], ou
         same = classify_differences(output.fmt, match, policy.nan, e[changed], output.got[changed]) == 0
         explained[np.flatnonzero(changed)[same]] = True
     return explained
+
+
+def _in_steps(case: Case, codes: Mapping[str, Codes], pack: int) -> bool:
+    """Whether inputs are counted up: then neighbours are so much alike that a wrong bit looks like a wrong place."""
+    if pack < 2 or not case.inputs:
+        return False
+    flat = [codes[name].reshape(-1) for name in case.inputs]
+    return all(c.size > pack and len(np.unique(np.diff(c)[:4096])) <= 2 for c in flat)
 
 
 def _exchanged(output: _Output, policy: Policies, failing: Mask, window: int) -> list[tuple[int, int, Mask]]:

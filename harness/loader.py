@@ -37,7 +37,7 @@ def load(path: Path) -> list[LoadedCase]:
     try:
         module = load_module(path)
     except Exception as e:
-        raise CaseError(f"{_place(path, e)}: {_words(e)}") from e
+        raise CaseError(f"{_place(path, e)}: {_words(path, e)}") from e
     found = {k: v for k, v in vars(module).items() if isinstance(v, Case) and not k.startswith("_")}
     if not found:
         raise CaseError(f"{path}: a case file binds a Case to a name: case = Case(inputs=..., outputs=..., ...)")
@@ -56,12 +56,12 @@ def _place(path: Path, error: Exception) -> str:
     return f"{path}:{lines[-1]}" if lines else str(path)
 
 
-def _words(error: Exception) -> str:
+def _words(path: Path, error: Exception) -> str:
     """A contradiction in a case in its own words; anything else with its kind, and where it was raised."""
     if isinstance(error, CaseError):
         return str(error)
     last = traceback.extract_tb(error.__traceback__)[-1]
-    inside = isinstance(error, SyntaxError) or Path(last.filename).suffix != ".py"
+    inside = isinstance(error, SyntaxError) or last.filename in (str(path.resolve()), "<frozen importlib._bootstrap>")
     where = "" if inside else f" (raised at {Path(last.filename).name}:{last.lineno})"
     return f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}{where}"
 

@@ -60,6 +60,7 @@ def _offender_lines(offender: Offender, pack: int) -> list[str]:
     lines += [f"    {n:<{width}}  {b.bits}  {b.value}" for n, b in offender.inputs.items()]
     lines.append(f"    {'expected':<{width}}  {offender.expected.bits}  {offender.expected.value}")
     lines.append(f"    {'got':<{width}}  {offender.got.bits}  {offender.got.value}")
-    steps = "" if offender.ulp is None else f", {offender.ulp:+d} ulp"
+    unit = "" if offender.difference == "value" else " ulp"  # of integers
+    steps = "" if offender.ulp is None else f", {offender.ulp:+d}{unit}"
     lines.append(f"    {'class':<{width}}  {offender.difference}{steps}")
     return lines

@@ -17,6 +17,7 @@ from harness import plan as planning
 from harness.backends import Backend, Job, Outcome, Setup
 from harness.case import AsmVariant, CaseError, Policies, Variant, format_of, policies
 from harness.derive import asm_form
+from harness.describe import reference_name
 from harness.diagnosis import diagnose
 from harness.evaluate import ReferenceFault
 from harness.inputs import InputSet, input_sets
@@ -254,9 +255,7 @@ class _ItemRun:
     def _against(self, item: WorkItem) -> str:
         if item.setup.context == "loop":
             return f"the same variant applied {item.setup.steps} times straight"
-        name = getattr(self.policy.reference, "__qualname__", "reference")
-        module = getattr(self.policy.reference, "__module__", "")
-        return f"{module}.{name}" + (" (the variant's own)" if self.variant.reference else "")
+        return reference_name(self.policy.reference) + (" (the variant's own)" if self.variant.reference else "")
 
     def _command(self, result: Result) -> str:
         return f"pytest {shlex.quote(self.node)} --ptx-replay={shlex.quote(result.replay)}"

@@ -1,0 +1,43 @@
+"""What several rooms' tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _modules_stay() -> Iterator[None]:
+    """pytester would take away again what a run has imported first; torch and numba cannot be imported twice."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("_pytest.pytester.SysModulesSnapshot.restore", lambda self: None)
+        yield
+
+
+@pytest.fixture
+def run_cases(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
+    """Write case files (`name="source"`) to a folder, and run pytest on it in this process.
+
+    The emulator for sm_100a, where the arguments do not say otherwise; on the asm alone, as where there is no Triton,
+    because compiling takes most of the time and is tested elsewhere.
+    """
+    monkeypatch.setattr("harness.backends.emulator._has_triton", lambda: False)
+
+    def run(*arguments: str, folder: str = "cases", **sources: str) -> pytest.RunResult:
+        for name, source in sources.items():
+            path = pytester.path / folder / f"{name}.py"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(source)
+        words = list(arguments)
+        if not any(w.startswith("--ptx-backend") for w in words):
+            words.append("--ptx-backend=emulator")
+        if not any(w.startswith("--ptx-target") for w in words):
+            words.append("--ptx-target=sm_100a")
+        if not any(not w.startswith("-") for w in words):
+            words.append(folder)
+        return pytester.runpytest_inprocess(*words)
+
+    return run

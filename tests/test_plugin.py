@@ -1,0 +1,279 @@
+"""What a user of pytest sees: which files are case files, options, outcomes, and what a mistake in a case file says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.case_sources import CONSTANT, FLIP, MIXED, RIGHT
+
+OURS = ("torch", "triton", "numba", "harness.case", "harness.collection", "references.formats")
+
+
+def test_an_item_is_a_variant_on_a_target_by_a_backend(run_cases):
+    result = run_cases("--collect-only", "-q", "--ptx-target=sm_90a", "--ptx-target=120", flip=FLIP)
+    result.stdout.fnmatch_lines(
+        [
+            "cases/flip.py::right[[]sm_90a-emulator[]]",
+            "cases/flip.py::right[[]sm_120a-emulator[]]",
+            "cases/flip.py::wrong[[]sm_90a-emulator[]]",
+            "cases/flip.py::wrong[[]sm_120a-emulator[]]",
+        ]
+    )
+
+
+def test_a_second_case_of_a_file_is_a_group_of_its_own_name(run_cases):
+    two = FLIP + "\nother = case\n"
+    result = run_cases("--collect-only", "-q", flip=two)
+    result.stdout.fnmatch_lines(["cases/flip.py::right*", "cases/flip.py::other::right*"])
+
+
+@pytest.mark.parametrize("place", ["cases", "some/where/else/cases"])
+def test_a_folder_named_cases_is_enough(run_cases, place):
+    run_cases("--collect-only", ".", folder=place, flip=FLIP).stdout.fnmatch_lines(["*2 tests collected*"])
+
+
+def test_elsewhere_an_ini_setting_or_the_command_line_names_case_files(run_cases, pytester):
+    run_cases("--collect-only", ".", folder="kernels", flip=FLIP).stdout.fnmatch_lines(["*no tests collected*"])
+    run_cases("--collect-only", "kernels/flip.py").stdout.fnmatch_lines(["*2 tests collected*"])
+    pytester.makeini("[pytest]\nptx_cases = kernels/*.py\n")
+    run_cases("--collect-only", ".").stdout.fnmatch_lines(["*2 tests collected*"])
+
+
+def test_somebody_elses_folder_cases_is_left_alone(run_cases):
+    source = "import unittest\n\nclass MyCase(unittest.TestCase):\n    pass\n\nraise RuntimeError('imported')\n"
+    result = run_cases("--collect-only", ".", helpers=source, test_mine="def test_mine():\n    pass\n")
+    result.stdout.fnmatch_lines(["*1 test collected*"])
+
+
+def test_a_run_without_cases_imports_nothing_of_ours(pytester):
+    pytester.makepyfile(
+        test_plain=f"""
+        import sys
+
+        def test_nothing_is_loaded(request):
+            assert request.config.pluginmanager.hasplugin("ptxdiff")
+            assert not [name for name in {OURS!r} if name in sys.modules]
+        """
+    )
+    result = pytester.runpytest_subprocess(".")
+    result.assert_outcomes(passed=1)
+
+
+def test_k_and_m_select(run_cases):
+    run_cases("-k", "right", flip=FLIP).assert_outcomes(passed=1)
+    run_cases("-m", "assembler", flip=FLIP).assert_outcomes(deselected=2)
+
+
+def test_lf_x_and_junitxml(run_cases, pytester):
+    two = FLIP.replace('"right"', '"also wrong"').replace("0x01010101;", "0x01010103;")
+    result = run_cases("-x", "--junitxml=junit.xml", a=FLIP, b=two)
+    result.assert_outcomes(passed=1, failed=1)
+    text = (pytester.path / "junit.xml").read_text()
+    assert 'name="wrong[sm_100a-emulator]"' in text
+    assert "64 of 256 codes differ" in text
+    result = run_cases("--lf", a=FLIP, b=two)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["a::wrong*64 of 256 codes differ*"])
+
+
+def test_a_failure_needs_nothing_else_to_act_on(run_cases):
+    result = run_cases(flip=FLIP)
+    result.stdout.fnmatch_lines(
+        [
+            "flip::wrong[[]sm_100a-emulator]: 64 of 256 codes differ (value 64)",
+            "  run       pack 4, shape 256, alignment 16, num_warps 4, straight, fusion off, inputs exhaustive/1",
+            "  policy    exact; ftz never; NaN any",
+            "  expected  flipped",
+            "  evidence  bits computed by the emulator*",
+            "    output y, code 0, place 0 in its pack",
+            "    x         0x00  0",
+            "    expected  0x01  1",
+            "    got       0x81  129",
+            "    class     value, +128",
+            "  repeat    pytest 'cases/flip.py::wrong[[]sm_100a-emulator]' --ptx-replay=*",
+            "results: * pass, * fail",
+        ]
+    )
+
+
+def first_offender(result: pytest.RunResult) -> list[str]:
+    text = result.stdout.str()
+    return re.findall(r"^    (?:x|expected|got|class) .*$", text, flags=re.M)
+
+
+def repeat_command(result: pytest.RunResult) -> list[str]:
+    import shlex
+
+    command = re.findall(r"^  repeat    pytest (.*)$", result.stdout.str(), flags=re.M)
+    return shlex.split(command[0])
+
+
+def test_a_replay_repeats_the_same_offender(run_cases):
+    neighbour = FLIP.replace("0x01010181;", "0x01010101; shl.b32 $0, $0, 8; shr.u32 $0, $0, 8;")
+    found = run_cases(flip=neighbour)
+    again = run_cases(*repeat_command(found))
+    again.assert_outcomes(failed=1)
+    assert first_offender(found) == first_offender(again) != []
+
+
+def test_a_replay_of_what_is_right_passes(run_cases):
+    token = "pack=4,place=0,shape=256,align=16,warps=4,context=straight,steps=1,fusion=0,x=00:01:02:03"
+    run_cases("cases/flip.py::right[sm_100a-emulator]", f"--ptx-replay={token}", flip=FLIP).assert_outcomes(passed=1)
+
+
+def test_a_token_of_another_case_says_what_is_wrong(run_cases):
+    result = run_cases("--ptx-replay=pack=1,shape=4,z=00000000", flip=RIGHT)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["--ptx-replay: *the case's inputs are x; the token gives z"])
+
+
+def test_the_command_is_for_where_the_user_stands(run_cases, pytester, monkeypatch):
+    pytester.makeini("[pytest]\n")
+    (pytester.path / "below").mkdir()
+    monkeypatch.chdir(pytester.path / "below")
+    result = run_cases(str(pytester.path / "cases"), flip=FLIP)
+    assert repeat_command(result)[0] == "../cases/flip.py::wrong[sm_100a-emulator]"
+
+
+def test_without_a_gpu_its_items_skip_and_nothing_ran_is_not_green(run_cases, monkeypatch):
+    monkeypatch.setattr("harness.collection.gpu_visible", lambda: False)
+    result = run_cases("--ptx-backend=gpu", "-rs", flip=RIGHT)
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*nothing ran, so nothing passed", "*not run: no NVIDIA GPU on this machine"])
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def test_require_gpu_turns_the_missing_gpu_into_a_failure(run_cases, monkeypatch):
+    monkeypatch.setattr("harness.collection.gpu_visible", lambda: False)
+    result = run_cases("--ptx-backend=gpu", "--ptx-require-gpu", flip=RIGHT)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*--ptx-require-gpu, and this was not run: no NVIDIA GPU on this machine"])
+
+
+@pytest.mark.parametrize(
+    ("named", "options", "expected"),
+    [
+        ((), [], [("gpu", "sm_90a")]),
+        (("sm_90",), [], [("gpu", "sm_90a")]),
+        (("sm_100a",), [], []),
+        (("sm_100a",), ["--ptx-require-gpu"], [("gpu", "sm_100a")]),
+        (("sm_100a",), ["--ptx-backend=gpu"], [("gpu", "sm_100a")]),
+    ],
+)
+def test_which_targets_the_gpu_gets(pytester, monkeypatch, named, options, expected):
+    """A target that is not the device's leaves it out, except where the GPU was asked for: then it says why not."""
+    from harness import collection
+
+    monkeypatch.setattr(collection, "gpu_visible", lambda: True)
+    monkeypatch.setattr("harness.backends.gpu.device_target", lambda: "sm_90a")
+    config = pytester.parseconfig(*options, *(f"--ptx-target={t}" for t in named))
+    assert [place for place in collection.places(config) if place[0] == "gpu"] == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--ptx-target=sm_1"], "--ptx-target: 'sm_1' is no target that ptxdiff knows; known: sm_75*"),
+        (["--ptx-require-gpu"], "--ptx-require-gpu asks for a GPU, and --ptx-backend=emulator leaves it out"),
+        (["--ptx-resume"], "--ptx-resume goes on with one records file: --ptx-records=FILE.jsonl"),
+        (["--ptx-records=out.json"], "--ptx-records: out.json: records are written to a file that ends in .jsonl*"),
+    ],
+)
+def test_options_that_make_no_sense(run_cases, options, words):
+    result = run_cases(*options, flip=RIGHT)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {words}"])
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("from harness import Case\nx = Case(\n", "cases/bad.py:2: SyntaxError: '(' was never closed"),
+        ("from harness import Case(\n", "cases/bad.py:1: SyntaxError: invalid syntax"),
+        ("import harness  # Case(\n1 / 0\n", "cases/bad.py:2: ZeroDivisionError: division by zero"),
+        ("from harness import Caze  # Case(\n", "cases/bad.py:1: ImportError: cannot import name 'Caze'*"),
+        ("import harness  # Case()\n", "cases/bad.py: a case file binds a Case to a name: case = Case(*"),
+        (
+            FLIP.replace('nan="any"', "").replace("reference=flipped,", 'reference=flipped, nan="none",'),
+            "cases/bad.py:11: the case: nan='none'; one of any, canonical, payload",
+        ),
+    ],
+)
+def test_a_broken_case_file_is_told_with_its_line(run_cases, source, words):
+    result = run_cases(bad=source)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([f"*{words}"])
+    assert "importlib" not in result.stdout.str()
+
+
+def test_two_files_of_one_name_cannot_be_told_apart(run_cases):
+    run_cases(folder="one/cases", flip=FLIP)
+    result = run_cases(".", folder="two/cases", flip=FLIP)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*two/cases/flip.py: a case called 'flip' is in *one/cases/flip.py as well*"])
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("raise RuntimeError('no idea')", "reference flipped raised RuntimeError: no idea"),
+        (
+            "return x, x",
+            "reference flipped returned 2 results for 1 outputs; return one tensor of codes for each of y*",
+        ),
+        ("return x.float()", "reference flipped returned float32 for y; return codes (uint8 bit patterns) as int64"),
+        ("return None", "reference flipped returned NoneType for y; return codes*"),
+        ("return x[:1]", "reference flipped returned 1 codes of shape (1,) for y; there are 256"),
+        ("return x + 1", "reference flipped returned 0x1 to 0x100 for y; codes of uint8 are 0 to 0xff"),
+    ],
+)
+def test_a_reference_that_gives_no_codes_is_an_error(run_cases, body, words):
+    result = run_cases(flip=RIGHT.replace("return x ^ 1", body))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"flip::right[[]sm_100a-emulator]: error: {words}", "results: * error"])
+
+
+@pytest.mark.parametrize(
+    ("domain", "words"),
+    [
+        ('magnitude("z", 0, 1)', "domain '0 <= |z| <= 1 and specials': no input is called 'z'; there are x"),
+        ('Domain("odd", lambda v: 1 / 0)', "domain 'odd': its predicate raised ZeroDivisionError: division by zero"),
+        ('Domain("odd", lambda v: v["x"])', "domain 'odd': its predicate gave float64 of shape*"),
+        ('Domain("odd", lambda v: v["x"] > 300)', "match= promises nothing: none of the inputs lies in its domain"),
+    ],
+)
+def test_a_domain_that_says_nothing_is_an_error(run_cases, domain, words):
+    source = FLIP.replace("import Case", "import Case, Domain, exact, magnitude")
+    source = source.replace("reference=flipped", f"reference=flipped, match=exact(on={domain})")
+    result = run_cases("-k", "wrong", flip=source)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"flip::wrong[[]sm_100a-emulator]: error: {words}"])
+
+
+def test_where_that_excludes_everything_is_an_error(run_cases):
+    source = RIGHT.replace("import Case", "import Case, Domain")
+    result = run_cases(flip=source.replace("reference=", 'where=Domain("none", lambda v: v["x"] > 300), reference='))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*error: there is nothing to run it on: where= excludes every input*"])
+
+
+def test_a_case_without_inputs(run_cases):
+    run_cases(constant=CONSTANT).assert_outcomes(passed=1, failed=1)
+
+
+def test_neighbours_that_leak_into_each_other_are_caught(run_cases):
+    """Triton leaves open which elements share an invocation: asm that mixes them is wrong, whatever the order."""
+    result = run_cases(mixed=MIXED)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["mixed::adds the neighbour*codes differ*"])
+
+
+def test_harness_is_quick_to_import_and_light():
+    """`import harness` alone loads neither torch, triton nor numba."""
+    script = f"import sys, harness; print([m for m in {OURS!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
