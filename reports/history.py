@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from harness.records import Key, RecordError, Result, RunRecords, read, read_lines
+from harness.records import Key, RecordError, Result, RunRecords, collector_paused, read, read_lines
 from reports.model import RANK, STRENGTH, Item, state_of, target_order
 from reports.steps import steps
 from reports.verdict import environment_rows, overall_word, revision
@@ -160,7 +160,7 @@ class Recorder:
         self._trend(night, facts, records)
         env = dict(environment_rows(records.run.environment))
         counts = Counter(map(state_of, records.results))
-        word = overall_word(records)
+        word = overall_word(counts, ended=records.end is not None)
         self._history.nights.append(
             Night(records.run.run_id, records.run.started, revision(records), word, counts, env)
         )
@@ -379,8 +379,9 @@ def history(runs: Iterable[RunRecords]) -> tuple[History, RunRecords]:
     A sequence is put in order first; any other iterable must come in order. Raises ValueError where there is no run.
     """
     recorder = Recorder()
-    for records in sorted(runs, key=lambda r: r.run.started) if isinstance(runs, Sequence) else runs:
-        recorder.add(records)
+    with collector_paused():
+        for records in sorted(runs, key=lambda r: r.run.started) if isinstance(runs, Sequence) else runs:
+            recorder.add(records)
     if recorder.newest is None:
         raise ValueError("no run to report on")
     return recorder.finish(), recorder.newest

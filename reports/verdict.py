@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from harness.records import VERDICTS, RunRecords
-from reports.model import View, state_of
-from reports.model import view as gather
+from reports.model import STATES, View, state_of
 
 # How many names a sentence spells out before it counts the rest.
 NAMED = 3
@@ -43,38 +42,48 @@ def overall(view: View) -> Overall:
         if not r.expected_failure:
             counts[r.verdict if r.verdict in counts else "error"] += 1
     expected = sum(r.expected_failure for r in records.results)
-    word, sentence = _headline(view)
-    return Overall(word, sentence, tuple(_notes(view, word)), counts, expected)
+    word = overall_word(view.counts, ended=records.end is not None)
+    return Overall(word, _SENTENCES[word](view), tuple(_notes(view, word)), counts, expected)
 
 
-def overall_word(records: RunRecords) -> str:
-    """The word of `overall`."""
-    return _headline(gather(records))[0]
+def overall_word(states: Mapping[str, int], *, ended: bool) -> str:
+    """The word for a run with so many results in each state; a failure weighs more than a run that was cut short."""
+    count = {name: states.get(name, 0) for name in STATES}
+    if count["error"] or count["fail"]:
+        return "failed"
+    if not ended:
+        return "cut short"
+    if count["pass"] or count["expected"]:
+        return "passed"
+    return "assembled only" if count["assembled"] else "nothing ran"
 
 
-def _headline(view: View) -> tuple[str, str]:
-    failed = [row for row in view.rows if row.state.name == "fail"]
+def _failed(view: View) -> str:
+    wrong = [row for row in view.rows if row.state.name == "fail"]
     broken = [row for row in view.rows if row.state.name == "error"]
-    if failed or broken:
-        parts = []
-        if failed:
-            parts.append(f"{_variants(len(failed))} wrong bits: {_names(failed)}")
-        if broken:
-            parts.append(f"{_count(len(broken), 'variant')} cannot run as written: {_names(broken)}")
-        return "failed", "; ".join(parts)
+    parts = [f"{_variants(len(wrong))} wrong bits: {_names(wrong)}"] if wrong else []
+    parts += [f"{_count(len(broken), 'variant')} cannot run as written: {_names(broken)}"] if broken else []
+    return "; ".join(parts)
+
+
+def _cut_short(view: View) -> str:
     executed = view.counts["pass"] + view.counts["expected"]
-    if view.records.end is None:
-        return "cut short", f"The run was cut short; {_count(executed, 'result')} came through, none of them wrong"
-    if not executed and view.counts["assembled"]:
-        return "assembled only", f"{_count(view.counts['assembled'], 'kernel')} assembled; nothing was executed"
-    if not executed:
-        return "nothing ran", "Nothing ran: there is no result to pass or fail"
+    return f"The run was cut short; {_count(executed, 'result')} came through, none of them wrong"
+
+
+def _passed(view: View) -> str:
     passing = [row for row in view.rows if row.state.name in ("pass", "expected")]
     targets = {c.target for row in passing for c in row.cells.values() if c.state.name in ("pass", "expected")}
-    return (
-        "passed",
-        f"{_count(len(passing), 'variant')} checked on {_count(len(targets), 'target')}, none gives wrong bits",
-    )
+    return f"{_count(len(passing), 'variant')} checked on {_count(len(targets), 'target')}, none gives wrong bits"
+
+
+_SENTENCES: dict[str, Callable[[View], str]] = {
+    "failed": _failed,
+    "cut short": _cut_short,
+    "passed": _passed,
+    "assembled only": lambda view: f"{_count(view.counts['assembled'], 'kernel')} assembled; nothing was executed",
+    "nothing ran": lambda view: "Nothing ran: there is no result to pass or fail",
+}
 
 
 def _notes(view: View, word: str) -> list[str]:
