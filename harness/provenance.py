@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Mapping
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -60,11 +61,44 @@ def _form(loaded: LoadedCase, variant: AsmVariant, pack: int) -> tuple[str, str]
 
 
 def source_of(function: Any) -> str:
-    """The source of a function and its module's, where it can be had: a helper's change changes the reference."""
-    function = getattr(function, "fn", function)  # a Triton function wraps a Python one
-    function = getattr(function, "func", function)  # a functools.partial
+    """The source of a function and of what it calls: functions of its file, and modules of references.
+
+    What else the file holds is left out: another variant beside it changes nothing.
+    """
+    found: dict[str, str] = {}
+    plain = getattr(function, "fn", function)
+    home = getattr(getattr(plain, "func", plain), "__module__", "")
+    _gather(function, home, found)
+    return "\n".join(found[name] for name in sorted(found))
+
+
+def _gather(value: Any, home: str, found: dict[str, str]) -> None:
+    value = getattr(value, "fn", value)  # a Triton function wraps a Python one
+    value = getattr(value, "func", value)  # a functools.partial
+    module = value if inspect.ismodule(value) else inspect.getmodule(value)
+    if module is not None and module.__name__.partition(".")[0] == "references":
+        value, name = module, module.__name__
+        inner = [v for v in vars(module).values() if inspect.ismodule(v) or inspect.isfunction(v)]
+    elif inspect.isfunction(value):
+        if value.__module__ != home:
+            return
+        name = f"{value.__module__}.{value.__qualname__}"
+        inner = [value.__globals__[n] for n in _names(value.__code__) if n in value.__globals__]
+    else:
+        if isinstance(value, int | float | str | tuple | frozenset):  # a constant that a function names
+            found[repr(value)] = repr(value)
+        return
+    if name in found:
+        return
     try:
-        module = inspect.getmodule(function)
-        return inspect.getsource(function) + (inspect.getsource(module) if module else "")
+        found[name] = inspect.getsource(value)
     except (OSError, TypeError):
-        return repr(function)
+        found[name] = name
+    for v in inner:
+        _gather(v, home, found)
+
+
+def _names(code: CodeType) -> set[str]:
+    """The globals that a function's code may name, its inner functions included."""
+    inner = [_names(c) for c in code.co_consts if isinstance(c, CodeType)]
+    return set(code.co_names).union(*inner)

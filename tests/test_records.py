@@ -1,0 +1,265 @@
+"""Records: written as they come, read back as they were, resumed, and the same whatever the order of running."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import typing
+from pathlib import Path
+
+import pytest
+
+from harness.records import (
+    Bits,
+    Block,
+    CaseInfo,
+    End,
+    Key,
+    Offender,
+    Record,
+    RecordError,
+    Result,
+    Run,
+    Text,
+    Timing,
+    VariantInfo,
+    Writer,
+    from_json,
+    read,
+    resumable,
+    to_json,
+)
+from tests.case_sources import FLIP, RIGHT
+
+KEY = Key("rcp", "rcp.rn", "sm_90a", "gpu", pack=2, shape="7x129", alignment=4, num_warps=1, context="loop",
+          fusion=True, input_set="edges/1+shuffled")  # fmt: skip
+OFFENDER = Offender(
+    3,
+    1,
+    "y",
+    {"x": Bits("0x7f800001", "nan")},
+    Bits("0x00000000", "0.0"),
+    Bits("0x80000000", "-0.0"),
+    "sign of zero",
+    0,
+)
+RUN = Run("20260101T000000Z", "2026-01-01T00:00:00+00:00", "quick", 0, {"gpus": [{"name": "H200"}]}, ("cases",))
+RESULT = Result(
+    KEY, "fail", True, "hardware", "words", "message", "missing early clobber", 10, 2, 1, {"NaN": 2},
+    {"-1": 3, "17..32": 1}, {"sub": (-1, 2), "-126": (0, 0)}, OFFENDER, (OFFENDER,), ("never written",),
+    "pack=2", "abc", (Block(0, 10, "def"),), 7, True, "a", "p", "s", {"registers": 12}, {"MUFU": 1}, {"asm": "x"}, 0.5,
+)  # fmt: skip
+VARIANT = VariantInfo(
+    "asm", "ulp(1)", "never", "any", "every target", "note", "why", {"1": "asm"}, {"1": "=r,r"}, 1.0, 12
+)
+SAMPLES: list[Record] = [
+    RUN,
+    CaseInfo(
+        "rcp", "cases/rcp.py", "Reciprocal", {"x": "float32"}, {"y": "float32"}, "reference", "ISA", {"v": VARIANT}
+    ),
+    Text("0123", "ptx", "// §5 – text"),
+    RESULT,
+    Timing(KEY, 2, 8, (1.0, 2.0), 1.5, 1.0, 2.0, 4.3e12, 0.01, 1e-6, {"sm": 1980}, True),
+    End("2026-01-01T00:01:00+00:00", 60.0, {"pass": 1}),
+]
+
+
+@pytest.mark.parametrize("record", SAMPLES, ids=lambda r: type(r).__name__)
+def test_every_type_comes_back_as_it_was(record):
+    assert from_json(json.loads(json.dumps(to_json(record)))) == record
+
+
+@pytest.mark.parametrize("record", SAMPLES, ids=lambda r: type(r).__name__)
+def test_the_sample_of_every_type_fills_every_field(record):
+    """So that a field added later is in the round trip as well."""
+    for f in dataclasses.fields(record):
+        if f.default is not dataclasses.MISSING and f.name != "schema":
+            assert getattr(record, f.name) != f.default, f.name
+
+
+def test_every_record_type_has_a_sample():
+    assert {type(s) for s in SAMPLES} == set(typing.get_args(Record))
+
+
+def write(path: Path, *records: Record) -> None:
+    writer = Writer(path)
+    writer.write(*records)
+    writer.close()
+
+
+def test_a_file_reads_back_sorted_by_kind(tmp_path):
+    path = tmp_path / "new" / "folder" / "run.jsonl"
+    write(path, *SAMPLES)
+    found = read(path)
+    assert (found.run, found.results, found.end) == (RUN, [RESULT], SAMPLES[-1])
+    assert list(found.cases) == ["rcp"]
+    assert read(path.parent).run == RUN, "a folder gives its newest file"
+
+
+def test_texts_and_cases_are_stored_once(tmp_path):
+    path = tmp_path / "run.jsonl"
+    write(path, *SAMPLES[:3], *SAMPLES[1:3])
+    assert len(path.read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize("cut", [1, 5, 40])
+def test_a_last_line_cut_off_in_mid_write_is_dropped(tmp_path, cut):
+    path = tmp_path / "run.jsonl"
+    write(path, RUN, RESULT)
+    path.write_bytes(path.read_bytes()[:-cut])
+    assert read(path).results == ([RESULT] if cut == 1 else [])
+
+
+def test_a_cut_within_a_character_is_a_cut_too(tmp_path):
+    path = tmp_path / "run.jsonl"
+    write(path, RUN, SAMPLES[2])
+    whole = path.read_bytes()
+    path.write_bytes(whole[: whole.index("–".encode()) + 1])
+    assert read(path).run == RUN
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("", "run.jsonl: empty; a records file begins with a run record"),
+        ('{"record":"end","finished":"","seconds":1,"verdicts":{}}\n', "the first line is no run record"),
+        ("not json\n\n", "run.jsonl:1: not JSON"),
+        ('{"record":"nothing"}\n', "run.jsonl:1: not a record: KeyError: 'nothing'"),
+        ('{"record":"text","hash":"a","kind":"ptx","text":"","more":1}\n', "run.jsonl:1: text: unknown field more"),
+        ('{"record":"text"}\n', "run.jsonl:1: "),
+        ('{"record":"run","run_id":"","started":"","effort":"","seed":0,"environment":{},"schema":99}\n', "schema 99"),
+    ],
+)
+def test_a_faulty_file_is_told_with_its_line(tmp_path, lines, words):
+    path = tmp_path / "run.jsonl"
+    path.write_text(lines)
+    with pytest.raises(RecordError) as raised:
+        read(path)
+    assert words in str(raised.value)
+
+
+def test_json_has_no_nan(tmp_path):
+    writer = Writer(tmp_path / "run.jsonl")
+    with pytest.raises(RecordError, match="timing: NaN and infinities are written as bits"):
+        writer.write(dataclasses.replace(SAMPLES[4], median=math.nan))
+    writer.close()
+
+
+def test_a_resumed_writer_goes_on_and_drops_the_end(tmp_path):
+    path = tmp_path / "run.jsonl"
+    write(path, RUN, SAMPLES[2], RESULT, SAMPLES[-1])
+    writer = Writer(path, resume=True)
+    other = dataclasses.replace(RESULT, key=dataclasses.replace(KEY, variant="other"))
+    writer.write(SAMPLES[2], other)
+    writer.close()
+    found = read(path)
+    assert (len(found.results), len(found.texts), found.end) == (2, 1, None)
+
+
+def test_the_item_in_which_a_run_broke_off_is_run_again(tmp_path):
+    """Its results up to there would otherwise count as all of them."""
+    path = tmp_path / "run.jsonl"
+    done = dataclasses.replace(RESULT, key=dataclasses.replace(KEY, variant="done"))
+    write(path, RUN, done, RESULT, dataclasses.replace(RESULT, key=dataclasses.replace(KEY, pack=4)))
+    path.write_bytes(path.read_bytes()[:-3])
+    assert resumable(path).results == [done]
+    Writer(path, resume=True).close()
+    assert read(path).results == [done]
+
+
+def records_of(pytester: pytest.Pytester, name: str = "run.jsonl") -> typing.Any:
+    return read(pytester.path / name)
+
+
+def test_a_run_writes_everything_down(run_cases, pytester):
+    run_cases("--ptx-records=run.jsonl", flip=FLIP)
+    found = records_of(pytester)
+    assert found.run.effort == "quick"
+    assert "numpy" in found.run.environment
+    assert found.cases["flip"].path == "cases/flip.py"
+    assert found.cases["flip"].variants["wrong"].constraints == {"4": "=r,r"}
+    assert found.cases["flip"].variants["wrong"].line == 17
+    assert found.end is not None
+    assert found.end.verdicts == {"pass": 20, "fail": 20}
+    assert len({r.key for r in found.results}) == len(found.results) == 40
+    failed = next(r for r in found.results if r.verdict == "fail")
+    assert failed.total == 256
+    assert failed.different == 64
+    assert failed.offenders[0].got == Bits("0x81", "129")
+    assert "--ptx-replay=" in failed.message
+    assert found.texts[failed.asm].text == "xor.b32 $0, $1, 0x01010181;"
+    assert failed.inputs_digest
+    assert failed.outputs_digest[0].count == 256
+
+
+def digests(pytester: pytest.Pytester, name: str) -> dict[Key, tuple[str, int]]:
+    return {r.key: (r.inputs_digest, r.seed) for r in records_of(pytester, name).results}
+
+
+def test_no_way_of_running_changes_an_input(run_cases, pytester):
+    """Seeds come from the key: -k, --lf and the order of files give the same inputs."""
+    wide = FLIP.replace("U8", "U32").replace(", pack=4", ", pack=1").replace("0x01010181", "0x01010101")
+    wide = wide.replace("x ^ 1", "x ^ 0x01010101")
+    run_cases("--ptx-records=all.jsonl", flip=FLIP, wide=wide)
+    everything = digests(pytester, "all.jsonl")
+    assert {digest for digest, _ in everything.values() if digest}
+    for name, words in (
+        ("k", ["-k", "wrong"]),
+        ("lf", ["--lf"]),
+        ("reversed", ["cases/wide.py", "cases/flip.py"]),
+        ("one", ["cases/wide.py::right[sm_100a-emulator]"]),
+    ):
+        run_cases(f"--ptx-records={name}.jsonl", *words)
+        some = digests(pytester, f"{name}.jsonl")
+        assert some
+        assert some.items() <= everything.items()
+
+
+def test_a_resumed_run_does_the_rest(run_cases, pytester):
+    run_cases("--ptx-records=run.jsonl", "-k", "right", flip=FLIP)
+    first = records_of(pytester)
+    result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", flip=FLIP)
+    result.assert_outcomes(passed=1, failed=1)
+    found = records_of(pytester)
+    assert found.run == first.run
+    assert found.results[: len(first.results)] == first.results
+    assert len({r.key for r in found.results}) == len(found.results) == 40
+    assert found.end.verdicts == {"pass": 20, "fail": 20}
+    again = run_cases("--ptx-records=run.jsonl", "--ptx-resume", flip=FLIP)
+    again.assert_outcomes(passed=1, failed=1)
+    again.stdout.fnmatch_lines(["flip::wrong*64 of 256 codes differ*", "results: 20 pass, 20 fail"])
+    assert records_of(pytester).results == found.results
+
+
+def test_results_of_another_form_of_the_variant_are_refused(run_cases):
+    run_cases("--ptx-records=run.jsonl", flip=RIGHT)
+    result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", folder="changed/cases", flip=FLIP)
+    result.assert_outcomes(passed=1, failed=1)
+    changed = FLIP.replace("0x01010101;", "0x02020202;")
+    result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", "-kright", folder="more/cases", flip=changed)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*--ptx-resume, and the records hold results of this variant before it*changed*"])
+
+
+def test_another_effort_is_no_resumed_run(run_cases):
+    run_cases("--ptx-records=run.jsonl", flip=RIGHT)
+    result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", "--ptx-effort=full", flip=RIGHT)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["ERROR: --ptx-records: run.jsonl was begun with --ptx-effort=quick; go on with the same"]
+    )
+
+
+def test_under_xdist_the_controller_writes(pytester):
+    """In processes of their own: two workers, one file, no key twice, the same inputs, and commands that work."""
+    pytester.makeconftest("from harness.backends import emulator\nemulator._has_triton = lambda: False\n")
+    (pytester.path / "cases").mkdir()
+    (pytester.path / "cases" / "flip.py").write_text(FLIP)
+    options = ["cases", "--ptx-backend=emulator", "--ptx-target=sm_100a", "--ptx-target=sm_90a"]
+    parallel = pytester.runpytest_subprocess(*options, "--ptx-records=run.jsonl", "-n2", "--dist=loadgroup")
+    parallel.assert_outcomes(passed=2, failed=2)
+    found = records_of(pytester)
+    assert len({r.key for r in found.results}) == len(found.results) == sum(found.end.verdicts.values())
+    failed = next(r for r in found.results if r.verdict == "fail")
+    assert f"pytest 'cases/flip.py::wrong[{failed.key.target}-emulator]' --ptx-replay=" in failed.message
