@@ -5,7 +5,7 @@ search over every float32 argument (decided with 300 bits) found how near the tr
 two float32 numbers. log2 and tanh stay 2.6 and 5 such units away, so that rounding the float64 value again is right.
 2**x and the sine come nearer; the arguments within four units are listed with their results, and are looked up where
 the float64 value is within two units of a middle. The results do not depend on the host's library, then. For 16-bit
-formats every argument is at least 2**-45 away (`tests/ptx/isa/test_approximate.py` holds all this to mpmath).
+formats every argument is at least 2**-27 away (`tests/ptx/isa/test_approximate.py` holds all this to mpmath).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def sine_of_turns(u: float) -> float:
         for argument, pattern in SINE_HARD:
             if argument == abs(u):
                 return math.copysign(f32_value(pattern), u)
-    return y
+    return math.copysign(y, u)
 
 
 @scalar
@@ -132,4 +132,4 @@ def rsqrt64(a: int) -> int:
     minus = f64_bits(p) ^ SIGN64
     low = f64_value(fma64(f64_bits(y), f64_bits(y), minus, 0))
     rest = f64_value(fma64(scaled, minus, 0x3FF0000000000000, 0)) - x * low
-    return f64_bits(y + 0.5 * y * rest) + ((shift - half) << 52)
+    return f64_bits(y + y * rest * (0.5 + 0.375 * rest)) + ((shift - half) << 52)

@@ -1,0 +1,226 @@
+"""Models of approximate instructions: the nearest value, by mpmath, and the hardware's special values and ranges."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from exact import rounded
+from forms import run
+from ieee import F32, F64, FORMATS, Format, operands
+
+from harness.ptx.elementary import EX2_HARD, SINE_HARD
+
+NAN, INF = 0x7FFFFFFF, 0x7F800000
+MINUS = 0x80000000
+
+
+def true(name: str, x: Any) -> Any:
+    """The function to 200 bits."""
+    with mpmath.workprec(200):
+        functions = {
+            "ex2": lambda: mpmath.power(2, x),
+            "lg2": lambda: mpmath.log(x, 2),
+            "tanh": lambda: mpmath.tanh(x),
+            "sin": lambda: mpmath.sinpi(2 * x),
+            "cos": lambda: mpmath.cospi(2 * x),
+            "rsqrt": lambda: 1 / mpmath.sqrt(x),
+        }
+        return functions[name]()
+
+
+def nearest(y: Any, fmt: Format) -> int:
+    """The pattern nearest to a number of mpmath."""
+    sign, mantissa, exponent, _ = y._mpf_
+    x = (-1 if sign else 1) * int(mantissa) * Fraction(2) ** int(exponent)
+    return rounded(x, fmt.exponent_bits, fmt.mantissa_bits) if x else 0
+
+
+def number(a: int, fmt: Format) -> Any:
+    """A finite pattern as a number of mpmath, exact."""
+    x = fmt.fraction(a)
+    with mpmath.workprec(200):
+        return mpmath.mpf(x.numerator) / x.denominator
+
+
+def patterns(values: Any) -> list[int]:
+    """float32 patterns."""
+    return [int(p) for p in np.asarray(values, np.float32).view(np.uint32)]
+
+
+# The ranges in which the function is neither constant nor its argument, and the models' hard cases.
+RNG = np.random.default_rng(7)
+SIGNS = RNG.choice([-1.0, 1.0], 500)
+ARGUMENTS = {
+    "ex2": patterns(np.exp2(RNG.uniform(-24, 7.2, 500)) * SIGNS) + patterns([a for a, _ in EX2_HARD]),
+    "lg2": patterns(np.exp2(RNG.uniform(-149, 127, 400))) + patterns(1 + np.exp2(RNG.uniform(-23, -1, 100))),
+    "tanh": patterns(np.exp2(RNG.uniform(-14, 3.3, 500)) * SIGNS),
+    "rsqrt": patterns(np.exp2(RNG.uniform(-149, 127, 500))),
+}
+# The nearest that a search through every argument found to the middle between two float32 numbers.
+ARGUMENTS["lg2"] += [0x3EA07AB9, 0x40207AB9, 0x2452A4, 0x4114A90]
+ARGUMENTS["tanh"] += [0x3AC37DE2, 0x3EEE0566]
+ARGUMENTS["ex2"] += [0x33B8AA3B, 0x3DC9ABE2, 0xB466D4CB]
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_nearest_float32(name: str) -> None:
+    arguments = ARGUMENTS[name]
+    for a, g in zip(arguments, run(f"{name}.approx.f32", arguments), strict=True):
+        assert int(g) == nearest(true(name, number(a, F32)), F32), f"{name}(0x{a:08x})"
+
+
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_nearest_sine_of_the_reduced_angle(name: str) -> None:
+    """In turns: the argument times 0x3e22f983, rounded towards zero."""
+    arguments = patterns(np.exp2(RNG.uniform(-30, 12, 600)) * RNG.choice([-1.0, 1.0], 600))
+    for a, g in zip(arguments, run(f"{name}.approx.f32", arguments), strict=True):
+        turns = int(run("mul.rz.f32", [a], [0x3E22F983])[0])
+        assert int(g) == nearest(true(name, number(turns, F32)), F32), f"{name}(0x{a:08x})"
+
+
+def test_hard_sines() -> None:
+    from harness.ptx.bits import f32_round
+    from harness.ptx.elementary import sine_of_turns
+
+    for u, pattern in SINE_HARD:
+        assert f32_round(sine_of_turns(u)) == pattern == nearest(true("sin", mpmath.mpf(u)), F32)
+        assert f32_round(sine_of_turns(-u)) == pattern | MINUS
+
+
+def test_large_angles_are_whole_turns() -> None:
+    huge = patterns([2.0**30, -(2.0**40), 3e38])
+    assert run("cos.approx.f32", huge).tolist() == [0x3F800000] * 3
+    assert not (run("sin.approx.f32", huge) & 0x7FFFFFFF).any()
+
+
+@pytest.mark.parametrize(("kind", "name"), [(k, n) for k in ("f16", "bf16") for n in ("ex2", "tanh")])
+def test_nearest_half(kind: str, name: str) -> None:
+    """Every argument of bfloat16, and every fifth of float16, whose result is not 0, 1, itself or infinity."""
+    fmt = FORMATS[kind]
+    middle = ((1 << (fmt.exponent_bits - 1)) - 1) << fmt.mantissa_bits
+    size = range(middle - (20 << fmt.mantissa_bits if kind == "bf16" else 14 << 10), middle + (8 << fmt.mantissa_bits))
+    step = 1 if kind == "bf16" else 5
+    arguments = [s | sign for s in size if 0 < s < fmt.infinity for sign in (0, fmt.sign)][::step]
+    spelling = f"{name}.approx{'.ftz' if (kind, name) == ('bf16', 'ex2') else ''}.{kind}"
+    for a, g in zip(arguments, run(spelling, arguments), strict=True):
+        x = number(a, fmt)
+        if abs(x) > 300:
+            continue
+        y = true(name, x)
+        expected = nearest(y, fmt)
+        assert int(g) == (fmt.flushed(expected) if ".ftz" in spelling else expected), f"{spelling} 0x{a:04x}"
+        if fmt.normal <= expected & (fmt.sign - 1) < fmt.infinity:
+            assert off_middle(y, fmt) > 2.0**-27, "the float64 in between could mislead"
+
+
+def off_middle(y: Any, fmt: Format) -> float:
+    """How far a number is from the middle between two of a format, against itself."""
+    with mpmath.workprec(200):
+        fraction, _ = mpmath.frexp(abs(y))
+        steps = fraction * 2 ** (fmt.mantissa_bits + 1)
+        return float(abs(steps - mpmath.floor(steps) - 0.5) / steps)
+
+
+@pytest.mark.parametrize("kind", ["f16x2", "bf16x2"])
+@pytest.mark.parametrize("name", ["ex2", "tanh"])
+def test_pairs(name: str, kind: str) -> None:
+    spelling = f"{name}.approx{'.ftz' if (kind, name) == ('bf16x2', 'ex2') else ''}.{kind}"
+    (low,), (high,) = operands(FORMATS[kind[:-2]], 1, 200, 1), operands(FORMATS[kind[:-2]], 1, 200, 2)
+    packed = [a | b << 16 for a, b in zip(low, high, strict=True)]
+    alone = spelling.removesuffix("x2")
+    expected = run(alone, low).astype(np.uint32) | run(alone, high).astype(np.uint32) << 16
+    np.testing.assert_array_equal(run(spelling, packed), expected)
+
+
+SPECIALS = {
+    # input: 0, -0, smallest subnormal, its negative, inf, -inf, NaN, -1
+    "rcp.approx.f32": [INF, INF | MINUS, INF, INF | MINUS, 0, MINUS, NAN, 0xBF800000],
+    "rcp.approx.ftz.f32": [INF, INF | MINUS, INF, INF | MINUS, 0, MINUS, NAN, 0xBF800000],
+    "sqrt.approx.f32": [0, MINUS, 0x1A3504F3, NAN, INF, NAN, NAN, NAN],
+    "sqrt.approx.ftz.f32": [0, MINUS, 0, MINUS, INF, NAN, NAN, NAN],
+    "rsqrt.approx.f32": [INF, INF | MINUS, 0x64B504F3, NAN, 0, NAN, NAN, NAN],
+    "rsqrt.approx.ftz.f32": [INF, INF | MINUS, INF, INF | MINUS, 0, NAN, NAN, NAN],
+    "sin.approx.f32": [0, MINUS, 0, MINUS, NAN, NAN, NAN, None],
+    "sin.approx.ftz.f32": [0, MINUS, 0, MINUS, NAN, NAN, NAN, None],
+    "cos.approx.ftz.f32": [0x3F800000] * 4 + [NAN, NAN, NAN, None],
+    "lg2.approx.f32": [INF | MINUS, INF | MINUS, 0xC3150000, NAN, INF, NAN, NAN, NAN],
+    "lg2.approx.ftz.f32": [INF | MINUS] * 4 + [INF, NAN, NAN, NAN],
+    "ex2.approx.f32": [0x3F800000] * 4 + [INF, 0, NAN, 0x3F000000],
+    "ex2.approx.ftz.f32": [0x3F800000] * 4 + [INF, 0, NAN, 0x3F000000],
+    "tanh.approx.f32": [0, MINUS, 1, MINUS | 1, 0x3F800000, 0xBF800000, NAN, 0xBF42F7D6],
+}
+
+
+@pytest.mark.parametrize("spelling", SPECIALS)
+def test_special_values(spelling: str) -> None:
+    inputs = [0, MINUS, 1, MINUS | 1, INF, INF | MINUS, 0xFF812345, 0xBF800000]
+    got = [int(g) for g in run(spelling, inputs)]
+    assert [hex(g) for g, e in zip(got, SPECIALS[spelling], strict=True) if e is not None] == [
+        hex(e) for e in SPECIALS[spelling] if e is not None
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spelling", "a", "b", "expected"),
+    [
+        ("div.approx.f32", 0x40000000, 0x7E800001, 0),  # above 2**126 the reciprocal is flushed
+        ("div.approx.f32", INF, 0x7F000000, NAN),
+        ("div.approx.f32", 0x40000000, 0x7E800000, 0x01000000),
+        ("div.approx.f32", 0x00400000, 0x00200000, 0x40000000),
+        ("div.approx.ftz.f32", 0x00400000, 0x3F800000, 0),
+        ("div.approx.ftz.f32", 0x3F800000, 0x80200000, INF | MINUS),
+        ("div.full.f32", 0x7F000000, 0x7F000000, 0x3F800000),
+        ("div.full.f32", 0x40400000, 0x3FC00000, 0x40000000),
+        ("div.full.ftz.f32", 0x00400000, 0x00200000, NAN),
+        ("div.full.f32", 0, 0, NAN),
+        ("div.approx.f32", INF, INF, NAN),
+    ],
+)
+def test_division(spelling: str, a: int, b: int, expected: int) -> None:
+    assert hex(run(spelling, [a], [b])[0]) == hex(expected)
+
+
+def test_results_below_the_normal_range() -> None:
+    """2**-126.5 is subnormal: kept without .ftz, a zero with it."""
+    x = patterns([-126.5])
+    assert run("ex2.approx.f32", x)[0] == 0x005A827A
+    assert run("ex2.approx.ftz.f32", x)[0] == 0
+    assert run("rcp.approx.f32", [0x7F000000])[0] == 0x00400000
+    assert run("rcp.approx.ftz.f32", [0xFF000000])[0] == MINUS
+
+
+def test_upper_halves_of_float64() -> None:
+    """20 bits of the fraction: 1 / 3 is 0x3fd5555555555555."""
+    three = [0x4008000000000000]
+    assert hex(run("rcp.approx.ftz.f64", three)[0]) == "0x3fd5555500000000"
+    assert hex(run("rsqrt.approx.ftz.f64", three)[0]) == "0x3fe279a700000000"
+    assert hex(run("rcp.approx.ftz.f64", [0x3FF00000FFFFFFFF])[0]) == "0x3ff0000000000000", "the lower half is not read"
+    inputs = [0, 1 << 63, 1, F64.infinity, F64.infinity | 1 << 63]
+    expected = [F64.infinity, F64.infinity | 1 << 63, F64.infinity, 0, 1 << 63]
+    assert [int(g) for g in run("rcp.approx.ftz.f64", inputs)] == expected
+    assert [int(g) for g in run("rsqrt.approx.ftz.f64", inputs[:4])] == expected[:4]
+    for spelling in ("rcp.approx.ftz.f64", "rsqrt.approx.ftz.f64"):
+        assert F64.is_nan(int(run(spelling, [F64.nan])[0]))
+    assert F64.is_nan(int(run("rsqrt.approx.ftz.f64", [0xBFF0000000000000])[0]))
+
+
+def test_rsqrt_of_float64() -> None:
+    (column,) = operands(F64, 1, 600)
+    arguments = [a & ~F64.sign for a in column if 0 < a & ~F64.sign < F64.infinity]
+    for a, g in zip(arguments, run("rsqrt.approx.f64", arguments), strict=True):
+        assert int(g) == nearest(true("rsqrt", number(a, F64)), F64), hex(a)
+    inputs = [0, 1 << 63, F64.infinity, F64.infinity | 1 << 63, F64.infinity | 5]
+    expected = [F64.infinity, F64.infinity | 1 << 63, 0, F64.nan, F64.infinity | 5 | 1 << 51]
+    assert [int(g) for g in run("rsqrt.approx.f64", inputs)] == expected
+
+
+def test_models_say_that_they_are_models() -> None:
+    from forms import form
+
+    for spelling, count in (("rcp.approx.f32", 1), ("div.full.ftz.f32", 2), ("tanh.approx.bf16x2", 1)):
+        assert form(spelling, count).form.approximate
+    assert not form("rcp.rn.f32", 1).form.approximate
