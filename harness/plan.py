@@ -8,7 +8,7 @@ to the compiler only as one, divisible by 16, or neither; the rest of the shapes
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,13 +18,25 @@ from harness.derive import packs_of
 from harness.inputs import input_sets
 from harness.records import Key
 
-BLOCK = 256
 LOOP_STEPS = 3
 _PRIME = 1009
 
-# One, one below and one above a block, a prime, several blocks, and two dimensions with a ragged row.
-_SHAPES: tuple[tuple[int, ...], ...] = ((1,), (BLOCK - 1,), (BLOCK + 1,), (_PRIME,), (4 * BLOCK,), (7, 129))
+# By name, because they depend on the block: one, one below and one above a block, a prime, several blocks, and two
+# dimensions with a ragged row.
+_SHAPES: dict[str, Callable[[int], tuple[int, ...]]] = {
+    "one": lambda block: (1,),
+    "below": lambda block: (block - 1,),
+    "above": lambda block: (block + 1,),
+    "prime": lambda block: (_PRIME,),
+    "blocks": lambda block: (4 * block,),
+    "rows": lambda block: (7, 129),
+}
 _SHUFFLE_SEED, _PADDING_SEED = 7, 11
+
+
+def block_of(pack: int) -> int:
+    """Elements per program: with four warps, a thread has at least one whole pack, or most of it would be padding."""
+    return 1 << (max(256, 128 * pack) - 1).bit_length()
 
 
 @dataclass(frozen=True)
@@ -50,7 +62,7 @@ def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str
         return list(_assembly_items(case, variant, packs, effort))
     warps = _num_warps(variant)
     items = [
-        WorkItem(Setup(pack=pack, block=BLOCK, fusion=bool(variant.fusion), num_warps=warps[0]), name)
+        WorkItem(Setup(pack=pack, block=block_of(pack), fusion=bool(variant.fusion), num_warps=warps[0]), name)
         for pack in packs
         for name in sets
     ]
@@ -85,9 +97,16 @@ def _num_warps(variant: Variant) -> tuple[int, ...]:
     return (variant.num_warps,) if isinstance(variant, KernelVariant) else (4, 1, 8)
 
 
-def _shapes(variant: Variant) -> tuple[tuple[int, ...], ...]:
+def _shapes(variant: Variant) -> tuple[str, ...]:
     """Rows lie apart in memory, which a kernel of the case's own knows nothing of: it gets one dimension."""
-    return tuple(s for s in _SHAPES if len(s) == 1) if isinstance(variant, KernelVariant) else _SHAPES
+    return tuple(s for s in _SHAPES if s != "rows" or not isinstance(variant, KernelVariant))
+
+
+def _setup(values: dict[str, Any]) -> Setup:
+    """A row of the axes' values as a setup."""
+    block = block_of(values["pack"])
+    steps = LOOP_STEPS if values["context"] == "loop" else 1
+    return Setup(**{**values, "shape": _SHAPES[values["shape"]](block)}, block=block, steps=steps)
 
 
 def _fusions(variant: Variant) -> tuple[bool, ...]:
@@ -127,7 +146,7 @@ def _crossed(
         shuffled = values.pop("shuffled")
         if _emulated_alone(variant, backend) and (values["context"] == "loop" or values["padding"] is not None):
             values |= {"alignment": 16, "num_warps": _num_warps(variant)[0]}  # nothing there to vary
-        yield Setup(block=BLOCK, steps=LOOP_STEPS if values["context"] == "loop" else 1, **values), shuffled
+        yield _setup(values), shuffled
 
 
 def _assembly_items(case: Case, variant: Variant, packs: Sequence[int], effort: str) -> Iterator[WorkItem]:
@@ -145,9 +164,7 @@ def _assembly_items(case: Case, variant: Variant, packs: Sequence[int], effort: 
             "num_warps": _num_warps(variant),
         }
     for row in pairwise(list(axes.values())) if effort == "quick" else itertools.product(*axes.values()):
-        values = {"shape": (4 * BLOCK,), **dict(zip(axes, row, strict=True))}
-        steps = LOOP_STEPS if values["context"] == "loop" else 1
-        yield WorkItem(Setup(block=BLOCK, steps=steps, **values), "none")  # type: ignore[arg-type]
+        yield WorkItem(_setup({"shape": "blocks", **dict(zip(axes, row, strict=True))}), "none")
 
 
 def _kernel_items(case: Case, variant: KernelVariant, backend: str, effort: str) -> Iterator[WorkItem]:

@@ -1,0 +1,130 @@
+"""Mistakes that people make, planted in the real cases: each must make its variant fail, with a message that names it.
+
+A mistake is a replacement in the text of the case file, so that this stays in step with the cases.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from harness import loader
+from harness.backends import Backend, create
+from harness.runner import Item, ItemResults, run_item
+
+CASES = Path(__file__).parents[1] / "cases"
+
+
+@pytest.fixture(scope="module")
+def backend() -> Backend:
+    return create("emulator")
+
+
+def run_planted(
+    tmp_path: Path, backend: Backend, file: str, variant: str, old: str, new: str, target: str = "sm_100a"
+) -> ItemResults:
+    """The variant's results with every match of the pattern `old`, from the variant's name on, replaced by `new`."""
+    text = (CASES / f"{file}.py").read_text()
+    start = 0 if variant == "triton-integers" else text.index(f'"{variant}":')
+    planted, count = re.subn(old, new, text[start:], count=0 if variant in ("cvt-pack4",) else 1)
+    assert count, f"{file}.py has changed: {old} is not in it"
+    path = tmp_path / f"{file}.py"
+    path.write_text(text[:start] + planted)
+    (loaded,) = (case for case in loader.load(path) if case.attribute == "case")
+    return run_item(Item(loaded, variant, target, backend.name), backend, "quick")
+
+
+BOTH = r"(cvt\.rn\.satfinite\.e2m1x2\.f32 tmp\d), (\$\d), (\$\d);"
+
+# case, variant, what to replace, by what, the class that the message names.
+IN_ASM = {
+    "sources swapped": ("cvt_e2m1x2", "cvt-pack4", BOTH, r"\1, \3, \2;", "positional"),
+    "sources swapped, one instruction": ("cvt_e2m1x2", "cvt", r"\$2, \$1", "$1, $2", "positional"),
+    "registers exchanged": ("cvt_e2m1x2", "cvt-pack4", r"tmp2, \$7, \$3", "tmp2, $3, $7", "positional"),
+    "bytes exchanged": ("cvt_e2m1x2", "cvt-pack4", r"\{tmp0, tmp1, ", "{tmp1, tmp0, ", "positional"),
+    "last bytes exchanged": ("cvt_e2m1x2", "cvt-pack4", r"tmp2, tmp3\}", "tmp3, tmp2}", "positional"),
+    "relu added": ("cvt_e2m1x2", "cvt", r"satfinite\.", "satfinite.relu.", "sign of zero"),
+    "relu added to one of four": ("cvt_e2m1x2", "cvt-pack4", r"satfinite(\.e2m1x2\.f32 tmp2)", r"satfinite.relu\1",
+                                  "larger than 1 ulp"),
+    "ftz dropped": ("rcp", "rcp.approx.ftz", r"approx\.ftz\.f32 ", "approx.f32 ", "flush to zero"),
+    "ftz added": ("rcp", "rcp.rn", r"rn\.f32 ", "rn.ftz.f32 ", "flush to zero"),
+    "rz for rn": ("rcp", "rcp.rn", r"rn\.f32 ", "rz.f32 ", "1 ulp"),
+    "approximate": ("rcp", "rcp.rn", r"rn\.f32 \$0, \$1;", "rn.f32 $0, $1; add.u32 $0, $0, 1;", "1 ulp"),
+    "infinity lost": ("rcp", "rcp.rn", r"rn\.f32 \$0, \$1;", "rn.f32 $0, $1; min.f32 $0, $0, 0f7F7FFFFF;", "infinity"),
+    "NaN lost": ("rcp", "rcp.rn", r"rn\.f32 \$0, \$1;", "rn.f32 $0, $1; min.f32 $0, $0, 0f7F800000;", "NaN"),
+    "sign of zero lost": ("rcp", "rcp.rn", r"rn\.f32 \$0, \$1;", "rn.f32 $0, $1; add.f32 $0, $0, 0f00000000;",
+                          "sign of zero"),
+    "halves swapped": ("f16x2_fma_clamp", "f16x2", r"(three, one;|\$3, one;)", r"\1 prmt.b32 $0, $0, $0, 0x1032;",
+                       "positional"),
+    "NaN propagated by max": ("f16x2_fma_clamp", "f16x2", r"max\.f16x2", "max.NaN.f16x2", "larger than 1 ulp"),
+    "NaN propagated": ("f16x2_fma_clamp", "f16x2", r"max(\.f16x2.*\n\s*)min\.f16x2", r"max.NaN\1min.NaN.f16x2", "NaN"),
+    "relu for max": ("f16x2_fma_clamp", "f16x2", r"fma\.rn(\.f16x2.*\n)\s*max.*\n", r"fma.rn.relu\1",
+                     "larger than 1 ulp"),
+    "wrong constant in one half": ("f16x2_fma_clamp", "f16x2", "0x3C003C00", "0x3C013C00", "1 ulp"),
+    "wrong upper bound": ("f16x2_fma_clamp", "f16x2", "0x46004600", "0x46014601", "1 ulp"),
+    "wrong lower bound": ("f16x2_fma_clamp", "f16x2", "0x00000000", "0x00010001", "flush to zero"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", IN_ASM)
+def test_a_mistake_in_asm_fails_and_is_named(tmp_path, monkeypatch, backend, mistake):
+    monkeypatch.setattr("harness.backends.emulator._has_triton", lambda: False)
+    file, variant, old, new, difference = IN_ASM[mistake]
+    found = run_planted(tmp_path, backend, file, variant, old, new)
+    assert found.verdict == "fail", [r.words for r in found.results if r.verdict == "error"]
+    named = [r for r in found.results if difference in r.classes]
+    assert named
+    assert f"{difference} {named[0].classes[difference]}" in named[0].message.splitlines()[0]
+    assert "--ptx-replay=" in named[0].message
+
+
+IN_TRITON = {
+    "off by one": (r"0x3E800000", "0x3E800001"),
+    "a tie to the odd code": (r">= 0x3F400000", "> 0x3F400000"),
+    "the last tie": (r"> 0x40A00000", ">= 0x40A00000"),
+    "nibbles exchanged": (r"nibble\(lo\) \| \(nibble\(hi\)", "nibble(hi) | (nibble(lo)"),
+}
+
+
+@pytest.mark.parametrize("mistake", IN_TRITON)
+def test_a_mistake_in_triton_code_fails_and_is_named(tmp_path, backend, mistake):
+    """The whole compiled kernel runs: what Triton makes of the mistaken function."""
+    old, new = IN_TRITON[mistake]
+    found = run_planted(tmp_path, backend, "cvt_e2m1x2", "triton-integers", old, new)
+    assert found.verdict == "fail"
+    difference = {"nibbles exchanged": "positional", "off by one": "flush to zero"}.get(mistake, "1 ulp")
+    assert any(difference in r.classes and difference in r.message.splitlines()[0] for r in found.results)
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+@pytest.mark.parametrize("name", ["emulator", "assembler"])
+@pytest.mark.parametrize(
+    ("file", "variant", "old", "new"),
+    [
+        ("cvt_e2m1x2", "cvt", "e2m1x2", "e2m1x3"),
+        ("cvt_e2m1x2", "cvt", r"satfinite\.", "satfinit."),
+        ("rcp", "rcp.rn", r"rcp\.rn\.f32 ", "rpc.rn.f32 "),
+    ],
+)
+def test_a_misspelt_instruction_is_an_error_never_a_skip(tmp_path, file, variant, old, new, name, target):
+    """Also on a target that lacks the right one."""
+    text = (CASES / f"{file}.py").read_text()
+    start = text.index(f'"{variant}": asm("') + len(f'"{variant}": asm("')
+    path = tmp_path / f"{file}.py"
+    path.write_text(text[:start] + re.sub(old, new, text[start:], count=1))
+    loaded = loader.load(path)[0]
+    found = run_item(Item(loaded, variant, target, name), create(name), "quick")
+    assert found.verdict == "error"
+    assert re.search(new.strip().replace(".", r"\.?"), found.results[0].words)
+    assert "\n" not in found.results[0].words
+
+
+def test_what_changes_nothing_passes(tmp_path, monkeypatch, backend):
+    """The other side: these tests fail for the mistake, not for having touched the file."""
+    monkeypatch.setattr("harness.backends.emulator._has_triton", lambda: False)
+    for variant, old, new in (("f16x2", r"fma\.rn\.", "fma.rn.relu."), ("f16x2", r"max\.f16x2 ", "max.f16x2  ")):
+        assert run_planted(tmp_path, backend, "f16x2_fma_clamp", variant, old, new).verdict == "pass"
+        tmp_path = tmp_path / "next"
+        tmp_path.mkdir()
