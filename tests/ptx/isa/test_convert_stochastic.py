@@ -30,10 +30,10 @@ def stochastic(bits: int, random: int, random_bits: int, kind: str) -> int:
 
 
 def inputs(kind: str, count: int) -> list[int]:
-    """float32 patterns over the format's range and a little beyond."""
+    """float32 patterns over the format's range and beyond, below as far as random bits can still round up."""
     rng = np.random.default_rng(2)
     exponent_bits, mantissa_bits, bias, _ = FORMATS[kind]
-    low, high = 127 - bias - mantissa_bits - 3, 127 - bias + (1 << exponent_bits) + 2
+    low, high = 127 - bias - mantissa_bits - 18, 127 - bias + (1 << exponent_bits) + 2
     exponents = rng.integers(max(low, 0), min(high, 255), count)
     fractions = rng.integers(0, 1 << 23, count) & ~np.where(rng.random(count) < 0.3, 0xFFFFF, 0)
     return [
@@ -89,3 +89,13 @@ def test_special_values_ignore_the_random_bits(random: int) -> None:
     assert run("cvt.rs.satfinite.e2m1x4.f32", *columns, [random]).tolist() == [0x77F8]
     assert run("cvt.rs.f16x2.f32", [0x7F800000], [0xFFC00000], [random]).tolist() == [0x7C007FFF]
     assert run("cvt.rs.satfinite.relu.bf16x2.f32", [0x7F800000], [0xFF800000], [random]).tolist() == [0x7F7F0000]
+
+
+@pytest.mark.parametrize("kind", ["e4m3", "e5m2", "e2m3", "e3m2", "e2m1"])
+def test_smallest_values_that_can_round_up(kind: str) -> None:
+    """All random bits set: a value rounds up as long as one unit in the last place of 16 random bits is left of it."""
+    column = [e << 23 | f for e in range(80, 130) for f in (0, 1, 0x7FFFFF)]
+    got = run(f"cvt.rs.satfinite.{kind}x4.f32", column, column, column, column, [0xFFFFFFFF] * len(column)).tolist()
+    field = 4 if kind == "e2m1" else 8
+    assert [g & ((1 << field) - 1) for g in got] == [stochastic(bits, 0xFFFF, 16, kind) for bits in column]
+    assert 0 < sum(g != 0 for g in got) < len(got)
