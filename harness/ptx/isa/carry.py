@@ -1,7 +1,8 @@
 """Extended-precision integer arithmetic: the carry flag CC.CF (ISA 9.7.2).
 
-Each definition computes the result (`result` 0) or the carry out (`result` 1). The flag of a subtraction is the
-borrow, as the ISA defines it.
+Each definition computes the result (`result` 0) or the carry out (`result` 1). The ISA calls what a subtraction leaves
+in the flag a borrow; on hardware (H200, ptxas 12.9) it is the carry of a + ~b + 1, which is 1 where nothing was
+borrowed, and subc borrows where the flag is 0. That shows where additions and subtractions follow each other.
 """
 
 from __future__ import annotations
@@ -54,21 +55,24 @@ def addc_sat(a: int, b: int, cc: int) -> int:
 
 @instruction("sub.cc.type", "d, a, b", section="9.7.2.3", type=_WORDS, writes="cc")
 def sub_cc(a: int, b: int, width: int, result: int) -> int:
-    """Difference; the borrow out goes to the flag."""
-    return borrow_out(a, b, 0, width) if result else a - b
+    """Difference; the flag becomes 0 if it borrows, else 1."""
+    return 1 - borrow_out(a, b, 0, width) if result else a - b
 
 
 @instruction("subc.cc.type", "d, a, b", section="9.7.2.4", type=_WORDS, reads="cc", writes="cc")
 @instruction("subc.type", "d, a, b", section="9.7.2.4", type=_WORDS + " " + _HALF, reads="cc")
 def subc(a: int, b: int, cc: int, width: int, result: int) -> int:
-    """a - (b + flag); with .cc the borrow out goes to it. 16 bits: taken by ptxas, not in the ISA."""
-    return borrow_out(a, b, cc, width) if result else a - (b + cc)
+    """a - (b + borrow), where the flag is 0 for a borrow, and so with .cc afterwards.
+
+    16 bits: taken by ptxas, not in the ISA.
+    """
+    return 1 - borrow_out(a, b, 1 - cc, width) if result else a - (b + 1 - cc)
 
 
 @instruction("subc.sat.s32", "d, a, b", section="9.7.2.4", reads="cc")
 def subc_sat(a: int, b: int, cc: int) -> int:
-    """a - (b + flag), clamped to the range of s32; taken by ptxas, not in the ISA."""
-    return saturate(a - b - cc, 32, 1)
+    """a - (b + borrow), clamped to the range of s32; taken by ptxas, not in the ISA."""
+    return saturate(a - b - (1 - cc), 32, 1)
 
 
 @instruction("mad.mode.cc.type", "d, a, b, c", section="9.7.2.5", mode=".hi .lo", type=_WORDS, writes="cc")
@@ -80,12 +84,15 @@ def mad_cc(a: int, b: int, c: int, mode: int, width: int, signed: int, result: i
 @instruction("madc.mode.cc.type", "d, a, b, c", section="9.7.2.6", mode=".hi .lo", type=_WORDS, reads="cc", writes="cc")
 @instruction("madc.mode.type", "d, a, b, c", section="9.7.2.6", mode=".hi .lo", type=_WORDS + " " + _HALF, reads="cc")
 def madc(a: int, b: int, c: int, cc: int, mode: int, width: int, signed: int, result: int) -> int:
-    """Half of the product plus c and the flag; with .cc the carry out of that sum goes to it."""
-    half = product_high(a, b, width, signed) if mode == HI else wrap64(a * b)
+    """Half of the product plus c and the flag; with .cc the carry out of that sum goes to it.
+
+    16 bits: taken by ptxas, not in the ISA; .hi then counts from bit 32, where nothing but the sign is (H200).
+    """
+    half = product_high(a, b, max(width, 32), signed) if mode == HI else wrap64(a * b)
     return carry_out(half, c, cc, width) if result else half + c + cc
 
 
 @instruction("madc.hi.sat.s32", "d, a, b, c", section="9.7.2.6", reads="cc")
 def madc_sat(a: int, b: int, c: int, cc: int) -> int:
-    """Upper half of the product plus c and the flag, clamped to the range of s32; taken by ptxas, not in the ISA."""
-    return saturate((a * b >> 32) + c + cc, 32, 1)
+    """Upper half of the product plus c and the flag; taken by ptxas, not in the ISA, and not clamped (H200)."""
+    return (a * b >> 32) + c + cc

@@ -208,9 +208,9 @@ def test_carry_and_borrow(kind: str) -> None:
     check(f"addc.{kind}", three, lambda a, b, cc: a + b + cc)
     check(f"addc.cc.{kind}", three, lambda a, b, cc: (a & ones) + (b & ones) + cc >> bits, result=1)
     check(f"sub.cc.{kind}", two, lambda a, b: a - b)
-    check(f"sub.cc.{kind}", two, lambda a, b: (a & ones) < (b & ones), result=1)
-    check(f"subc.{kind}", three, lambda a, b, cc: a - (b + cc))
-    check(f"subc.cc.{kind}", three, lambda a, b, cc: (a & ones) < (b & ones) + cc, result=1)
+    check(f"sub.cc.{kind}", two, lambda a, b: (a & ones) >= (b & ones), result=1)
+    check(f"subc.{kind}", three, lambda a, b, cc: a + (~b & ones) + cc)
+    check(f"subc.cc.{kind}", three, lambda a, b, cc: (a & ones) + (~b & ones) + cc >> bits, result=1)
 
 
 @pytest.mark.parametrize(("kind", "mode"), list(product(["u32", "s32", "u64", "s64"], ["lo", "hi"])))
@@ -231,12 +231,25 @@ def test_carry_of_a_product(kind: str, mode: str) -> None:
     ("spelling", "plain"),
     [
         ("addc.sat.s32", lambda a, b, cc: clamp(a + b + cc, "s32")),
-        ("subc.sat.s32", lambda a, b, cc: clamp(a - b - cc, "s32")),
-        ("madc.hi.sat.s32", lambda a, b, c, cc: clamp((a * b >> 32) + c + cc, "s32")),
+        ("subc.sat.s32", lambda a, b, cc: clamp(a - b - 1 + cc, "s32")),
+        # What an H200 does: no clamping, and of 16 bits the product's bits from 32 on.
+        ("madc.hi.sat.s32", lambda a, b, c, cc: (a * b >> 32) + c + cc),
+        ("madc.hi.s16", lambda a, b, c, cc: (a * b >> 32) + c + cc),
+        ("madc.hi.u16", lambda a, b, c, cc: c + cc),
     ],
 )
-def test_saturating_sums_with_carry(spelling: str, plain: Plain) -> None:
-    check(spelling, ["s32"] * (3 if spelling.startswith("madc") else 2) + ["pred"], plain)
+def test_odd_sums_with_carry(spelling: str, plain: Plain) -> None:
+    kind = spelling.rpartition(".")[2]
+    check(spelling, [kind] * (3 if spelling.startswith("madc") else 2) + ["pred"], plain)
+
+
+def test_additions_see_what_subtractions_leave_in_the_flag() -> None:
+    """As on an H200: a difference that does not borrow sets the flag."""
+    a, b = np.array([5, 5, 5], np.uint32), np.array([3, 5, 7], np.uint32)
+    text = "{ .reg .b32 t; sub.cc.u32 t, $1, $2; addc.u32 $0, 0, 0; }"
+    np.testing.assert_array_equal(emulate(text, "=r,r,r", [a, b], "uint32"), [1, 1, 0])
+    text = "{ .reg .b32 t; add.cc.u32 t, $1, $2; subc.u32 $0, 0, 0; }"
+    np.testing.assert_array_equal(emulate(text, "=r,r,r", [a, ~b + 1], "uint32"), [0, 0, 0xFFFFFFFF])
 
 
 def wide(columns: list[list[int]]) -> list[np.ndarray]:
