@@ -1,4 +1,4 @@
-"""Inputs and comparison for the integer families: plain Python integers against the compiled definitions."""
+"""Inputs and comparison for the integer families: plain Python integers against the definitions (compiled where there are many)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def check(
     bound = form(spelling, sum(1 for _ in kinds) - len(_implicit(spelling)))
     function = replace(bound, selected=selected).array_function(result)
     columns = [np.array(c, UNSIGNED[width(k)]) for c, k in zip(zip(*rows, strict=True), kinds, strict=True)]
-    got = function.compiled(len(rows), *columns)
+    got = function(len(rows), *columns)
     ones = (1 << function.width) - 1
     wrong = []
     for row, value in zip(rows, got.tolist(), strict=True):
