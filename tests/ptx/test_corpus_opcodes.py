@@ -36,24 +36,10 @@ sub.f32
 """
 SPELLINGS = _LISTED.split()
 """The elementwise spellings of a survey of 410 distinct snippets in 49 repositories, most frequent first."""
-OPEN = {"lg2", "tanh", "rsqrt", "cos", "sin"} | {
-    "ex2.approx.f16x2",
-    "ex2.approx.f16",
-    "sqrt.approx.f32",
-    "sqrt.approx.ftz.f32",
-}
-"""Opcodes or spellings still to come; strike out what has arrived."""
 TARGETS = [Target.parse(t) for t in ("sm_80", "sm_90a", "sm_100a", "sm_120a")]
 
 
-def parameter(spelling: str) -> object:
-    """A spelling, expected to fail while it is open."""
-    still_open = spelling in OPEN or spelling.split(".")[0] in OPEN
-    mark = pytest.mark.xfail(reason=f"{spelling} is not in the registry yet", strict=True)
-    return pytest.param(spelling, marks=mark if still_open else ())
-
-
-@pytest.mark.parametrize("spelling", [parameter(s) for s in SPELLINGS])
+@pytest.mark.parametrize("spelling", SPELLINGS)
 def test_known_on_some_target(spelling: str) -> None:
     opcode, *modifiers = spelling.split(".")
     found = find(opcode, tuple(modifiers))
