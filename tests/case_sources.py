@@ -55,3 +55,25 @@ case = Case(
     variants={"adds the neighbour": asm("add.u32 $0, $1, 0x01010101;", constraints="=r,r", pack=4)},
 )
 '''
+
+CONSTRAINTS = '''"""What goes wrong with operands and constraints, and one variant that is right."""
+
+from harness import Case, asm
+from references.formats import U32
+
+ADD = "add.u32 $0, $1, $2;"
+
+case = Case(
+    inputs={"a": U32, "b": U32},
+    outputs={"c": U32},
+    reference=lambda a, b: (a + b) & 0xFFFFFFFF,
+    variants={
+        "one too many": asm(ADD, constraints="=r,r,r,r", pack=1),
+        "one too few": asm(ADD, constraints="=r,r", pack=1),
+        "read and write": asm(ADD, constraints="+r,r,r", pack=1),
+        "no such operand": asm("add.u32 $0, $1, $7;", constraints="=r,r,r", pack=1),
+        "tensor as immediate": asm(ADD, constraints="=r,n,r", pack=1),
+        "right": asm(ADD, constraints="=r,r,r", pack=1),
+    },
+)
+'''
