@@ -84,7 +84,9 @@ def sine_of_turns(u: float) -> float:
     high = head * _TURN_HIGH
     rest = (u - head) * _TURN_HIGH + u * _TURN_LOW
     angle = high + rest
-    y = math.sin(angle) + ((high - angle) + rest) * math.cos(angle)
+    y = math.sin(angle)
+    # What the angle's rounding lost, times the cosine, which is not negative here.
+    y += ((high - angle) + rest) * math.sqrt(max(1.0 - y * y, 0.0))
     if near_middle(y):
         for argument, pattern in SINE_HARD:
             if argument == abs(u):

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import math
 
-from harness.ptx.bits import divide, f32_value, scalar, square_root
+from harness.ptx.bits import divide, f32_value, f64_bits, f64_value, scalar, square_root
 from harness.ptx.elementary import exp2_nearest, fraction_of_turn, log2_f64, rsqrt_nearest, sine_of_turns
 from harness.ptx.softfloat import f32_finish, f32_flush
 
-from .float32 import mul_f32
-from .modifiers import RZ
 from .registry import instruction
 
 
@@ -63,7 +61,10 @@ def rsqrt_approx(a: int, ftz: int) -> int:
 @scalar
 def _turns(a: int) -> float:
     """The angle in turns as the hardware's unit gets it: times 1/(2 pi) of 24 bits, cut off, a subnormal one zero."""
-    return f32_value(f32_flush(mul_f32(a, 0x3E22F983, RZ, 0, 0), 1))
+    t = f32_value(a) * 0.15915493667125702
+    if abs(t) < 1.1754943508222875e-38:
+        return 0.0 * t
+    return f64_value(f64_bits(t) >> 29 << 29)
 
 
 @instruction("sin.approx{.ftz}.f32", "d, a", section="9.7.3.18", approximate=True)
