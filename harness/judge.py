@@ -52,6 +52,22 @@ class Judgement:
         """Whether nothing differs beyond its policy. (Nothing compared is no pass.)"""
         return self.total > 0 and self.different == 0
 
+    def merged(self, other: Judgement) -> Judgement:
+        """Both comparisons as one: what a set judged in pieces amounts to."""
+        meets = None if self.meets is None and other.meets is None else (self.meets or 0) + (other.meets or 0)
+        both = Judgement(
+            self.total + other.total, self.promised + other.promised, meets,
+            self.different + other.different, self.unchecked + other.unchecked,
+            dict(self.classes), dict(self.ulps), dict(self.ranges),
+            (self.offenders + other.offenders)[:KEPT_OFFENDERS],
+            max((w for w in (self.worst, other.worst) if w), key=lambda w: abs(w.ulp or 0), default=None),
+            list(dict.fromkeys(self.notes + other.notes)),
+        )  # fmt: skip
+        _merge(both.classes, other.classes)
+        _merge(both.ulps, other.ulps)
+        _merge_ranges(both.ranges, other.ranges)
+        return both
+
 
 @dataclass(frozen=True)
 class _Output:
@@ -125,7 +141,9 @@ def _compare_reference(
                 best[name] = _Output(name, fmt, e, g, difference)
             else:
                 first = best[name]
-                merged = np.minimum(first.difference, np.where(difference == 0, 0, first.difference))
+                # A flush that is allowed explains nothing: what is wrong is what the flushed answer says.
+                flushed = (difference == Difference.SAME) | (first.difference == Difference.FLUSH)
+                merged = np.where(flushed & (first.difference != Difference.SAME), difference, first.difference)
                 best[name] = _Output(name, fmt, first.expected, g, merged)
     for name, output in best.items():
         match = policy.match[name]

@@ -1,0 +1,298 @@
+"""The judge: which bits count as the right answer, and what a wrong one is called."""
+
+from __future__ import annotations
+
+import warnings
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from harness import Case, Domain, Meets, absolute, asm, exact, magnitude, relative, ulp
+from harness.case import policies
+from harness.evaluate import ReferenceFault
+from harness.judge import Judgement, judge, judge_same
+from harness.match import DomainError
+from references.formats import E2M1X2, F16, F32, F64, I64, U8, Format
+
+ONE, INF, NAN, TOP, TINY, LEAST_NORMAL, MINUS = (
+    0x3F800000,
+    0x7F800000,
+    0x7FC00000,
+    0x7F7FFFFF,
+    1,
+    0x00800000,
+    0x80000000,
+)
+
+
+def verdict_on(
+    expected: int, got: int, *, fmt: Format = F32, nan: Any = "any", ftz: Any = "never", **options: Any
+) -> str:
+    """What the judge calls one pair of codes: a class, "unchecked" or "same"."""
+    kind = options.pop("kind", exact)
+    bound = options.pop("bound", ())
+    match = kind(*([bound] if bound != () else []), **options)
+    case = Case(
+        inputs={"x": fmt},
+        outputs={"y": fmt},
+        reference=lambda x: x,
+        variants={"v": asm("mov.b32 $0, $1;", constraints="=r,r", match=match, nan=nan, ftz=ftz)},
+    )
+    found = judge(case, policies(case, case.variants["v"]), {"x": units(fmt, expected)}, {"y": units(fmt, got)})
+    assert found.total == 1
+    if found.unchecked:
+        return "unchecked"
+    return next(iter(found.classes), "same")
+
+
+def units(fmt: Format, *codes: int) -> np.ndarray:
+    return np.array(codes, dtype=f"uint{fmt.unit_bits}").view(fmt.numpy_dtype())
+
+
+# expected, got, options, what the judge says
+TABLE: list[tuple[int, int, dict[str, Any], str]] = [
+    (ONE, ONE, {}, "same"),
+    (ONE, ONE + 1, {}, "1 ulp"),
+    (ONE, ONE + 2, {}, "larger than 1 ulp"),
+    (ONE, ONE | MINUS, {}, "sign"),
+    (0, MINUS, {}, "sign of zero"),
+    (0, MINUS, {"zero_sign": "any"}, "same"),
+    (0, MINUS, {"kind": ulp, "bound": 5}, "sign of zero"),
+    # NaN never passes by a bound, and is compared as the policy says.
+    (NAN, NAN + 1, {}, "same"),
+    (NAN, NAN + 1, {"nan": "payload"}, "NaN payload"),
+    (NAN, NAN, {"nan": "payload"}, "same"),
+    (NAN, 0x7FFFFFFF, {"nan": "canonical"}, "same"),
+    (NAN, NAN + 1, {"nan": "canonical"}, "NaN payload"),
+    (NAN, INF, {"kind": ulp, "bound": 1 << 30}, "NaN"),
+    (INF, NAN, {}, "NaN"),
+    (ONE, NAN, {"kind": absolute, "bound": 1e30}, "NaN"),
+    # Infinity: only where the policy allows overflow, and then within the bound.
+    (INF, TOP, {"kind": ulp, "bound": 1}, "infinity"),
+    (INF, TOP, {"kind": ulp, "bound": 1, "overflow": True}, "same"),
+    (TOP, INF, {"kind": ulp, "bound": 1, "overflow": True}, "same"),
+    (INF, TOP - 1, {"kind": ulp, "bound": 1, "overflow": True}, "infinity"),
+    (INF, TOP | MINUS, {"kind": ulp, "bound": 1, "overflow": True}, "infinity"),
+    (INF, INF | MINUS, {"kind": ulp, "bound": 1, "overflow": True}, "infinity"),
+    (INF, TOP, {"kind": relative, "bound": 2.0**-24, "overflow": True}, "same"),
+    (INF, TOP - 1, {"kind": relative, "bound": 2.0**-24, "overflow": True}, "infinity"),
+    (TOP, INF, {"kind": absolute, "bound": 2.0**104, "overflow": True}, "same"),
+    (TOP, INF, {"kind": absolute, "bound": 2.0**103, "overflow": True}, "infinity"),
+    # Zero: a flush is a class of its own, and a bound reaches across only where underflow is allowed.
+    (TINY, 0, {"kind": ulp, "bound": 4}, "flush to zero"),
+    (0, TINY, {"kind": ulp, "bound": 4}, "flush to zero"),
+    (TINY, 0, {"kind": ulp, "bound": 4, "underflow": True}, "same"),
+    (5, 0, {"kind": ulp, "bound": 4, "underflow": True}, "flush to zero"),
+    (LEAST_NORMAL, 0, {"kind": ulp, "bound": 4}, "larger than 1 ulp"),
+    (TINY, TINY | MINUS, {"kind": ulp, "bound": 4}, "sign"),
+    (TINY, TINY | MINUS, {"kind": absolute, "bound": 1.0, "underflow": True}, "same"),
+    (TINY, TINY | MINUS, {"kind": absolute, "bound": 1.0}, "sign"),
+    (ONE, ONE | MINUS, {"kind": absolute, "bound": 1.0, "underflow": True}, "sign"),
+    # Bounds hold exactly at their limit and not beyond.
+    (ONE, ONE + 3, {"kind": ulp, "bound": 3}, "same"),
+    (ONE, ONE + 4, {"kind": ulp, "bound": 3}, "larger than 1 ulp"),
+    (ONE, ONE + 1, {"kind": absolute, "bound": Fraction(1, 1 << 23)}, "same"),
+    (ONE, ONE + 1, {"kind": absolute, "bound": Fraction(1, 1 << 23) - Fraction(1, 1 << 80)}, "1 ulp"),
+    (ONE + 2, ONE + 3, {"kind": relative, "bound": Fraction(1, (1 << 23) + 2)}, "same"),
+    (ONE + 2, ONE + 3, {"kind": relative, "bound": Fraction(1, (1 << 23) + 2) - Fraction(1, 1 << 90)}, "1 ulp"),
+]
+
+
+@pytest.mark.parametrize(("expected", "got", "options", "said"), TABLE)
+def test_one_pair_of_codes(expected, got, options, said):
+    assert verdict_on(expected, got, **options) == said
+
+
+def test_float64_bounds_near_overflow_raise_no_warning():
+    top = 0x7FEFFFFFFFFFFFFF
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert verdict_on(top, top | 1 << 63, fmt=F64, kind=relative, bound=1e-3) == "sign"
+        assert verdict_on(top, top - 1, fmt=F64, kind=relative, bound=1e-3) == "same"
+
+
+def test_integers_are_compared_as_numbers_at_every_width():
+    top = 1 << 62
+    assert verdict_on(top, top + 1, fmt=I64) == "value"
+    assert verdict_on(top, top + 1, fmt=I64, kind=absolute, bound=1) == "same"
+    assert verdict_on(top, top + 2, fmt=I64, kind=absolute, bound=1) == "value"
+    assert verdict_on((1 << 64) - 1, 0, fmt=I64, kind=ulp, bound=1) == "same"
+
+
+SUBNORMAL = 0x00400000
+
+
+@pytest.mark.parametrize(
+    ("ftz", "got", "said"),
+    [
+        ("never", SUBNORMAL, "same"),
+        ("never", 0, "flush to zero"),
+        ("required", 0, "same"),
+        ("required", SUBNORMAL, "flush to zero"),
+        ("allowed", 0, "same"),
+        ("allowed", SUBNORMAL, "same"),
+        ("allowed", 1, "larger than 1 ulp"),
+        ("allowed", MINUS, "sign of zero"),
+    ],
+)
+def test_flushing_is_required_allowed_or_forbidden(ftz, got, said):
+    assert verdict_on(SUBNORMAL, got, ftz=ftz) == said
+
+
+def doubled() -> Case:
+    """y = 2x with flushed inputs changes by a lot what a subnormal input gives."""
+
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        floats = x.to(torch.int32).view(torch.float32) * 2.0**100
+        return floats.view(torch.int32).to(torch.int64) & 0xFFFFFFFF
+
+    return Case(
+        inputs={"x": F32},
+        outputs={"y": F32},
+        reference=reference,
+        variants={
+            "never": asm("mov.b32 $0, $1;", constraints="=r,r"),
+            "required": asm("mov.b32 $0, $1;", constraints="=r,r", ftz="required"),
+            "inputs only": asm("mov.b32 $0, $1;", constraints="=r,r", ftz={"x": "required"}),
+            "allowed": asm("mov.b32 $0, $1;", constraints="=r,r", ftz="allowed"),
+        },
+    )
+
+
+def scaled(code: int) -> int:
+    return int((np.array([code], dtype=np.uint32).view(np.float32) * np.float32(2.0**100)).view(np.uint32)[0])
+
+
+@pytest.mark.parametrize(
+    ("variant", "keeps", "flushes"),
+    [
+        ("never", "same", "flush to zero"),
+        ("required", "flush to zero", "same"),
+        ("inputs only", "flush to zero", "same"),
+        ("allowed", "same", "same"),
+    ],
+)
+def test_a_flush_of_inputs_is_recognised_by_what_it_does_to_the_result(variant, keeps, flushes):
+    """2^100 times a subnormal is a large number: only the opposite flush explains the difference."""
+    case = doubled()
+    for got, said in ((scaled(SUBNORMAL), keeps), (0, flushes)):
+        policy = policies(case, case.variants[variant])
+        found = judge(case, policy, {"x": units(F32, SUBNORMAL)}, {"y": units(F32, got)})
+        assert next(iter(found.classes), "same") == said
+
+
+def judged(got: list[int], expected: list[int], pack: int = 1, **fields: Any) -> Judgement:
+    fmt = fields.pop("fmt", F32)
+    variant = asm("mov.b32 $0, $1;", constraints="=r,r", **fields)
+    case = Case(inputs={"x": fmt}, outputs={"y": fmt}, reference=lambda x: x, variants={"v": variant})
+    return judge(case, policies(case, variant), {"x": units(fmt, *expected)}, {"y": units(fmt, *got)}, pack)
+
+
+def test_beyond_the_domain_a_difference_is_counted_and_neither_passed_nor_failed():
+    on = Domain("x >= 1", lambda v: v["x"] >= 1)
+    found = judged([ONE + 1, TINY + 7], [ONE, TINY], match=ulp(1, on=on))
+    assert (found.total, found.different, found.unchecked, found.promised) == (2, 0, 1, 1)
+    found = judged([ONE, TINY + 7], [ONE, TINY], match=ulp(1, on=on, outside=ulp(6)))
+    assert (found.different, found.unchecked, found.promised) == (1, 0, 2)
+
+
+def test_specials_lie_in_every_magnitude():
+    """A range is about sizes: what zero, infinities and NaN give is checked all the same."""
+    found = judged([0, INF, ONE], [MINUS, INF | MINUS, NAN], match=ulp(1, on=magnitude("x", 1e10, 1e20)))
+    assert found.classes == {"sign of zero": 1, "infinity": 1, "NaN": 1}
+
+
+def test_meets_holds_the_variant_to_the_cases_reference_too():
+    variant = asm(
+        "mov.b32 $0, $1;", constraints="=r,r", reference=lambda x: x + 1, meets=Meets(magnitude("x", 1, 2), exact())
+    )
+    case = Case(inputs={"x": F32}, outputs={"y": F32}, reference=lambda x: x, variants={"v": variant})
+    two = 0x40800000
+    found = judge(case, policies(case, variant), {"x": units(F32, ONE, two)}, {"y": units(F32, ONE + 1, two + 1)})
+    assert (found.total, found.meets, found.classes) == (2, 1, {"1 ulp": 1})
+    assert found.offenders[0].output == "y (the case's reference)"
+
+
+def test_the_loop_is_held_to_equal_bits():
+    case = Case(
+        inputs={"x": F32},
+        outputs={"y": F32},
+        reference=lambda x: x,
+        match=ulp(9),
+        variants={"v": asm("mov.b32 $0, $1;")},
+    )
+    inputs = {"x": units(F32, ONE, NAN)}
+    found = judge_same(case, inputs, {"y": units(F32, ONE, NAN)}, {"y": units(F32, ONE + 1, NAN + 1)})
+    assert found.classes == {"1 ulp": 1, "NaN payload": 1}
+
+
+RANDOM = np.random.default_rng(1).integers(0x3F000000, 0x42000000, 64).tolist()
+
+
+@pytest.mark.parametrize("error", [0, 1])
+def test_exchanged_places_are_called_positional(error):
+    """Also where the variant is only within a bound of the reference."""
+    got = [x + error for k in range(0, 64, 4) for x in (RANDOM[k], RANDOM[k + 2], RANDOM[k + 1], RANDOM[k + 3])]
+    found = judged(got, RANDOM, 4, match=ulp(1))
+    assert found.classes == {"positional": 32}
+    assert found.notes == [
+        "y: place 1 of a pack holds what belongs in place 2",
+        "y: place 2 of a pack holds what belongs in place 1",
+    ]
+    assert [o.place for o in found.offenders[:2]] == [1, 2]
+
+
+def test_a_constant_is_no_exchanged_place():
+    assert judged([RANDOM[0]] * 64, RANDOM, 4).classes == {"larger than 1 ulp": 63}
+
+
+def test_counted_inputs_tell_no_places():
+    """Byte xor 2 looks like two places on; only other inputs can tell."""
+    counted = list(range(256))
+    assert judged([x ^ 2 if x % 4 == 0 else x for x in counted], counted, 4, fmt=U8).classes == {"value": 64}
+
+
+def test_nibbles_exchanged_within_a_byte():
+    rng = np.random.default_rng(0)
+    expected = rng.integers(0, 256, 64).tolist()
+    got = [(x >> 4) | ((x & 15) << 4) for x in expected]
+    assert set(judged(got, expected, fmt=E2M1X2).classes) == {"positional"}
+
+
+def test_the_offender_and_the_histogram_say_how_much():
+    found = judged([ONE + 1, ONE - 20, INF], [ONE, ONE, ONE])
+    assert found.ulps == {"1": 1, "-17..32": 1}
+    assert [o.ulp for o in found.offenders[:2]] == [1, -20]
+    assert found.worst is not None
+    assert found.worst.ulp == -20, "the envelope is about finite results"
+    assert found.offenders[0].inputs["x"].value == "1.0"
+
+
+def test_half_precision_by_the_same_rules():
+    assert verdict_on(0x3C00, 0x3C01, fmt=F16) == "1 ulp"
+    assert verdict_on(0x7C00, 0x7BFF, fmt=F16, kind=ulp, bound=1) == "infinity"
+    assert verdict_on(0x0001, 0x8000, fmt=F16) == "flush to zero"
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        (lambda x: x[:1], r"returned 1 codes of shape \(1,\) for y; there are 2"),
+        (lambda x: x.float(), "returned float32 for y"),
+        (lambda x: -x, r"returned -0x3f800000 to -0x1 for y; codes of float32 are 0 to 0xffffffff"),
+    ],
+)
+def test_a_reference_at_fault_says_how(reference, words):
+    case = Case(inputs={"x": F32}, outputs={"y": F32}, reference=reference, variants={"v": asm("mov.b32 $0, $1;")})
+    with pytest.raises(ReferenceFault, match=words):
+        judge(case, policies(case, case.variants["v"]), {"x": units(F32, ONE, 1)}, {"y": units(F32, 0, 0)})
+
+
+def test_a_domain_at_fault_says_how():
+    with pytest.raises(
+        DomainError, match=r"domain '0 <= \|z\| <= 1 and specials': no input is called 'z'; there are x"
+    ):
+        judged([ONE + 1], [ONE], match=ulp(1, on=magnitude("z", 0, 1)))
