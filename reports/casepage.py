@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.records import CaseInfo, Offender, Result, VariantInfo
-from reports.highlight import Run, runs
+from reports.highlight import Language, Run, runs
 from reports.history import Change, History, distance
 from reports.listing import Line, excerpt, listing
 from reports.model import (
@@ -19,9 +19,11 @@ from reports.model import (
     State,
     View,
     anchor,
+    readability,
     simplicity,
     state_of,
     target_order,
+    with_sass,
     worst_state,
 )
 from reports.timing import Measured
@@ -39,6 +41,15 @@ class Histogram:
     bound: int | None
     bars: tuple[dict[str, Any], ...]
     total: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """A variant as its author wrote it, or as derived for a pack, coloured; pack and constraints of asm only."""
+
+    pack: str
+    constraints: str
+    lines: list[tuple[Run, ...]]
 
 
 @dataclass(frozen=True)
@@ -76,7 +87,7 @@ class CasePage:
     histograms: list[Histogram]
     classes: list[tuple[str, str, Mapping[str, int], int]]
     worst: list[tuple[str, Result, Offender]]
-    asm: dict[str, list[tuple[str, str, list[tuple[Run, ...]]]]]
+    asm: dict[str, list[Source]]
     code: list[Code]
     resources: dict[str, dict[str, Resources]]
     opcodes: tuple[str, list[str], list[tuple[str, list[int]]]]
@@ -183,23 +194,20 @@ def _worst(results: Sequence[Result]) -> list[tuple[str, Result, Offender]]:
     return ranked[:WORST_SHOWN]
 
 
-def _asm(info: VariantInfo) -> list[tuple[str, str, list[tuple[Run, ...]]]]:
-    return [
-        (pack, info.constraints.get(pack, ""), [runs(line, "ptx") for line in text.strip("\n").splitlines()])
-        for pack, text in info.texts.items()
-    ]
+def _asm(info: VariantInfo) -> list[Source]:
+    if info.kind != "asm":
+        return [Source("", "", _lines(text, "python")) for text in info.texts.values()]
+    return [Source(pack, info.constraints.get(pack, ""), _lines(text, "ptx")) for pack, text in info.texts.items()]
 
 
-def representative(results: Sequence[Result]) -> Result | None:
-    """The result whose compiled code stands for a cell: failing before passing, simple before not."""
-    compiled = [r for r in results if r.ptx or r.sass]
-    return min(compiled, key=lambda r: (state_of(r) not in ("error", "fail"), simplicity(r)), default=None)
+def _lines(text: str, language: Language) -> list[tuple[Run, ...]]:
+    return [runs(line, language) for line in text.strip("\n").splitlines()]
 
 
 def _codes(view: View, rows: Sequence[Row]) -> list[Code]:
     found = []
     for row in rows:
-        result = representative(row.results)
+        result = min((r for r in with_sass(row.results) if r.ptx), key=readability, default=None)
         if result is None:
             continue
         texts = view.records.texts
@@ -212,7 +220,7 @@ def _codes(view: View, rows: Sequence[Row]) -> list[Code]:
     return found
 
 
-def _coloured(lines: Sequence[Line], language: Any) -> tuple[tuple[int, tuple[Run, ...]], ...]:
+def _coloured(lines: Sequence[Line], language: Language) -> tuple[tuple[int, tuple[Run, ...]], ...]:
     return tuple((line.number, runs(line.text.strip(), language)) for line in lines)
 
 

@@ -1,7 +1,8 @@
 """The conformance ledger as a page shows it: per instruction form, what confirms the emulator.
 
-A ledger is JSON: a list of entries, or an object with such a list under `forms`, or an object of entries by form. What
-an entry says beyond the columns below is shown as it was written.
+A ledger is JSON lines: a head with the runs that the measurements come from, by name, then one entry a form. What such
+a file holds may be given as well: a list of entries, an object with such a list under `forms`, or an object of entries
+by form. What an entry says beyond the columns below is shown as it was written.
 """
 
 from __future__ import annotations
@@ -15,17 +16,23 @@ from typing import Any
 
 # Column to the names under which an entry may hold it.
 COLUMNS = {
-    "form": ("form", "instruction", "name"),
-    "status": ("status", "evidence", "confirmed", "how"),
-    "device": ("device", "gpu", "target"),
+    "form": ("form", "instruction"),
+    "status": ("status",),
+    "device": ("device",),
+    "target": ("target",),
     "driver": ("driver",),
     "ptxas": ("ptxas",),
-    "inputs": ("inputs", "tried", "count"),
-    "mismatches": ("mismatches", "different"),
-    "greatest distance, ulp": ("max_ulp", "ulp", "worst_ulp"),
-    "worst input": ("worst_input", "worst"),
-    "bound": ("bound", "bound_ulp", "isa_bound"),
+    "date": ("date",),
+    "inputs": ("inputs",),
+    "all of them": ("exhaustive",),
+    "mismatches": ("mismatches",),
+    "greatest distance, ulp": ("ulp",),
+    "bound": ("bound",),
+    "worst input": ("worst",),
+    "why": ("why",),
 }
+# Of use to the ledger's keeper, not to a reader.
+HIDDEN = {"definition", "run"}
 
 
 class LedgerError(ValueError):
@@ -57,14 +64,24 @@ def ledger(source: Path | str | Mapping[str, Any] | Sequence[Any]) -> Ledger:
 def _load(path: Path | str) -> Any:
     try:
         text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise LedgerError(f"{path}: {getattr(e, 'strerror', None) or e}") from e
+    try:
         return json.loads(text)
-    except OSError as e:
-        raise LedgerError(f"{path}: {e.strerror or e}") from e
+    except ValueError:
+        return [_line(path, n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+
+
+def _line(path: Path | str, number: int, line: str) -> Any:
+    try:
+        return json.loads(line)
     except ValueError as e:
-        raise LedgerError(f"{path}: not JSON: {e}") from e
+        raise LedgerError(f"{path}:{number}: not JSON: {e}") from e
 
 
 def _entries(content: Any, where: str) -> list[Mapping[str, Any]]:
+    if isinstance(content, Mapping) and "ledger" in content:
+        content = [content]  # a file of nothing but its head
     if isinstance(content, Mapping) and isinstance(content.get("forms"), list | Mapping):
         content = content["forms"]
     if isinstance(content, Mapping):
@@ -78,12 +95,15 @@ def _entries(content: Any, where: str) -> list[Mapping[str, Any]]:
         or not all(isinstance(e, Mapping) for e in content)
     ):
         raise LedgerError(f"{where}: expected a list of entries, or an object of them by instruction form")
-    return list(content)
+    runs = content[0].get("runs", {}) if content and "ledger" in content[0] else {}
+    return [{**runs.get(e.get("run", ""), {}), **e} for e in content if "ledger" not in e]
 
 
 def _columns(entry: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, str]:
     table: dict[str, str] = {}
     for name, value in entry.items():
+        if name in HIDDEN:
+            continue
         column = known.get(name, name)
         table[column if column not in table else name] = _text(value)
     return table

@@ -10,9 +10,10 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from pygments.lexer import RegexLexer, bygroups, include
+from pygments.lexers.python import PythonLexer
 from pygments.token import Comment, Keyword, Name, Number, Punctuation, String, Text, Token
 
-Language = Literal["ptx", "sass"]
+Language = Literal["ptx", "sass", "python"]
 Run = tuple[str, str]
 
 # The classes of the style sheet: what each kind of token is called there. Others are plain text.
@@ -83,6 +84,7 @@ class SassLexer(RegexLexer):  # type: ignore[misc]
 _LEXERS: dict[Language, Any] = {
     "ptx": PtxLexer(stripnl=False, ensurenl=False),
     "sass": SassLexer(stripnl=False, ensurenl=False),
+    "python": PythonLexer(stripnl=False, ensurenl=False),
 }
 
 

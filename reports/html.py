@@ -10,7 +10,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -156,19 +158,25 @@ def _range_rows(case: CasePage) -> dict[str, Any]:
     rows: dict[str, Any] = {}
     for n, row in enumerate(case.rows):
         bound = promised_ulp(row.info) or 0
+        ranges: dict[int, tuple[int, int]] = {}
+        grid: Counter[str] = Counter()
         for r in row.results:
-            grid = getattr(r, "grid", None)
-            if r.ranges:
-                points = [
-                    {"exponent": int(e), "low": lo, "high": hi, "bound": bound, "minus": -bound}
-                    for e, (lo, hi) in r.ranges.items()
-                    if e.lstrip("-").isdigit()
-                ]
-                rows[f"{case.anchor}--ranges-{n}"] = {"kind": "ranges", "rows": points}
-            if grid is not None and grid.counts:
-                cells = [[*map(int, where.split(",")), count] for where, count in grid.counts.items()]
-                points = [{"row": y, "column": x, "count": c} for y, x, c in cells]
-                rows[f"{case.anchor}--grid-{n}"] = {"kind": "grid", "rows": points}
+            for exponent, (low, high) in r.ranges.items():
+                if exponent.lstrip("-").isdigit():
+                    before = ranges.get(int(exponent), (low, high))
+                    ranges[int(exponent)] = (min(low, before[0]), max(high, before[1]))
+            found = getattr(r, "grid", None)
+            grid.update(found.counts if found is not None else {})
+        if any(low or high for low, high in ranges.values()):
+            points = [
+                {"exponent": e, "low": low, "high": high, "bound": bound, "minus": -bound}
+                for e, (low, high) in sorted(ranges.items())
+            ]
+            rows[f"{case.anchor}--ranges-{n}"] = {"kind": "ranges", "rows": points}
+        if grid:
+            cells = [(*map(int, where.split(",")), count) for where, count in grid.items()]
+            points = [{"row": y, "column": x, "count": c} for y, x, c in cells]
+            rows[f"{case.anchor}--grid-{n}"] = {"kind": "grid", "rows": points}
     return rows
 
 
@@ -219,6 +227,15 @@ def generation(target: str) -> str:
     return GENERATIONS.get(number) or GENERATIONS.get(number[:-1], "")
 
 
+def moment(started: str) -> str:
+    """A time in ISO 8601 as people read it; as it stands where it is none."""
+    try:
+        when = datetime.fromisoformat(started)
+    except ValueError:
+        return started
+    return f"{when:%Y-%m-%d %H:%M}" + (" UTC" if when.utcoffset() == timedelta(0) else f" {when:%z}".rstrip())
+
+
 def _failure_since(group: FailureGroup, past: History) -> str:
     """Since which run a group of failures has been there; empty without a history."""
     if len(past.nights) < 2:
@@ -248,6 +265,7 @@ def _environment() -> Environment:
     env.filters |= {
         "count": lambda n: f"{n:,}",
         "generation": generation,
+        "moment": moment,
         "si": _si,
         "size": size_text,
         "seconds": seconds,

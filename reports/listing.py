@@ -93,14 +93,17 @@ _SASS_LABEL = re.compile(r"\s*(\.L_\w+):\s*$")
 def sass_lines(sass: str) -> Iterator[tuple[int, str]]:
     """The instructions and labels of SASS, each with the PTX line it came from (0: unknown), without the padding."""
     number = 0
+    labels: list[str] = []  # a label belongs to the instruction behind it
     found: list[tuple[int, str]] = []
     for raw in sass.splitlines():
         if m := _SASS_LINE.match(raw):
             number = int(m["line"])
         elif m := _SASS_CODE.match(raw):
+            found += [(number, label) for label in labels]
             found.append((number, _tidy_sass(m["code"])))
+            labels = []
         elif m := _SASS_LABEL.match(raw):
-            found.append((0, f"{m[1]}:"))
+            labels.append(f"{m[1]}:")
     while found and found[-1][1].lstrip().startswith(("NOP", "BRA `(.L_x_", ".L_x_")):
         found.pop()
     yield from found

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from harness.records import CaseInfo, Result, RunRecords, VariantInfo
@@ -303,6 +303,18 @@ def simplicity(r: Result) -> tuple[object, ...]:
     k = r.key
     device_first = BACKENDS.index(k.backend) if k.backend in BACKENDS else len(BACKENDS)
     return (k.context != "straight", k.pack, shape_order(k.shape), device_first, target_order(k.target), k.fusion)
+
+
+def readability(r: Result) -> tuple[object, ...]:
+    """Sorts results so that the one whose compiled code is worth reading first comes first."""
+    return (state_of(r) not in ("error", "fail"), not r.sass, simplicity(r))
+
+
+def with_sass(results: Iterable[Result]) -> list[Result]:
+    """The same results, each with the SASS that another has for the same PTX: not every backend disassembles."""
+    found = list(results)
+    sass = {(r.key.target, r.key.fusion, r.ptx): r.sass for r in found if r.ptx and r.sass}
+    return [r if r.sass else replace(r, sass=sass.get((r.key.target, r.key.fusion, r.ptx), "")) for r in found]
 
 
 def target_order(target: str) -> tuple[int, str]:

@@ -17,7 +17,7 @@ from harness.records import Result
 from reports.highlight import Language, runs
 from reports.history import distance
 from reports.listing import Line, listing
-from reports.model import View, simplicity, state_of
+from reports.model import View, readability, state_of, with_sass
 
 MARKS = {"": 0, "ours": 1, "triton": 2}
 
@@ -35,7 +35,7 @@ class Table:
 
 def packet(view: View, case: str, charts: Any, budget: int) -> tuple[str, str]:
     """The packet of one case, compressed and in base64, and what was left out to keep it within `budget` bytes."""
-    results = [r for row in view.case_rows(case) for r in row.results]
+    results = with_sass(r for row in view.case_rows(case) for r in row.results)
     left_out = ""
     for choose, words in _CHOICES:
         content = _content(view, results, charts, list(choose(results)))
@@ -96,7 +96,7 @@ def _listing(view: View, r: Result, strings: Table, lines: Table) -> list[Any]:
     ptx, sass = (texts[h].text if h in texts else "" for h in (r.ptx, r.sass))
     found = listing(ptx, sass)
     k = r.key
-    name = map(as_parsed, (k.variant, k.target, k.context))
+    name = map(as_parsed, (k.variant, k.target, k.shape, k.context))
     resources = [[strings(n), v] for n, v in r.resources.items()]
     return [
         *map(strings, name),
@@ -124,10 +124,7 @@ def _pair(r: Result) -> tuple[str, str, str, str]:
 def _distinct(results: Iterable[Result]) -> list[Result]:
     """One result for each compiled kernel of each variant and target, failing ones and simple ones first."""
     found: dict[tuple[str, str, str, str], Result] = {}
-    order = sorted(
-        (r for r in results if r.ptx or r.sass), key=lambda r: (state_of(r) not in ("error", "fail"), simplicity(r))
-    )
-    for r in order:
+    for r in sorted((r for r in results if r.ptx or r.sass), key=readability):
         found.setdefault(_pair(r), r)
     return list(found.values())
 

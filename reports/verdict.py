@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -171,7 +172,10 @@ def _text(name: str, value: Any) -> str:
 def _ptxas(value: Any) -> str:
     if not isinstance(value, Mapping) or "version" not in value:
         return _text("", value)
-    return f"{value['version']} ({_text('', value['targets'])})" if value.get("targets") else str(value["version"])
+    targets = value.get("targets")
+    if isinstance(targets, list | tuple):
+        targets = ", ".join(map(str, targets))
+    return f"{value['version']} ({targets})" if targets else str(value["version"])
 
 
 def _gpus(value: Any) -> str:
@@ -201,5 +205,6 @@ def headline_facts(records: RunRecords) -> list[str]:
     """What ran where, as short phrases for one line."""
     env = dict(environment_rows(records.run.environment))
     facts = [env["GPUs"] if env.get("GPUs", "none") != "none" else "no GPU"]
+    env["ptxas"] = re.sub(r" \([^)]*\)", "", env.get("ptxas", ""))  # its targets are in the environment's table
     facts += [f"{label} {env[label]}" for label in ("driver", "ptxas", "Triton", "revision") if env.get(label)]
     return [*facts, f"seed {records.run.seed}", f"effort {records.run.effort}"]

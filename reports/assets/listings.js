@@ -37,7 +37,7 @@ const Listings = (() => {
     return el("figure", { class: "code" }, el("figcaption", {}, label), el("pre", { class: "listing", tabindex: "0", "aria-label": label }, ...children));
   }
 
-  const title = (l) => `${l.variant}, ${l.target}, pack ${l.pack}${l.context === "straight" ? "" : `, ${l.context}`}${l.fusion ? ", fusion on" : ""}`;
+  const title = (l) => `${l.variant}, ${l.target}, pack ${l.pack}${l.shape ? `, ${l.shape}` : ""}${l.context === "straight" ? "" : `, ${l.context}`}${l.fusion ? ", fusion on" : ""}`;
 
   function show(box, listings, chosen, other, kind, onlyOurs) {
     box.replaceChildren();

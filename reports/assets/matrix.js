@@ -81,8 +81,8 @@ const Matrix = (() => {
     cell.setAttribute("aria-expanded", "true");
     const row = cell.parentElement;
     const name = heads[cell.cellIndex].dataset.target;
-    const inside = el("td", { colspan: String(heads.length) });
-    row.after(el("tr", { class: "opened" }, inside));
+    const inside = el("div");
+    row.after(el("tr", { class: "opened" }, el("td", { colspan: String(heads.length) }, inside)));
     history.replaceState(null, "", `#${cell.id}`);
     try {
       const { results } = await Packets.get(row.dataset.case);
@@ -99,11 +99,7 @@ const Matrix = (() => {
       el("h4", {}, `${name}::${variant} on ${on} `, el("a", { href: `#${link.id}` }, "the case")));
     if (!results.length) inside.append(el("p", {}, "No record: this run has nothing on it."));
     const tables = el("div", { class: "tables" });
-    for (const backend of new Set(results.map((r) => r.backend))) {
-      const own = results.filter((r) => r.backend === backend);
-      const group = (r) => [r.context, r.inputSet, r.fusion ? "fusion on" : "fusion off"].filter(Boolean).join(", ");
-      for (const title of new Set(own.map(group))) tables.append(grid(`${backend}: ${title}`, own.filter((r) => group(r) === title)));
-    }
+    for (const backend of new Set(results.map((r) => r.backend))) tables.append(grid(backend, results.filter((r) => r.backend === backend)));
     inside.append(tables);
     const reasons = new Map(results.filter((r) => r.words).map((r) => [r.words, r]));
     for (const [words, r] of reasons) inside.append(el("p", { class: "words" }, badge(r), ` ${words}`, r.replay ? el("code", { class: "replay" }, ` --ptx-replay=${r.replay}`) : ""));
@@ -114,21 +110,29 @@ const Matrix = (() => {
     return el("span", { class: `state s-${slug(r.state)}` }, el("span", { class: "sym" }, symbol), ` ${word}`);
   }
 
-  // Packs down, shapes across (with alignment and warps where they are not the usual ones).
-  function grid(title, results) {
-    const across = (r) => [r.shape || "any shape", r.alignment !== 16 ? `${r.alignment} B aligned` : "", r.numWarps !== 4 ? `${r.numWarps} warps` : ""].filter(Boolean).join(", ");
-    const packs = [...new Set(results.map((r) => r.pack))].sort((a, b) => a - b);
-    const shapes = [...new Set(results.map(across))];
-    const body = packs.map((pack) => el("tr", {}, el("th", { scope: "row" }, `pack ${pack}`), ...shapes.map((shape) => {
-      const r = results.find((x) => x.pack === pack && across(x) === shape);
-      if (!r) return el("td", {}, "");
-      const [symbol, word] = SYMBOLS[slug(r.state)];
-      const extra = r.different ? ` ${r.different.toLocaleString("en")} of ${r.total.toLocaleString("en")}` : r.evidence !== "none" && r.state === "pass" ? ` ${r.evidence}` : "";
-      const worst = r.worst > 0 ? `, ≤ ${r.worst} ulp` : "";
-      return el("td", { class: `s-${slug(r.state)}` }, el("span", { class: "sym" }, symbol), ` ${word}${extra}${worst}`);
-    })));
-    return el("table", { class: "detail" }, el("caption", {}, title),
+  // One table a backend: packs and contexts down, shapes across, in each field what ran there.
+  function grid(backend, results) {
+    const down = (r) => [`pack ${r.pack}`, r.context === "straight" ? "" : r.context, r.fusion ? "fusion on" : ""].filter(Boolean).join(", ");
+    const across = (r) => r.shape || "any shape";
+    const order = (shape) => (shape.match(/\d+/g) ?? []).reduce((n, d) => n * Number(d), 1);
+    const rows = [...new Set([...results].sort((a, b) => a.context.localeCompare(b.context) * -1 || a.fusion - b.fusion || a.pack - b.pack).map(down))];
+    const shapes = [...new Set(results.map(across))].sort((a, b) => order(a) - order(b));
+    const kinds = [...new Set(results.filter((r) => r.state === "pass").map((r) => r.evidence))];
+    const body = rows.map((row) => el("tr", {}, el("th", { scope: "row" }, row), ...shapes.map((shape) =>
+      el("td", {}, ...results.filter((r) => down(r) === row && across(r) === shape).map((r) => entry(r, kinds.length > 1))))));
+    return el("table", { class: "detail" }, el("caption", {}, `${backend}${kinds.length === 1 && kinds[0] !== "none" ? `, evidence: ${kinds[0]}` : ""}`),
       el("thead", {}, el("tr", {}, el("th", {}, ""), ...shapes.map((s) => el("th", { scope: "col" }, s)))), el("tbody", {}, ...body));
+  }
+
+  function entry(r, withEvidence) {
+    const [symbol, word] = SYMBOLS[slug(r.state)];
+    const parts = [
+      r.state === "pass" ? "" : word, r.inputSet === "none" ? "" : r.inputSet,
+      r.different ? `${r.different.toLocaleString("en")} of ${r.total.toLocaleString("en")} differ` : "",
+      r.worst > 0 ? `≤ ${r.worst} ulp` : "", r.alignment !== 16 ? `${r.alignment} B aligned` : "",
+      r.numWarps !== 4 ? `${r.numWarps} warps` : "", withEvidence && r.state === "pass" ? r.evidence : "",
+    ];
+    return el("div", { class: `s-${slug(r.state)}` }, el("span", { class: "sym" }, symbol), ` ${parts.filter(Boolean).join(", ")}`);
   }
 
   function move(cell, down, right) {
@@ -151,6 +155,9 @@ const Matrix = (() => {
     const cell = event.target.closest("tbody > tr[data-case] > td");
     if (cell && ARROWS[event.key]) { event.preventDefault(); move(cell, ...ARROWS[event.key]); }
   });
+  // Both name columns stay in view while the targets scroll; only here is the first one's width known.
+  const widths = new ResizeObserver(() => table.style.setProperty("--case-width", `${heads[0].offsetWidth}px`));
+  widths.observe(table);
   for (const cell of table.querySelectorAll("tbody td")) cell.setAttribute("aria-expanded", "false");
   form.addEventListener("input", apply);
   form.addEventListener("submit", (event) => event.preventDefault());

@@ -25,8 +25,8 @@ const Packets = (() => {
   async function load(name) {
     const element = [...document.querySelectorAll("script.packet")].find((s) => s.dataset.case === name);
     const raw = await inflate(element.textContent.trim());
-    const listings = raw.listings.map(([variant, target, context, pack, fusion, ptx, sass, resources]) => ({
-      variant: raw.strings[variant], target: raw.strings[target], context: raw.strings[context], pack, fusion,
+    const listings = raw.listings.map(([variant, target, shape, context, pack, fusion, ptx, sass, resources]) => ({
+      variant: raw.strings[variant], target: raw.strings[target], shape: raw.strings[shape], context: raw.strings[context], pack, fusion,
       ptx: columns(ptx, raw.lines), sass: columns(sass, raw.lines),
       resources: resources.map(([n, v]) => [raw.strings[n], v]),
     }));

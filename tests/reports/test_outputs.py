@@ -218,11 +218,29 @@ def test_ledgers_of_any_of_the_shapes(content, tmp_path):
         assert book.statuses == {"hardware": 1}
 
 
+def test_a_ledger_file_names_the_device_behind_each_form(tmp_path):
+    lines = [
+        {"ledger": 1, "runs": {"a": {"device": "NVIDIA H200", "target": "sm_90a", "driver": "570", "ptxas": "12.9"}}},
+        {"form": "ex2.approx.f32", "status": "measured", "run": "a", "inputs": 7, "ulp": 2, "definition": "x"},
+        {"form": "cvt.rs.e2m1x4.f32", "status": "specification only", "why": "sm_100a only"},
+    ]
+    path = tmp_path / "ledger.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    book = ledger(path)
+    first, second = (dict(zip(book.columns, row, strict=True)) for row in book.rows)
+    assert first["device"] == "NVIDIA H200"
+    assert first["greatest distance, ulp"] == "2"
+    assert second["device"] == ""
+    assert second["why"] == "sm_100a only"
+    assert not {"definition", "run"} & set(book.columns)
+    assert book.statuses == {"measured": 1, "specification only": 1}
+
+
 @pytest.mark.parametrize(("text", "match"), [("{", "not JSON"), ("3", "expected a list"), ('["x"]', "expected a list")])
 def test_a_faulty_ledger_is_refused_by_name(text, match, tmp_path):
     path = tmp_path / "ledger.json"
     path.write_text(text)
-    with pytest.raises(LedgerError, match=f"ledger.json: {match}"):
+    with pytest.raises(LedgerError, match=f"ledger.json(:1)?: {match}"):
         ledger(path)
     with pytest.raises(LedgerError, match="No such file"):
         ledger(tmp_path / "none.json")
