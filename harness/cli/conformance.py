@@ -37,12 +37,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", action="store_true", help="measure on the GPU at hand and report what changed")
     parser.add_argument("--write", action="store_true", help="with --device: put the result into the ledger file")
     parser.add_argument("--seconds", type=float, default=600.0, help="with --device: time for all of it (default: 600)")
-    parser.add_argument(
-        "--inputs", type=_count, default=1 << 32, help="with --device: inputs a form, such as 2**28 (default: 2**32)"
-    )
-    parser.add_argument(
-        "--emulated", type=_count, default=1 << 20, help="of those, through the whole emulator (default: 2**20)"
-    )
+    for name, default, words in (
+        ("--inputs", "2**28", "inputs of a form that has very many, such as 2**30"),
+        ("--everything", "2**32", "forms with so many inputs, or fewer, are tried on all of them"),
+        ("--emulated", "2**20", "of those, inputs that go through the whole emulator"),
+    ):
+        words = f"with --device: {words} (default: {default})"
+        parser.add_argument(name, type=_count, default=_count(default), metavar="N", help=words)
     parser.add_argument("--workers", type=int, help="with --device: processes (default: one a core)")
 
 
@@ -103,7 +104,7 @@ def _measure(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry
     from harness.triton.targets import NoTriton
 
     console = Console(stderr=True, highlight=False)
-    plan = campaign.Plan(args.seconds, args.inputs, args.emulated)
+    plan = campaign.Plan(args.seconds, args.inputs, args.everything, args.emulated)
     try:
         outcome = campaign.run(list(entries), plan, workers=args.workers, progress=console.print)
     except (NoDevice, NoTriton) as e:

@@ -2,7 +2,8 @@
 
 Worker processes, each on a core of its own with its own context on the GPU, so that a fault stops one worker and not
 the campaign. First every form gets a few inputs; then each worker goes round its forms, with four times as many inputs
-each round, until the goal is reached or time is up. So what is left out is spread over all forms alike.
+each round, until the goal is reached or time is up. So what is left out is spread over all forms alike. While the
+device compares, the host puts a million inputs of each form through the emulator, definitions compiled.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import multiprocessing as mp
 import os
 import random
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +21,7 @@ from typing import Any
 from harness.conformance import forms, measure
 from harness.conformance.device import Device, Hardware, Identity
 from harness.conformance.forms import Snippet
-from harness.conformance.inputs import EXHAUSTIVE_BITS
+from harness.conformance.inputs import EXHAUSTIVE_BITS, Inputs
 from harness.conformance.kernels import NoDefinition
 from harness.conformance.measure import Tally
 from harness.ptx.parallel import cores
@@ -35,10 +37,15 @@ _ROUND = 4
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to try. `seconds`: all in all. `inputs`: of each form; `emulated`: of those, through `emulate`."""
+    """How much to try. `seconds`: all in all.
+
+    `everything`: forms with so many inputs, or fewer, are tried on all of them; others on `inputs`. `emulated`: of
+    those, through `harness.emulate`.
+    """
 
     seconds: float = 600.0
-    inputs: int = 1 << EXHAUSTIVE_BITS
+    inputs: int = 1 << 28
+    everything: int = 1 << EXHAUSTIVE_BITS
     emulated: int = 1 << 20
 
 
@@ -257,34 +264,46 @@ class _Worker:
         if not tally.failure:
             measure.on_host(self.device, snippet, tally, lanes // 2)
         if not tally.failure and self.device.checks(snippet):
-            measure.on_device(self.device, snippet, tally, min(FIRST_DEVICE, self.plan.inputs))
+            measure.on_device(self.device, snippet, tally, min(FIRST_DEVICE, self._goal(snippet)))
+
+    def _goal(self, snippet: Snippet) -> int:
+        """Inputs of a snippet on the device; snippets of one form share what the form gets."""
+        count = Inputs(snippet).count
+        if count <= self.plan.everything:
+            return count
+        return max(self.plan.inputs // sum(s.bulk for s in forms.snippets(snippet.spelling)), 1)
 
     def extend(self) -> list[Tally]:
-        """More inputs for all that is kept, round by round."""
+        """More inputs for all that is kept, round by round, on the device and on the host side by side."""
         random.Random(len(self.kept)).shuffle(self.kept)
         chosen = [(s, t) for s, t in self.kept if s.bulk and not t.failure]
-        goal = FIRST_DEVICE
-        while goal < self.plan.inputs and self._left():
-            goal = min(goal * _ROUND, self.plan.inputs)
-            for snippet, tally in chosen:
-                if not self._left():
-                    break
-                if self.device.checks(snippet) and not tally.failure:
-                    measure.on_device(self.device, snippet, tally, goal)
-            if goal == FIRST_DEVICE * _ROUND:
-                self._through_emulate(chosen)
-        self._through_emulate([(s, t) for s, t in chosen if not self.device.checks(s)], self.plan.inputs)
+        checked = [(s, t, self._goal(s)) for s, t in chosen if self.device.checks(s)]
+        checker = threading.Thread(target=self._rounds, args=(checked,))
+        checker.start()
+        self._through_emulate([(s, t) for s, t in chosen if not self.device.checks(s)], self.plan.emulated)
+        plain = list({s.spelling: (s, t) for s, t in reversed(chosen)}.values())
+        self._through_emulate(plain, self.plan.emulated)
+        self._through_emulate([(s, t) for s, t in chosen if not self.device.checks(s)], self.plan.everything)
+        checker.join()
         return [t for _, t in self.kept]
 
-    def _through_emulate(self, chosen: Sequence[tuple[Snippet, Tally]], most: int = 0) -> None:
+    def _rounds(self, checked: Sequence[tuple[Snippet, Tally, int]]) -> None:
+        self.device.use()
+        most = FIRST_DEVICE
+        while self._left() and any(t.reached < goal for _, t, goal in checked if not t.failure):
+            most *= _ROUND
+            for snippet, tally, goal in checked:
+                if self._left() and not tally.failure:
+                    measure.on_device(self.device, snippet, tally, min(goal, most))
+
+    def _through_emulate(self, chosen: Sequence[tuple[Snippet, Tally]], most: int) -> None:
         """Large arrays, for which definitions are compiled, as users run them; a step for every form at a time."""
-        end = most or self.plan.emulated
-        goal = min(measure.HOST, end)
-        while goal <= end and self._left():
+        goal = min(measure.HOST, most)
+        while goal <= most and self._left():
             for snippet, tally in chosen:
                 if self._left() and not tally.failure:
                     measure.on_host(self.device, snippet, tally, goal)
-            goal = goal + measure.HOST if goal < end else end + 1
+            goal = goal + measure.HOST if goal < most and any(t.hosted >= goal for _, t in chosen) else most + 1
 
     def _left(self) -> bool:
         return time.monotonic() < self.deadline

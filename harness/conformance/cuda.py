@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _COMPUTE_MAJOR, _COMPUTE_MINOR, _PROCESSORS = 75, 76, 16
+_BLOCKING = 4  # waiting threads sleep, and leave their core to others
 THREADS = 128
 
 
@@ -38,14 +39,19 @@ class Gpu:
         except CudaError as e:
             raise NoDevice(f"no NVIDIA GPU to be had: {e}") from None
         self._device = device.value
-        context = ctypes.c_void_p()
-        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self._device)
-        self._call("cuCtxSetCurrent", context)
+        self._context = ctypes.c_void_p()
+        self._call("cuDevicePrimaryCtxSetFlags_v2", self._device, _BLOCKING)
+        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), self._device)
+        self.use()
         name = ctypes.create_string_buffer(256)
         self._call("cuDeviceGetName", name, 256, self._device)
         self.name = name.value.decode()
         self.capability = 10 * self._attribute(_COMPUTE_MAJOR) + self._attribute(_COMPUTE_MINOR)
         self.processors = self._attribute(_PROCESSORS)
+
+    def use(self) -> None:
+        """Make the context that of the calling thread."""
+        self._call("cuCtxSetCurrent", self._context)
 
     @property
     def target(self) -> str:

@@ -43,6 +43,9 @@ class Device(Protocol):
     def compiled(self, snippets: Sequence[Snippet], checks: bool) -> dict[int, str]:
         """Make snippets ready, with `checks` also for `check`; what the assembler has against some, by position."""
 
+    def use(self) -> None:
+        """Called in each further thread that uses the device."""
+
     def run(self, snippet: Snippet, columns: Columns) -> Columns:
         """The instruction's results on these inputs, as unsigned arrays of the registers' widths."""
 
@@ -90,6 +93,10 @@ class Hardware:
             if checks and kernels.checkable(snippet):
                 found["check"] = self.gpu.kernel(module, f"check_{n}")
             self._kernels[snippet.spelling, snippet.variant] = found
+
+    def use(self) -> None:
+        """See Device."""
+        self.gpu.use()
 
     def run(self, snippet: Snippet, columns: Columns) -> Columns:
         """See Device. Results start as ones: an output that nothing writes shows."""

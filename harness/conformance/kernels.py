@@ -318,8 +318,8 @@ def _lowered(kernels: str, parts: Sequence[str], cpu: str) -> str:
     for function in module.functions:
         if function.name in ("draw", "distance") or function.name.startswith("model_"):
             function.linkage = "internal"
-            # Compiled once for all spellings of a row, whose kernels then are small.
-            function.add_function_attribute("noinline")
+            # So that nothing is left of what the modifiers and types rule out.
+            function.add_function_attribute("alwaysinline")
     options = llvm.create_pipeline_tuning_options(3)
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)

@@ -35,6 +35,9 @@ class Pretended:
         self.ready |= {(s.spelling, s.variant): checks and self.checking for s in snippets}
         return {n: "no such thing" for n, s in enumerate(snippets) if s.spelling in self.refused}
 
+    def use(self):
+        pass
+
     def run(self, snippet, columns):
         results = emulated(snippet, columns, self.identity.target)
         assert not isinstance(results, str), results
