@@ -30,7 +30,8 @@ _TYPE_BITS = {
 _WIDENING = ("mul.wide",)
 _COUNTS_TO_32_BITS = ("popc", "clz", "bfind")
 # Some sources of these are of another width than the type says, whenever the type is not 32 bits wide.
-_MIXED = ("mad.wide", "shl", "shr", "bfe", "bfi", "bmsk", "szext", "slct", "selp")
+_MIXED = ("mad.wide", "shl", "shr", "bfe", "bfi", "bmsk", "szext", "slct")
+_PREDICATES = ("selp.", "setp.", "vote.")
 
 
 class DerivationError(CaseError):
@@ -136,6 +137,11 @@ def operand_bits(instruction: Instruction) -> tuple[int, int]:
 
     Raises DerivationError where the opcode has no type or more than a destination's and a source's.
     """
+    if instruction.opcode.startswith(_PREDICATES):
+        raise DerivationError(
+            f"{instruction.opcode} has a predicate among its operands, and none can be passed; write a block, "
+            "with constraints= and pack="
+        )
     types = [part for part in instruction.opcode.split(".")[1:] if part in _TYPE_BITS]
     if not types or (len(types) > 2 and not instruction.opcode.startswith("cvt")):
         raise DerivationError(

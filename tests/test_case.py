@@ -1,0 +1,115 @@
+"""The case model: what may be written, what it means, and what a contradiction says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness import ALL, Case, Domain, ExpectedFailure, Meets, asm, exact, kernel, only, plain, since, ulp
+from harness.case import CaseError, policies
+from references.formats import F16, F32
+
+VARIANTS = {"v": asm("rcp.rn.f32 $0, $1;")}
+
+
+class Jit:
+    """What a @triton.jit function looks like from outside."""
+
+    def __init__(self) -> None:
+        self.fn = lambda x: x
+
+
+def case(**fields: Any) -> Case:
+    return Case(
+        **{"inputs": {"x": F32}, "outputs": {"y": F32}, "reference": lambda x: x, "variants": VARIANTS, **fields}
+    )
+
+
+def variant(**fields: Any) -> dict[str, Any]:
+    return {"v": asm("rcp.rn.f32 $0, $1;", **fields)}
+
+
+LOOP = ExpectedFailure("missing early clobber", context="loop")
+
+CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
+    ({"outputs": {}}, "at least one output"),
+    ({"variants": {}}, "at least one variant"),
+    ({"variants": [1]}, "variants are given by name"),
+    ({"variants": {"v": "rcp"}}, "variant 'v' is a str; write asm"),
+    ({"variants": {"a/b": VARIANTS["v"]}}, "leave out brackets, slashes"),
+    ({"inputs": {"x": "float32"}}, "'x' is 'float32', no format; import one from references.formats"),
+    ({"inputs": [F32]}, "write names with their formats"),
+    ({"inputs": {"x-1": F32}}, "is no argument name"),
+    ({"inputs": {"y": F32}}, "'y' named both as input and as output"),
+    ({"outputs": {"y": F32.scalar}}, "output 'y' is passed by value"),
+    ({"reference": None}, "give a function from codes to codes"),
+    ({"hard_cases": [(1, 2)]}, "has 2 codes for 1 inputs"),
+    ({"hard_cases": [(1 << 32,)]}, "is no code of x"),
+    ({"nan": "quiet"}, "the case: nan='quiet'; one of any, canonical, payload"),
+    ({"ftz": {"z": "never"}}, "ftz names 'z'; the inputs and outputs are x, y"),
+    ({"ftz": "yes"}, "ftz='yes'; one of required, allowed, never"),
+    ({"match": {"z": exact()}}, "match names 'z'; the outputs are y"),
+    ({"match": 1}, r"match=1; write exact\(\), ulp"),
+    ({"sizes": [{"M": 1}]}, "no argument of this case has any"),
+    ({"inputs": {"x": F32["M"]}}, "arguments with dimensions need sizes"),
+    ({"inputs": {"x": F32["M"]}, "sizes": [{"N": 1}]}, "no size given for M"),
+    ({"inputs": {"x": F32["M/3"]}, "sizes": [{"M": 4}]}, "not a whole number"),
+    ({"inputs": {"x": F32["M"]}, "sizes": [{"M": 4}]}, "asm.. computes elementwise; arguments with dimensions need k"),
+    ({"inputs": {"x": F32["M"]}, "sizes": [{"M": 4}], "variants": {"v": plain(Jit())}}, "plain.. computes elementwise"),
+    ({"variants": {"v": plain(len)}}, "plain.. takes a Triton function; decorate <.*len> with @triton.jit"),
+    ({"variants": {"v": kernel(len, grid=(1,))}}, "kernel.. takes a Triton function"),
+    ({"variants": variant(pack=0, constraints="=r,r")}, None),
+    ({"variants": {"v": asm({0: "x;"})}}, "a pack is a number of elements, at least 1"),
+    ({"variants": variant(meets=Meets(Domain("all", lambda v: True), exact()))}, "meets= relates an own reference="),
+    ({"variants": variant(targets=only("sm_90"), refused=only("sm_90"))}, "'sm_90a' both in targets= and in refused="),
+    ({"targets": only("sm_90"), "refused": only("sm_90")}, "both in targets= and in refused="),
+    ({"carry": {"z": "x"}}, "carry names 'z'; the outputs are y"),
+    ({"carry": {"y": "z"}}, "carry names 'z'; the inputs are x"),
+    ({"carry": {"y": "x"}, "outputs": {"y": F16}}, "feeds float16 into float32"),
+    ({"variants": variant(expected_failure=LOOP)}, "needs carry="),
+    ({"variants": variant(expected_failure=ExpectedFailure("missing early clobber"))}, "shows round a loop only"),
+]
+
+
+@pytest.mark.parametrize(("fields", "words"), [row for row in CONTRADICTIONS if row[1]])
+def test_a_contradiction_is_told_where_it_is_written(fields, words):
+    with pytest.raises(CaseError, match=words):
+        case(**fields)
+
+
+def test_a_diagnosis_that_nobody_makes():
+    with pytest.raises(CaseError, match="no diagnosis is called 'bad luck'; known: missing early clobber"):
+        ExpectedFailure("bad luck")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"), [(({1: "x;"},), {"pack": 2}), (("x;",), {"packs": (1,), "constraints": "=r"})]
+)
+def test_packs_are_said_once(arguments, options):
+    with pytest.raises(CaseError, match="pack"):
+        asm(*arguments, **options)
+
+
+def test_a_variant_overrides_the_case():
+    made = case(match=ulp(2), ftz="required", nan="payload", variants=variant(match=exact(), ftz={"y": "allowed"}))
+    policy = policies(made, made.variants["v"])
+    assert policy.describe_match() == "exact"
+    assert policy.ftz == {"x": "never", "y": "allowed"}
+    assert policy.nan == "payload"
+
+
+@pytest.mark.parametrize(
+    ("of_case", "of_variant", "targets", "refused"),
+    [
+        ({}, {}, ALL, only()),
+        ({"refused": only("sm_75")}, {}, ALL - only("sm_75"), only("sm_75")),
+        ({"targets": since("sm_100")}, {}, since("sm_100"), only()),
+        ({"targets": since("sm_100"), "refused": ALL - since("sm_100")}, {"targets": ALL}, ALL, only()),
+        ({}, {"refused": only("sm_75")}, ALL - only("sm_75"), only("sm_75")),
+    ],
+)
+def test_what_the_variant_says_counts_over_the_case(of_case, of_variant, targets, refused):
+    made = case(**of_case, variants=variant(**of_variant))
+    policy = policies(made, made.variants["v"])
+    assert (set(policy.targets), set(policy.refused)) == (set(targets), set(refused))

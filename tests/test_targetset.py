@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+
+from harness.targetset import ALL, KNOWN, NONE, capability, normal, only, since, target_set
+
+
+@pytest.mark.parametrize("spelling", ["sm_90a", "sm_90", "sm90", "90", "90a", " SM_90A "])
+def test_a_target_may_be_spelt_as_people_do(spelling):
+    assert normal(spelling) == "sm_90a"
+
+
+@pytest.mark.parametrize("word", ["", "sm_", "sm_91", "hopper", "sm_90b"])
+def test_what_is_no_target_lists_those_there_are(word):
+    with pytest.raises(ValueError, match=r"known: sm_75, .*sm_121a"):
+        normal(word)
+
+
+def test_sets_say_what_they_hold():
+    blackwell = only("100", "120")
+    assert list(blackwell) == ["sm_100a", "sm_120a"]
+    assert "sm_90a" in ALL - blackwell
+    assert (ALL - blackwell).text == "every target except sm_100a, sm_120a"
+    assert set(since("sm_100")) == {t for t in KNOWN if capability(t) >= 100}
+    assert set(only("sm_75") | only("sm_80")) == {"sm_75", "sm_80"}
+    assert not set(NONE)
+
+
+@pytest.mark.parametrize("value", ["sm_80", ["sm_80"], ("80",), only("sm_80")])
+def test_a_declaration_in_any_spelling(value):
+    assert set(target_set(value)) == {"sm_80"}
