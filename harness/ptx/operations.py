@@ -64,19 +64,34 @@ def expect(builder: Builder, node: Instruction, *counts: int) -> None:
 @binds("mov")
 def _bind_mov(builder: Builder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2)
-    to, what = node.operands
     kind = TYPES[bound.modifiers["type"] or ""]
+    to, what = (_unwrapped(operand, kind) for operand in node.operands)
     if isinstance(what, Name) and what.text.partition(".")[0] in SPECIAL_REGISTERS:
         return _bind_special(builder, node, bound, kind)
+    if isinstance(to, Vector) and isinstance(what, Vector):
+        raise builder.error(OperandError, f"{node.spelling} takes a vector on one side, not on both", what.offset)
     if isinstance(to, Vector):
         return _bind_unpack(builder, node, bound, kind, to, what)
     if isinstance(what, Vector):
         return _bind_pack(builder, node, bound, kind, to, what)
+    if kind.width == 128:
+        role = f"operand a of {bound.spelling}"
+        return Step(
+            "mov", node, bound, _halves_read(builder, what, kind, role), _halves_written(builder, to, kind, bound)
+        )
     if isinstance(what, Name) and (address := builder.address_of(what)) is not None:
         reader = Reader(-1, kind.width, address.pattern)
     else:
         reader = _strict_read(builder, what, kind, f"operand a of {bound.spelling}")
     return Step("mov", node, bound, (reader,), (_strict_write(builder, to, kind, bound),))
+
+
+def _unwrapped(node: Operand, kind: ScalarType) -> Operand:
+    """`{a}` of an untyped move is `a`."""
+    if isinstance(node, Vector) and len(node.elements) == 1 and kind.kind == "b":
+        only = node.elements[0]
+        return node if isinstance(only, Sink) else only
+    return node
 
 
 def _strict_read(builder: Builder, node: Operand, kind: ScalarType, role: str) -> Reader:
@@ -93,8 +108,11 @@ def _strict_write(builder: Builder, node: Operand, kind: ScalarType, bound: Boun
 
 def _element(builder: Builder, kind: ScalarType, vector: Vector, node: Instruction) -> ScalarType:
     """The type of one element when `kind` is split over the vector."""
-    width = kind.width // len(vector.elements)
-    if kind.kind != "b" or width not in (8, 16, 32, 64) or width * len(vector.elements) != kind.width:
+    count = len(vector.elements)
+    if all(isinstance(e, Sink) for e in vector.elements):
+        raise builder.error(OperandError, "a vector of '_' alone has no element type", vector.offset)
+    width = kind.width // count
+    if kind.kind != "b" or count not in (2, 4) or width < 8:
         message = f"{node.spelling} cannot be split into {len(vector.elements)} elements"
         raise builder.error(OperandError, message, vector.offset)
     return TYPES[f"b{width}"]
@@ -104,25 +122,44 @@ def _bind_unpack(
     builder: Builder, node: Instruction, bound: Bound, kind: ScalarType, to: Vector, what: Operand
 ) -> Step:
     element = _element(builder, kind, to, node)
-    if all(isinstance(e, Sink) for e in to.elements):
-        raise builder.error(OperandError, "a vector of '_' alone has no element type", to.offset)
     writers = tuple(
         Writer(-1, element.width) if isinstance(e, Sink) else _strict_write(builder, e, element, bound)
         for e in to.elements
     )
-    reader = _strict_read(builder, what, kind, f"operand a of {bound.spelling}")
-    return Step("unpack", node, bound, (reader,), writers)
+    return Step("unpack", node, bound, _halves_read(builder, what, kind, f"operand a of {bound.spelling}"), writers)
 
 
 def _bind_pack(builder: Builder, node: Instruction, bound: Bound, kind: ScalarType, to: Operand, what: Vector) -> Step:
     element = _element(builder, kind, what, node)
     role = f"element of {bound.spelling}"
-    # An element left open (`_`) has whatever value the hardware finds there.
-    readers = tuple(
-        Reader(UNDEFINED, element.width) if isinstance(e, Sink) else _strict_read(builder, e, element, role)
-        for e in what.elements
-    )
-    return Step("pack", node, bound, readers, (_strict_write(builder, to, kind, bound),))
+    if any(isinstance(e, Sink) for e in what.elements) and kind.width != 32:
+        raise builder.error(
+            OperandError, f"'_' may stand for a part of a 32-bit word only, not in {node.spelling}", what.offset
+        )
+    readers = tuple(_source_element(builder, e, element, role) for e in what.elements)
+    return Step("pack", node, bound, readers, _halves_written(builder, to, kind, bound))
+
+
+def _source_element(builder: Builder, node: Operand, kind: ScalarType, role: str) -> Reader:
+    """An element of a source vector; one left open (`_`) has whatever value the hardware finds there."""
+    return Reader(UNDEFINED, kind.width) if isinstance(node, Sink) else _strict_read(builder, node, kind, role)
+
+
+def _halves_read(builder: Builder, node: Operand, kind: ScalarType, role: str) -> tuple[Reader, ...]:
+    """The one register of a source, or the two 64-bit halves of a .b128 one, the lower first."""
+    reader = _strict_read(builder, node, kind, role)
+    if kind.width < 128:
+        return (reader,)
+    if reader.slot == -1:
+        ones = (1 << 64) - 1
+        return Reader(-1, 64, reader.pattern & ones), Reader(-1, 64, reader.pattern >> 64)
+    return Reader(reader.slot, 64), Reader(reader.slot + 1, 64)
+
+
+def _halves_written(builder: Builder, node: Operand, kind: ScalarType, bound: Bound) -> tuple[Writer, ...]:
+    """The one register of a destination, or the two 64-bit halves of a .b128 one, the lower first."""
+    writer = _strict_write(builder, node, kind, bound)
+    return (writer,) if kind.width < 128 else (Writer(writer.slot, 64), Writer(writer.slot + 1, 64))
 
 
 UNDEFINED = -2
@@ -137,16 +174,15 @@ def _bind_mov_vector(builder: Builder, node: Instruction, bound: Bound) -> Step:
     kind = TYPES[bound.modifiers["type"] or ""]
     to = builder.elements(node.operands[0], count)
     what = node.operands[1]
-    if isinstance(what, Name) and what.text in SPECIAL_REGISTERS:
-        special = [(what.text, c) for c in "xyzw"[:count]]
-        writers = tuple(_strict_write(builder, e, kind, bound) for e in to)
-        return Step("special", node, bound, (), writers, detail=special)
-    readers = tuple(
-        _strict_read(builder, e, kind, f"element of {bound.spelling}") for e in builder.elements(what, count)
-    )
     writers = tuple(
         Writer(-1, kind.width) if isinstance(e, Sink) else _strict_write(builder, e, kind, bound) for e in to
     )
+    if isinstance(what, Name) and what.text in SPECIAL_REGISTERS:
+        if count != 4:
+            raise builder.error(OperandError, f"{what.text} is read whole by mov.v4", what.offset)
+        return Step("special", node, bound, (), writers, detail=[(what.text, c) for c in "xyzw"])
+    role = f"element of {bound.spelling}"
+    readers = tuple(_source_element(builder, e, kind, role) for e in builder.elements(what, count))
     return Step("mov", node, bound, readers, writers)
 
 
@@ -176,10 +212,13 @@ def _run_mov(frame: Frame, step: Step, active: Array | None) -> None:
 
 @runs("unpack")
 def _run_unpack(frame: Frame, step: Step, active: Array | None) -> None:
-    value, undefined = frame.read(step.sources[0])
+    sources = [frame.read(r) for r in step.sources]
+    each = len(step.destinations) // len(sources)
     for number, writer in enumerate(step.destinations):
         if writer.slot >= 0:
-            frame.write(writer, _part(value, number, writer.width), _part(undefined, number, writer.width), active)
+            value, undefined = sources[number // each]
+            place = number % each
+            frame.write(writer, _part(value, place, writer.width), _part(undefined, place, writer.width), active)
 
 
 def _part(value: Any, number: int, width: int) -> Any:
@@ -192,14 +231,16 @@ def _part(value: Any, number: int, width: int) -> Any:
 
 @runs("pack")
 def _run_pack(frame: Frame, step: Step, active: Array | None) -> None:
-    writer = step.destinations[0]
-    parts = [frame.read(r) for r in step.sources]
+    sources = [frame.read(r) for r in step.sources]
     width = step.sources[0].width
-    value = _joined([p[0] for p in parts], width, writer.width)
-    undefined = None
-    if any(u is not None for _, u in parts):
-        undefined = _joined([np.zeros_like(v) if u is None else u for v, u in parts], width, writer.width)
-    frame.write(writer, value, undefined, active)
+    each = len(sources) // len(step.destinations)
+    for number, writer in enumerate(step.destinations):
+        parts = sources[number * each : (number + 1) * each]
+        value = _joined([p[0] for p in parts], width, writer.width)
+        undefined = None
+        if any(u is not None for _, u in parts):
+            undefined = _joined([np.zeros_like(v) if u is None else u for v, u in parts], width, writer.width)
+        frame.write(writer, value, undefined, active)
 
 
 def _joined(parts: list[Array], width: int, total: int) -> Array:

@@ -146,9 +146,11 @@ class Builder:
         self.carry = self.new_register("CC.CF", TYPES["pred"])
 
     def new_register(self, name: str, kind: ScalarType) -> Register:
-        """A fresh register slot."""
+        """A fresh register slot; a .b128 register takes two, for its lower and its upper half."""
         register = Register(len(self.registers), kind, name)
         self.registers.append(register)
+        if kind.width == 128:
+            self.registers.append(Register(register.slot + 1, TYPES["b64"], f"{name}[127:64]"))
         return register
 
     def declare_operand(self, number: int, register: Register) -> None:

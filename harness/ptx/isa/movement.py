@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from .registry import operation
 
-_MOV = ".pred .b16 .b32 .b64 .u16 .u32 .u64 .s16 .s32 .s64 .f32 .f64"
+_SMALL = ".b16 .b32 .u16 .u32 .s16 .s32 .f32"
+_LARGE = ".b64 .u64 .s64 .f64"
 
-operation("mov.type", "mov", section="9.7.9.1", type=_MOV)
-operation("mov.vec.type", "mov_vector", section="9.7.9.1", vec=".v2 .v4", type=".b32 .u32 .s32 .f32")
+operation("mov.type", "mov", section="9.7.9.3", type=f".pred {_SMALL} {_LARGE}")
+operation("mov.type", "mov", section="9.7.9.4", type=".b128", requires=70)
+operation("mov.vec.type", "mov_vector", section="9.7.9.3", vec=".v2 .v4", type=_SMALL)
+operation("mov.vec.type", "mov_vector", section="9.7.9.3", vec=".v2", type=_LARGE)
 operation("bra{.uni}", "bra", section="9.7.12.3")
 operation("ret{.uni}", "exit", section="9.7.12.7")
 operation("exit", "exit", section="9.7.12.8")
