@@ -1,0 +1,250 @@
+"""Video instructions against the ISA's pseudocode (9.7.18), in plain integers."""
+
+from __future__ import annotations
+
+import operator
+import random
+from itertools import product
+
+import numpy as np
+import pytest
+from integers import check, inputs, signed
+
+from harness.ptx import emulate
+from harness.ptx.errors import OperandError, ParseError
+from harness.ptx.isa.selectors import SELECTORS
+
+WORD = 0xFFFFFFFF
+TYPES = ("u32", "s32")
+PARTS = {f"b{i}": (8 * i, 8) for i in range(4)} | {f"h{i}": (16 * i, 16) for i in range(2)} | {"": (0, 32)}
+PRIMARY = {
+    "vadd": lambda x, y: x + y,
+    "vsub": lambda x, y: x - y,
+    "vabsdiff": lambda x, y: abs(x - y),
+    "vmin": min,
+    "vmax": max,
+}
+SECONDARY = {"add": lambda t, c: t + c, "min": min, "max": max}
+COMPARE = {n: getattr(operator, n) for n in ("eq", "ne", "lt", "le", "gt", "ge")}
+
+
+def part(x: int, name: str, kind: str) -> int:
+    """partSelectSignExtend"""
+    start, bits = PARTS[name]
+    value = (x & WORD) >> start & (1 << bits) - 1
+    return signed(value, bits) if kind == "s32" else value
+
+
+def clamp(x: int, bits: int, kind: str) -> int:
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if kind == "s32" else (0, (1 << bits) - 1)
+    return min(max(x, low), high)
+
+
+def merge(x: int, c: int, name: str) -> int:
+    """optMerge"""
+    start, bits = PARTS[name]
+    field = ((1 << bits) - 1) << start
+    return x << start & field | c & ~field & WORD
+
+
+def codes(kind: str, **chosen: str) -> tuple[tuple[str, int], ...]:
+    """What the parser hands over for selectors: parameter and code."""
+    return tuple((f"{operand}sel", SELECTORS[kind][name]) for operand, name in chosen.items() if name)
+
+
+@pytest.mark.parametrize("opcode", PRIMARY)
+def test_scalar_arithmetic(opcode: str) -> None:
+    rng = random.Random(opcode)
+    primary = PRIMARY[opcode]
+    for dtype, atype, btype, sat in product(TYPES, TYPES, TYPES, (False, True)):
+        spelling = f"{opcode}.{dtype}.{atype}.{btype}{'.sat' if sat else ''}"
+        asel, bsel, dsel = rng.choice(list(PARTS)), rng.choice(list(PARTS)), rng.choice(list(PARTS)[:6])
+
+        def result(a: int, b: int, bits: int) -> int:
+            value = primary(part(a, asel, atype), part(b, bsel, btype))  # noqa: B023
+            return clamp(value, bits, dtype) if sat else value  # noqa: B023
+
+        rows = inputs(["u32"] * 3, 60)
+        two = [r[:2] for r in rows]
+        sources = codes("part", a=asel, b=bsel)
+        check(spelling, [atype, btype], lambda a, b, f=result: f(a, b, 32), two, selected=sources)
+        name = rng.choice(list(SECONDARY))
+        check(
+            f"{spelling}.{name}",
+            [atype, btype, dtype],
+            lambda a, b, c, f=result, g=SECONDARY[name]: g(f(a, b, 32), c),
+            rows,
+            selected=sources,
+        )
+        check(
+            spelling,
+            [atype, btype, dtype],
+            lambda a, b, c, f=result, d=dsel: merge(f(a, b, PARTS[d][1]), c, d),
+            rows,
+            selected=sources + codes("part", d=dsel),
+        )
+
+
+@pytest.mark.parametrize(("opcode", "mode"), list(product(["vshl", "vshr"], ["wrap", "clamp"])))
+def test_scalar_shifts(opcode: str, mode: str) -> None:
+    shift = operator.lshift if opcode == "vshl" else operator.rshift
+    rows = [(a, b) for a in (0, 1, 0x7F80FF01, 0x80000000, WORD) for b in (*range(36), 0x1FF, WORD)]
+    for dtype, atype, sat, asel in product(TYPES, TYPES, (False, True), ("", "b1", "h1")):
+
+        def plain(a: int, b: int) -> int:
+            amount = b % 32 if mode == "wrap" else min(b, 32)
+            value = shift(part(a, asel, atype), amount)  # noqa: B023
+            return clamp(value, 32, dtype) if sat else value  # noqa: B023
+
+        spelling = f"{opcode}.{dtype}.{atype}.u32{'.sat' if sat else ''}.{mode}"
+        check(spelling, [atype, "u32"], plain, rows, selected=codes("part", a=asel))
+
+
+@pytest.mark.parametrize(("cmp", "atype", "btype"), list(product(COMPARE, TYPES, TYPES)))
+def test_scalar_comparison(cmp: str, atype: str, btype: str) -> None:
+    rows = [*inputs(["u32"] * 3, 40), (5, 5, 9), (0x85, 0x85, 1)]
+    compare = COMPARE[cmp]
+    spelling = f"vset.{atype}.{btype}.{cmp}"
+    check(spelling, [atype, btype], compare, [r[:2] for r in rows])
+    check(f"{spelling}.add", [atype, btype, "u32"], lambda a, b, c: compare(a, b) + c, rows)
+    check(
+        spelling,
+        [atype, btype, "u32"],
+        lambda a, b, c: merge(compare(part(a, "b0", atype), part(b, "b0", btype)), c, "h1"),
+        rows,
+        selected=codes("part", a="b0", b="b0", d="h1"),
+    )
+
+
+SIGNS = [(), ("a",), ("b",), ("c",), ("a", "b"), ("a", "b", "c")]
+
+
+@pytest.mark.parametrize(("atype", "btype", "signs"), list(product(TYPES, TYPES, SIGNS)))
+def test_multiply_and_add(atype: str, btype: str, signs: tuple[str, ...]) -> None:
+    product_negated = ("a" in signs) != ("b" in signs)
+    final_signed = "s32" in (atype, btype) or product_negated or "c" in signs
+    selected = tuple((f"{s}neg", 1) for s in signs)
+    for po, sat, scale in product((0, 1), (0, 1), (0, 7, 15)):
+        if po and signs:
+            continue
+
+        def plain(a: int, b: int, c: int) -> int:
+            total = a * b * (-1 if product_negated else 1)
+            addend = signed(c, 32) if final_signed else c
+            total += -addend if "c" in signs else addend
+            total = total + po >> scale  # noqa: B023
+            return clamp(total, 32, "s32" if final_signed else "u32") if sat else total  # noqa: B023
+
+        modifiers = (".po" if po else "") + (".sat" if sat else "") + (f".shr{scale}" if scale else "")
+        rows = inputs(["u32"] * 3, 60)
+        check(f"vmad.u32.{atype}.{btype}{modifiers}", [atype, btype, "u32"], plain, rows, selected=selected)
+
+
+# Two halves, four bytes --------------------------------------------------------------------------------------
+
+SIMD = PRIMARY | {"vavrg": lambda x, y: (x + y + 1 if x + y >= 0 else x + y) >> 1}
+
+
+def pool(a: int, b: int, digits: str, count: int, kind: str) -> list[int]:
+    """extractAndSignExt: the elements of b:a that the digits name, the last digit first."""
+    bits = 32 // count
+    whole = (b & WORD) << 32 | a & WORD
+    found = [whole >> bits * int(d) & (1 << bits) - 1 for d in reversed(digits)]
+    return [signed(f, bits) for f in found] if kind == "s32" else found
+
+
+def simd(values: list[int], c: int, mask: str, add: bool) -> int:
+    """The ISA's accumulation, or merge into the elements of c."""
+    bits = 32 // len(values)
+    if add:
+        return c + sum(v for i, v in enumerate(values) if str(i) in mask)
+    kept = [c >> bits * i & (1 << bits) - 1 for i in range(len(values))]
+    made = [v & (1 << bits) - 1 if str(i) in mask else kept[i] for i, v in enumerate(values)]
+    return sum(m << bits * i for i, m in enumerate(made))
+
+
+def choices(rng: random.Random, count: int) -> tuple[str, str, str]:
+    """Selectors for a, b and the destination, as digits."""
+    letter, kind, masks = ("h", "pair", "halves") if count == 2 else ("b", "quad", "bytes")
+    names = [rng.choice(list(SELECTORS[k])) for k in (kind, kind, masks)]
+    assert all(n[0] == letter for n in names)
+    return names[0][1:], names[1][1:], names[2][1:]
+
+
+def simd_codes(count: int, a: str, b: str, d: str) -> tuple[tuple[str, int], ...]:
+    letter, kind, masks = ("h", "pair", "halves") if count == 2 else ("b", "quad", "bytes")
+    return codes(kind, a=letter + a, b=letter + b) + codes(masks, d=letter + d)
+
+
+@pytest.mark.parametrize(("opcode", "count"), list(product(SIMD, (2, 4))))
+def test_simd_arithmetic(opcode: str, count: int) -> None:
+    rng = random.Random(opcode)
+    for dtype, atype, btype, end in product(TYPES, TYPES, TYPES, ("", ".sat", ".add")):
+        asel, bsel, mask = choices(rng, count)
+
+        def plain(a: int, b: int, c: int) -> int:
+            xs, ys = pool(a, b, asel, count, atype), pool(a, b, bsel, count, btype)  # noqa: B023
+            values = [SIMD[opcode](x, y) for x, y in zip(xs, ys, strict=True)]
+            if end == ".sat":  # noqa: B023
+                values = [clamp(v, 32 // count, dtype) for v in values]  # noqa: B023
+            return simd(values, c, mask, end == ".add")  # noqa: B023
+
+        spelling = f"{opcode}{count}.{dtype}.{atype}.{btype}{end}"
+        rows = inputs(["u32"] * 3, 40)
+        check(spelling, [atype, btype, dtype], plain, rows, selected=simd_codes(count, asel, bsel, mask))
+
+
+@pytest.mark.parametrize(("cmp", "count"), list(product(COMPARE, (2, 4))))
+def test_simd_comparison(cmp: str, count: int) -> None:
+    rng = random.Random(cmp)
+    for atype, btype, end in product(TYPES, TYPES, ("", ".add")):
+        asel, bsel, mask = choices(rng, count)
+
+        def plain(a: int, b: int, c: int) -> int:
+            xs, ys = pool(a, b, asel, count, atype), pool(a, b, bsel, count, btype)  # noqa: B023
+            values = [int(COMPARE[cmp](x, y)) for x, y in zip(xs, ys, strict=True)]
+            return simd(values, c, mask, end == ".add")  # noqa: B023
+
+        spelling = f"vset{count}.{atype}.{btype}.{cmp}{end}"
+        rows = inputs(["u32"] * 3, 40)
+        check(spelling, [atype, btype, "u32"], plain, rows, selected=simd_codes(count, asel, bsel, mask))
+
+
+# Spelling ----------------------------------------------------------------------------------------------------
+
+
+def one(text: str, *words: int) -> int:
+    constraints = ",".join(["=r", *"r" * len(words)])
+    return int(emulate(text, constraints, [np.array([w], np.uint32) for w in words], "uint32")[0])
+
+
+def test_selectors_and_signs_as_written() -> None:
+    assert one("vadd.u32.u32.u32 $0.b1, $1.b0, $2.h1, $3;", 0x12, 0x00050000, 0xAABBCCDD) == 0xAABB17DD
+    assert one("vadd4.u32.u32.u32 $0.b10, $1, $2.b4567, $3;", 0x01020304, 0x10203040, 0xAABB0000) == 0xAABB2314
+    assert one("vadd2.u32.u32.u32 $0, $1, $2, $3;", 0x00010002, 0x00100020, 0) == 0x00110022
+    assert one("vmad.s32.u32.u32 $0, -$1.b0, $2, $3;", 0x105, 6, 1) == -29 & WORD
+    assert one("vmad.s32.s32.s32 $0, $1, $2, -$3;", 5, 6, 40) == -10 & WORD
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("vadd.u32.u32.u32 $0.b4, $1, $2, $3;", "has no selector .b4"),
+        ("vadd.u32.u32.u32 $0.b0, $1, $2;", "takes no selector"),
+        ("vadd.u32.u32.u32.add $0.b0, $1, $2, $3;", "takes no selector"),
+        ("vadd.u32.u32.u32.add $0, $1, $2, $3.b0;", "takes no selector"),
+        ("vadd2.u32.u32.u32 $0.h01, $1, $2, $3;", "has no selector .h01"),
+        ("vadd4.u32.u32.u32 $0, $1.b321, $2, $3;", "four digits"),
+        ("vadd4.u32.u32.u32 $0, 5, $2, $3;", "must be a register"),
+        ("vmad.u32.u32.u32 $0, -$1, $2, -$3;", "only one of the three"),
+        ("vmad.u32.u32.u32.po $0, $1, $2, -$3;", "only one of the three"),
+    ],
+)
+def test_operands_that_ptxas_refuses(text: str, words: str) -> None:
+    with pytest.raises(OperandError, match=words):
+        one(text, 1, 2, 3)
+
+
+def test_only_vmad_negates() -> None:
+    with pytest.raises(ParseError, match="cannot be negated"):
+        one("add.u32 $0, -$1, $2;", 1, 2)
