@@ -29,7 +29,7 @@ LAX = [
     re.compile(r"cvt\.rs\.\S*x4\.f32 %b\d+_0, \{"),
     re.compile(r"cvt\.\S*scaled::n1::ue8m0\.\S*x2\.bf16x2 "),
     # A scale operand without .scaled.
-    re.compile(r"cvt\.r[nzp](\.satfinite)?\.ue5m3x2\.b?f16x2 %b16_0, %b32_1, %b\d+_2;"),
+    re.compile(r"cvt\.r[nzp](\.satfinite)*\.ue5m3x2\.b?f16x2 %b16_0, %b32_1, %b\d+_2;"),
     # ptxas assembles it with a move of its own, which takes the hexadecimal constant only.
     re.compile(r"cvt\.rna\.(satfinite\.)?tf32\.f32 %b32_0, 1\.0;"),
     # No class named.
