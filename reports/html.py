@@ -52,21 +52,23 @@ GENERATIONS = {
 }
 
 
-def write(
-    runs: Iterable[RunRecords],
-    output: Path,
-    *,
-    conformance: Path | str | Mapping[str, Any] | Sequence[Any] | None = None,
-) -> Path:
+LedgerSource = Path | str | Mapping[str, Any] | Sequence[Any]
+
+
+def write(runs: Iterable[RunRecords], output: Path, *, conformance: LedgerSource | None = None) -> Path:
     """Write the report on the newest of `runs`, with the history of all of them, and return the path.
 
     runs: a sequence in any order, or any iterable from the oldest to the newest (`reports.history.folder` reads a
     folder one run at a time). conformance: a ledger file, or what such a file holds.
     Raises ValueError where there is no run, and LedgerError for a faulty ledger.
     """
-    found, newest = history(runs)
+    return write_history(*history(runs), output, conformance=conformance)
+
+
+def write_history(past: History, newest: RunRecords, output: Path, *, conformance: LedgerSource | None = None) -> Path:
+    """Write the report on a history already folded, as `reports.history.history` returns it, and return the path."""
     book = ledger(conformance) if conformance is not None else None
-    text = page(view(newest), found, book)
+    text = page(view(newest), past, book)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_bytes(text.encode("utf-8", "replace"))  # a lone surrogate from a case file must not cost the report
     return output
