@@ -59,6 +59,7 @@ def test_words(text: str, expected: object) -> None:
         ),
         ("{.reg .b128 q; .reg .b64 x; mov.b128 q, {1, 2, 3, 4}; mov.b128 {x, $0}, q;}", [0x400000003] * 2),
         ("{.reg .b128 q; .reg .b64 x; mov.b128 q, 9; mov.b128 {$0, x}, q;}", [9, 9]),
+        ("{.reg .b128 q; .reg .b64 x; mov.b128 q, 9; mov.b128 {x, $0}, q;}", [0, 0]),
         ("{.reg .b64 a, b; mov.v2.u64 {a, b}, {$1, 3}; mov.u64 $0, a;}", LONGS),
     ],
 )
