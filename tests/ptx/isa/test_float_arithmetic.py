@@ -56,6 +56,23 @@ def test_bfloat16(name: str) -> None:
     check(f"{name}.rn.bf16", name, BF16, "rn", False, False, 2000)
 
 
+@pytest.mark.parametrize("kind", FORMATS)
+def test_ties(kind: str) -> None:
+    """Half a unit added to, or taken from, significands even and odd; and just more and just less than that."""
+    form = FORMATS[kind]
+    rng = np.random.default_rng(3)
+    exponents = rng.integers(form.mantissa_bits + 2, (1 << form.exponent_bits) - 2, 200)
+    fractions = [0, 1, 2, 3, form.normal - 1, form.normal - 2] * 40
+    a = [(int(e) << form.mantissa_bits) + f for e, f in zip(exponents, fractions, strict=False)]
+    half = [(int(e) - form.mantissa_bits - 1) << form.mantissa_bits for e in exponents]
+    for name, mode in itertools.product(("add", "fma"), MODES if kind in ("f32", "f64") else ("rn",)):
+        one = [[form.infinity >> 1 & ~(form.normal - 1)] * 200] if name == "fma" else []
+        for sign, off in itertools.product((0, form.sign), (-1, 0, 1)):
+            c = [(h + off) | sign for h in half]
+            got = [int(g) for g in run(f"{name}.{mode}.{kind}", a, *one, c)]
+            assert got == [arithmetic("add", x, form, mode) for x in zip(a, c, strict=True)]
+
+
 @pytest.mark.parametrize("name", ["add", "sub", "mul"])
 def test_no_mode_is_to_nearest(name: str) -> None:
     for kind, form in FORMATS.items():
@@ -163,6 +180,9 @@ def test_flushing_looks_at_the_result_as_if_its_exponent_had_no_end() -> None:
     closer = [0x3F7FFFFE], [0x00800001]  # less 2**-46 of it, which 24 bits do not hold
     assert run("mul.ftz.f32", *closer)[0] == least
     assert run("mul.rz.ftz.f32", *closer)[0] == 0
+    assert run("mul.f16", [0x3BFF], [0x0400])[0] == 0x0400
+    assert run("mul.ftz.f16", [0x3BFF], [0x0400])[0] == 0
+    assert run("mul.ftz.f16", [0x3BFE], [0x0401])[0] == 0x0400
 
 
 def test_ptxas_makes_float16_arithmetic_of_a_directed_bfloat16_fma() -> None:
