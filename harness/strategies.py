@@ -28,7 +28,7 @@ from harness.case import Case, format_of, policies
 from harness.inputs.edges import edge_codes
 from harness.inputs.sets import values_of
 from harness.judge import Judgement, judge
-from references.formats import Format, encode, pack
+from references.formats import Format, encode, ordinal, pack
 
 Units = dict[str, NDArray[np.generic]]
 
@@ -47,7 +47,7 @@ def codes(fmt: Format, *, edges: bool = True) -> st.SearchStrategy[int]:
 def _simplest_first(fmt: Format) -> list[int]:
     """The edge codes in the order in which a failure should shrink: zero, one, then by size, positive first."""
     first = [encode(fmt, v) for v in ((0.0, 1.0) if fmt.is_float else (0, 1)) if v or fmt.has_zero]
-    rest = sorted(edge_codes(fmt), key=lambda code: (code & fmt.magnitude_mask, code))
+    rest = sorted(edge_codes(fmt), key=lambda code: (abs(ordinal(fmt, code)), code))
     return list(dict.fromkeys([*first, *rest]))
 
 

@@ -59,6 +59,7 @@ def _spread(result: Format, most: int) -> list[int]:
     """Codes of a wide format: the ends of every binade, and as many others as fit."""
     binade = result.min_normal
     ends = [e + d * result.min_positive for e in range(0, result.max_finite, binade) for d in (0, 1, 2, -1, -2)]
+    ends += [result.max_finite - d * result.min_positive for d in (1, 2)]
     step = max(1, result.max_finite // max(1, most)) | 1
     return [c for c in (*ends, *range(0, result.max_finite, step)) if 0 <= c < result.max_finite]
 

@@ -1,0 +1,171 @@
+"""Input sets: the inputs that break things are in them, and the same ones everywhere."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from harness import Case, Domain, asm
+from harness.inputs import input_sets, named_set
+from harness.inputs.edges import edge_codes, edge_units, product
+from harness.inputs.fill import shaped
+from harness.inputs.sets import seed_of
+from harness.inputs.ties import tie_codes
+from references.formats import (
+    BF16,
+    E2M1,
+    E2M1X2,
+    E4M3,
+    F16,
+    F32,
+    F64,
+    FORMATS,
+    I8,
+    I32,
+    TF32,
+    U8,
+    Class,
+    Format,
+    classify,
+    encode,
+    fraction,
+    sign,
+)
+
+ALL_FORMATS = list(FORMATS.values())
+
+
+def case_of(*inputs: Format, output: Format = F32, **fields) -> Case:
+    return Case(
+        inputs={f"x{k}": fmt for k, fmt in enumerate(inputs)},
+        outputs={"y": output},
+        reference=lambda *codes: codes[0],
+        variants={"v": asm("mov.b32 $0, $1;", constraints="=r,r", pack=1)},
+        **fields,
+    )
+
+
+@pytest.mark.parametrize("fmt", [f for f in ALL_FORMATS if f.is_float and f.codes_per_unit == 1], ids=str)
+def test_edges_have_every_class_of_number_and_both_signs(fmt):
+    codes = np.array([c - (1 << 64) if c >> 63 else c for c in edge_codes(fmt)], dtype=np.int64)
+    classes = set(classify(fmt, codes).tolist())
+    wanted = {Class.NORMAL}
+    wanted |= {Class.ZERO, Class.SUBNORMAL} if fmt.has_zero else set()
+    wanted |= {Class.INFINITY} if fmt.infinity else set()
+    wanted |= {Class.NAN} if fmt.nan != "none" else set()
+    assert classes == wanted
+    assert set(sign(fmt, codes).tolist()) == ({0, 1} if fmt.has_sign else {0})
+
+
+@pytest.mark.parametrize("fmt", ALL_FORMATS, ids=str)
+def test_edges_are_codes_without_repeats(fmt):
+    codes = edge_codes(fmt.single)
+    assert len(set(codes)) == len(codes)
+    assert all(0 <= c <= fmt.code_mask for c in codes)
+    assert fmt.max_finite in codes
+    assert len(edge_units(fmt)) > 0
+
+
+@pytest.mark.parametrize("fmt", [F16, BF16, TF32, F32, F64], ids=str)
+def test_quiet_and_signalling_nans_are_edges(fmt):
+    quiet = 1 << (fmt.mantissa_bits + fmt.ignored_bits - 1)
+    nans = [c for c in edge_codes(fmt) if (c & fmt.magnitude_mask) > fmt.infinity_code]
+    assert {bool(c & quiet) for c in nans} == {True, False}
+
+
+CONVERSIONS = [(F32, E2M1), (F32, E4M3), (F32, F16), (F32, BF16), (F64, F32), (F16, E4M3)]
+
+
+@pytest.mark.parametrize(("source", "result"), CONVERSIONS)
+def test_ties_are_the_midpoints_and_their_neighbours(source, result):
+    """Found here the slow way, from exact values: the midpoints beside the ends of binades, both signs."""
+    found = {c & source.code_mask for c in tie_codes(source, result, 6000).tolist()}
+    step = result.min_positive
+    for low in (result.min_normal, encode(result, 1.0), encode(result, 1.0) - step, result.max_finite - step):
+        middle = (fraction(result, low) + fraction(result, low + step)) / 2
+        code = encode(source, middle)
+        for near in (code - 1, code, code + 1):
+            assert near in found
+            assert near | 1 << source.sign_shift in found
+
+
+def test_all_seven_ties_of_e2m1_and_where_it_overflows():
+    values = {fraction(F32, c) for c in tie_codes(F32, E2M1, 6000).tolist() if c < 0x7F800000}
+    assert {Fraction(n, 100) for n in (25, 75, 125, 175, 250, 350, 500, 700)} <= values
+
+
+def test_integers_tie_between_floats():
+    assert {(1 << 24) + 1, (1 << 24) + 3} <= set(tie_codes(I32, F32, 6000).tolist())
+
+
+def test_few_inputs_are_all_run():
+    (exhaustive,) = input_sets(case_of(U8, I8), "c", "quick")
+    assert (exhaustive.name, exhaustive.count) == ("exhaustive/1", 1 << 16)
+    units = exhaustive.all()
+    assert len({(int(a), int(b)) for a, b in zip(units["x0"], units["x1"], strict=True)}) == 1 << 16
+    np.testing.assert_array_equal(exhaustive.take(300, 5)["x1"], units["x1"][300:305])
+
+
+def test_many_inputs_are_sampled():
+    sets = input_sets(case_of(F32, F32, output=E4M3, hard_cases=[(1, 2)]), "c", "quick")
+    assert [s.name for s in sets] == ["hard/1", "edges/1", "ties/1", "random/1"]
+    assert {n: u.tolist() for n, u in sets[0].all().items()} == {"x0": [1], "x1": [2]}
+
+
+def test_a_name_means_the_same_inputs_at_every_effort():
+    case = case_of(F32, F32, output=E4M3)
+    quick = {s.name: s.count for s in input_sets(case, "c", "quick")}
+    full = {s.name: s.count for s in input_sets(case, "c", "full")}
+    assert not {n for n in quick.keys() & full.keys() if quick[n] != full[n]}
+
+
+def test_seeds_come_from_the_names():
+    one, two = (named_set(case_of(F32), "c", "quick", "random/1").all()["x0"] for _ in range(2))
+    other = named_set(case_of(F32), "d", "quick", "random/1").all()["x0"]
+    np.testing.assert_array_equal(one, two)
+    assert (one != other).any()
+    assert seed_of("c", "random/1") == seed_of("c", "random/1") != seed_of("c", "edges/1")
+
+
+def test_random_inputs_have_every_class():
+    codes = named_set(case_of(F32), "c", "quick", "random/1").all()["x0"].astype(np.int64)
+    assert set(classify(F32, codes).tolist()) == set(Class)
+    assert np.count_nonzero((codes & 0x7FFFFFFF) < 0x00800000) > 1000
+
+
+def test_where_keeps_inputs_within_it():
+    positive = Domain("x0 > 0", lambda v: v["x0"] > 0)
+    for found in input_sets(case_of(F32, where=positive), "c", "quick"):
+        assert (found.all()["x0"].view(np.float32) > 0).all()
+    packed = Domain("not 6", lambda v: np.abs(v["x0"]) < 6)
+    (edges, *_) = input_sets(case_of(E2M1X2, where=packed), "c", "quick")
+    assert edges.count == 14 * 14
+
+
+def test_no_set_and_no_effort_of_that_name():
+    with pytest.raises(KeyError, match="has no input set 'ties/1' at effort quick; it has exhaustive/1"):
+        named_set(case_of(U8), "c", "quick", "ties/1")
+    with pytest.raises(ValueError, match="no effort is called 'fast'; one of quick, full, exhaustive"):
+        input_sets(case_of(U8), "c", "fast")
+
+
+def test_a_large_product_keeps_every_value_and_every_pair_it_can():
+    columns = [np.arange(100) + 1000 * k for k in range(3)]
+    rows = product(columns, 6000, np.random.default_rng(0))
+    for column, values in zip(columns, rows, strict=True):
+        assert set(values.tolist()) == set(column.tolist())
+    assert len(rows[0]) < 8000
+    small = product([np.arange(3), np.arange(4)], 20, np.random.default_rng(0))
+    assert len(set(zip(*(c.tolist() for c in small), strict=True))) == 12
+
+
+@pytest.mark.parametrize("shape", [(1,), (255,), (1009,), (7, 129)])
+def test_a_shape_is_filled_with_inputs_of_the_set(shape):
+    inputs = named_set(case_of(U8), "c", "quick", "exhaustive/1")
+    units = shaped(inputs, shape)["x0"]
+    assert units.shape == shape
+    assert len(np.unique(units)) == min(256, units.size)
+    shuffled = shaped(inputs, shape, shuffled=7)["x0"]
+    np.testing.assert_array_equal(np.sort(shuffled, axis=None), np.sort(units, axis=None))
