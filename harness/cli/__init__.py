@@ -21,7 +21,7 @@ VERBS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb. Exit codes: 0 done, 1 something failed, 2 usage."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    words = [*(sys.argv[1:] if arguments is None else arguments)]  # `list` is a verb's module here
     rest: list[str] = []
     if words[:1] == ["run"] and "--" in words:  # the one verb that hands words on, to pytest
         words, rest = words[: words.index("--")], words[words.index("--") + 1 :]

@@ -1,0 +1,198 @@
+"""The command line: every verb, and exit code 2 with words for what cannot be done."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.cli import VERBS, main
+from harness.records import read
+from tests.case_sources import FLIP, RIGHT
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A user's folder with one case file."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("harness.backends.emulator._has_triton", lambda: False)
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "cases" / "flip.py").write_text(FLIP)
+    return tmp_path
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main(words)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help(capsys, verb):
+    with pytest.raises(SystemExit) as stopped:
+        main([verb, "--help"])
+    assert stopped.value.code == 0
+    assert f"ptxdiff {verb}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [[], ["nonsense"], ["list", "--nonsense"], ["run", "--effort", "much"]])
+def test_unknown_words_are_usage_errors(capsys, words):
+    with pytest.raises(SystemExit) as stopped:
+        main(words)
+    assert stopped.value.code == 2
+    assert "usage: ptxdiff" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["list", "nowhere.py"], "nowhere.py: no such file"),
+        (["list", "nothing"], "no case is called 'nothing'; cases here: flip"),
+        (["list", "bad/broken.py"], "bad/broken.py:1: ZeroDivisionError: division by zero"),
+        (["show", "flip", "left"], "flip has no variant 'left'; it has right, wrong"),
+        (["show", "flip", "--target", "sm_1"], "'sm_1' is no target that ptxdiff knows; known: sm_75"),
+        (["show", "flip", "right", "--pack", "3", "--only", "asm"], "no asm for pack 3; there is one for 4"),
+        (["run", "nowhere"], "no such file or folder: nowhere"),
+        (["run", "--target", "sm_1"], "'sm_1' is no target that ptxdiff knows"),
+        (
+            ["run", "--output", "out.json"],
+            "out.json: records are written to a file that ends in .jsonl",
+        ),
+        (["report", "nowhere"], "nowhere: no such file or folder"),
+        (["report", "bad"], "bad: no records"),
+        (["report", "cases/flip.py"], "cases/flip.py:1: not JSON"),
+        (["new", "a-b"], "'a-b' is no case name; use letters, digits and underscores"),
+        (["new", "flip"], "cases/flip.py is there already"),
+        (["new", "test_flip"], "'test_flip': files called so are no case files"),
+        (["emulate", "mov.b32 $0, $1;"], "give each output's format: -o float32"),
+        (["emulate", "mov.b32 $0, $1;", "-i", "float33=1", "-o", "float32"], "no format is called 'float33'; known:"),
+        (["emulate", "mov.b32 $0, $1;", "-i", "float32", "-o", "float32"], "write FORMAT=VALUE,VALUE"),
+        (["emulate", "mov.b32 $0, $1;", "-i", "float32=one", "-o", "float32"], "'one' is no number and no bit pattern"),
+        (["emulate", "mov.b32 $0, $1;", "-i", "uint8=300", "-o", "uint8"], "uint8 has no value 300"),
+        (["emulate", "mov.b32 $0, $1;", "-i", "int8=128", "-o", "int8"], "int8 has no value 128"),
+        (
+            ["emulate", "mov.b32 $0, $1;", "-i", "float16=0x12345", "-o", "float16"],
+            "more than the 16 bits of",
+        ),
+        (["emulate", "mov.b32 $0, $1;", "-i", "e2m1x2=1.0", "-o", "e2m1x2"], "given as bit patterns (0x...)"),
+        (
+            ["emulate", "x $0, $1, $2;", "-i", "float32=1,2", "-i", "float32=1,2,3", "-o", "float32"],
+            "different numbers",
+        ),
+        (["emulate", "add.f32 $0, $1, $2;", "-i", "float32=1", "-o", "float32"], "$2 names no argument"),
+        (["emulate", "mov.b32 $0, $1;", "-i", "float32=1", "-o", "float32", "-t", "x"], "'x' is no target"),
+    ],
+)
+def test_what_cannot_be_done_is_said_with_exit_code_2(here, capsys, words, message):
+    (here / "bad").mkdir()
+    (here / "bad" / "broken.py").write_text("1 / 0\n")
+    code, _, err = said(capsys, *words)
+    assert code == 2
+    assert err.startswith(f"ptxdiff {words[0]}: ")
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_list_says_what_there_is(here, capsys):
+    code, out, _ = said(capsys, "list")
+    assert code == 0
+    assert "flip  (x: uint8) -> (y: uint8)  Flip the lowest bit of a byte." in out
+    assert re.search(r"right +asm +pack 4; exact; ftz never; every target", out)
+
+
+def test_list_targets_names_the_assembler(capsys):
+    code, out, _ = said(capsys, "list", "--targets")
+    assert code == 0
+    assert re.search(r"^sm_100a +ptxas \d+\.\d+", out, flags=re.M)
+
+
+def test_show_gives_asm_ptx_and_resources(here, capsys):
+    code, out, _ = said(capsys, "show", "flip", "right", "--only", "asm")
+    assert (code, out.splitlines()[-2]) == (0, "xor.b32 $0, $1, 0x01010101;")
+    code, out, _ = said(capsys, "show", "flip", "right", "--target", "sm_100", "--only", "ptx", "--only", "resources")
+    assert code == 0
+    assert ".target sm_100a" in out
+    assert re.search(r"registers \d+", out)
+
+
+def test_show_says_why_there_is_no_code(here, capsys):
+    (here / "cases" / "bad.py").write_text(RIGHT.replace("xor.b32", "xro.b32"))
+    code, out, _ = said(capsys, "show", "bad", "right", "--only", "ptx")
+    assert code == 1
+    assert "error: " in out
+    assert "xro" in out
+
+
+ROUND = "cvt.rn.satfinite.e2m1x2.f32 $0, $2, $1;"
+
+
+@pytest.mark.parametrize(
+    ("words", "cells"),
+    [
+        (["rcp.rn.f32 $0, $1;", "-i", "float32=3", "-o", "float32"], ["0x40400000 (3.0)", "0x3eaaaaab (0.33333334)"]),
+        (["rcp.rn.f32 $0, $1;", "-i", "float32=nan,-inf,0x1", "-o", "float32"], ["(nan)", "(-0.0)", "(inf)"]),
+        (["rcp.rn.ftz.f32 $0, $1;", "-i", "float32=-0x1", "-o", "float32"], ["0xffffffff (nan)", "0x7fffffff (nan)"]),
+        (["add.s32 $0, $1, $2;", "-i", "int32=-1,5", "-i", "int32=1", "-o", "int32"], ["(0)", "(6)"]),
+        ([ROUND, "-i", "float32=0.25,-5", "-i", "float32=6,0.75", "-o", "e2m1x2", "-t", "sm_100a"],
+         ["0x0 (0.0) 0x7 (6.0)", "0xe (-4.0) 0x2 (1.0)"]),
+        (["add.f16x2 $0, $1, $1;", "-i", "float16=1,2,3", "-o", "float16", "-p", "2"], ["(2.0)", "(4.0)", "(6.0)"]),
+        (["add.f32 $0, $1, $1;", "-c", "=r,r", "-i", "float32=1.5", "-o", "float32"], ["0x40400000 (3.0)"]),
+        (["mul.f32 $0, $1, $1; add.f32 $0, $0, $2;", "-i", "float32=0x3f800003", "-i", "float32=-1", "-o", "float32",
+          "--fuse"], ["0x35400002"]),
+    ],
+)  # fmt: skip
+def test_emulate_shows_bits_and_values(capsys, monkeypatch, words, cells):
+    monkeypatch.setenv("COLUMNS", "200")
+    code, out, err = said(capsys, "emulate", *words)
+    assert code == 0, out + err
+    for cell in cells:
+        assert cell in out
+
+
+def test_emulate_traces_every_instruction(capsys):
+    code, out, _ = said(
+        capsys, "emulate", "{ .reg .f32 t; add.f32 t, $1, $1; mul.f32 $0, t, t; }", "-i", "float32=1", "-o", "float32",
+        "--trace",
+    )  # fmt: skip
+    assert code == 0
+    assert re.search(r"add\.f32 t, \$1, \$1.* -> .*0x40000000", out)
+    assert re.search(r"mul\.f32 \$0, t, t.* -> .*0x40800000", out)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["rcp.rm.f33 $0, $1;", "-c", "=r,r", "-i", "float32=1", "-o", "float32"], "rcp"),
+        ([ROUND, "-i", "float32=1", "-i", "float32=1", "-o", "e2m1x2", "-t", "sm_90"], "sm_90a"),
+        (["mov.b32 $0, $1;", "-c", "+r,r", "-i", "float32=1", "-o", "float32"], "+r"),
+    ],
+)
+def test_what_the_emulator_refuses_is_exit_code_1(capsys, words, message):
+    code, out, _ = said(capsys, "emulate", *words)
+    assert code == 1
+    assert message in out
+
+
+def test_a_new_case_runs_and_says_what_is_missing(run_cases, capsys):
+    code, out, _ = said(capsys, "new", "fresh", "--instruction", "ex2.approx.ftz.f32")
+    assert (code, out) == (0, "cases/fresh.py\nrun it: pytest cases/fresh.py\n")
+    result = run_cases("cases/fresh.py")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*error: reference reference raised NotImplementedError: write the reference, or*"])
+
+
+def test_run_writes_records_and_a_report(here):
+    """In a process of its own: it runs pytest."""
+    (here / "cases" / "flip.py").write_text(RIGHT)
+    command = [sys.executable, "-m", "harness.cli", "run", "--backend", "emulator", "--target", "sm_90"]
+    command += ["--output", "run.jsonl", "--report", "report.html", "--", "-k", "right"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=here, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {r.verdict for r in read(Path("run.jsonl")).results} == {"pass"}
+    assert "<html" in (here / "report.html").read_text()
+    assert "report.html" in done.stdout
+    assert main(["report", "run.jsonl", "-o", "again.html"]) == 0
+    assert (here / "again.html").exists()
