@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from harness import Case, Domain, Meets, absolute, asm, exact, magnitude, relative, ulp
 from harness.case import policies
 from harness.evaluate import ReferenceFault
 from harness.judge import Judgement, judge, judge_same
 from harness.match import DomainError
-from references.formats import E2M1X2, F16, F32, F64, I64, U8, Format
+from harness.strategies import codes
+from references.formats import E2M1X2, F16, F32, F64, I64, U8, Format, fraction, is_finite, is_nan, is_zero
 
 ONE, INF, NAN, TOP, TINY, LEAST_NORMAL, MINUS = (
     0x3F800000,
@@ -296,3 +299,32 @@ def test_a_domain_at_fault_says_how():
         DomainError, match=r"domain '0 <= \|z\| <= 1 and specials': no input is called 'z'; there are x"
     ):
         judged([ONE + 1], [ONE], match=ulp(1, on=magnitude("z", 0, 1)))
+
+
+MATCHES = [exact(), ulp(3), absolute(Fraction(1, 3)), relative(Fraction(1, 1000))]
+
+
+@settings(max_examples=300, deadline=None, database=None)
+@given(
+    codes(F16), codes(F16), st.sampled_from([exact(), ulp(3), absolute(Fraction(1, 3)), relative(Fraction(1, 1000))])
+)
+def test_the_judge_agrees_with_its_definition_in_rationals(expected, got, match):
+    """Every pair of codes, decided a second time by the words of harness.match."""
+
+    def passes() -> bool:
+        if is_nan(F16, expected) or is_nan(F16, got):
+            return bool(is_nan(F16, expected) and is_nan(F16, got))
+        zeros = {bool(is_zero(F16, expected)), bool(is_zero(F16, got))}
+        if not (is_finite(F16, expected) and is_finite(F16, got)) or True in zeros:
+            return expected == got
+        a, b = fraction(F16, expected), fraction(F16, got)
+        if (a < 0) != (b < 0):
+            return False
+        limit = {"exact": 0, "absolute": match.bound, "relative": match.bound * abs(a)}
+        if match.kind == "ulp":
+            return abs(expected - got) <= match.bound  # of one sign, neighbours' codes differ by one
+        return abs(a - b) <= limit[match.kind]
+
+    found = judged([got], [expected], fmt=F16, match=match)
+    assert found.passed == passes()
+    assert found.different + int(found.passed) == 1
