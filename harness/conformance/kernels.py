@@ -282,7 +282,7 @@ def _definition(function: Callable[..., int], name: str) -> str:
     assert found is not None
     text = text.replace(found[1], name)
     text = re.sub(r"^target (triple|datalayout).*$", "", text, flags=re.M)
-    text = re.sub(r'"[\w-]+"="[^"]*"', "", text)
+    text = re.sub(r'"[\w-]+"="[^"]*"', "", text).replace("{ noinline }", "{ nounwind }")
     for declared in re.findall(r'^declare .*?@"?([\w.$]+)"?\(', text, re.M):
         if not (_SAFE.match(declared) or _SAFE_OTHERS.match(declared)):
             raise NoDefinition(f"the definition calls {declared}")
@@ -316,9 +316,10 @@ def _lowered(kernels: str, parts: Sequence[str], cpu: str) -> str:
     module.triple = _TRIPLE
     module.data_layout = str(machine.target_data)
     for function in module.functions:
-        if function.name in ("draw", "distance") or function.name.startswith("model_"):
+        if not function.is_declaration and not function.name.startswith(("run_", "check_")):
             function.linkage = "internal"
-            # So that nothing is left of what the modifiers and types rule out.
+            # So that nothing is left of what the modifiers and types rule out, and no call: numba's code returns
+            # values through memory.
             function.add_function_attribute("alwaysinline")
     options = llvm.create_pipeline_tuning_options(3)
     builder = llvm.create_pass_builder(machine, options)

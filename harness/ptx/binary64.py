@@ -34,7 +34,11 @@ def f64_is_nan(a: int) -> bool:
 
 @scalar
 def f64_nan(a: int, b: int) -> int:
-    """The NaN of an operation: its first NaN operand made quiet, or the default where none is one."""
+    """The NaN of an operation: the first of these that is one, made quiet, or the default where none is.
+
+    On hardware (H200) a sum or product returns its second operand's NaN before the first's, a fused one that of b, then
+    of c, then of a, each with its own sign.
+    """
     if f64_is_nan(a):
         return a | 0x0008000000000000
     return b | 0x0008000000000000 if f64_is_nan(b) else F64_NAN
@@ -121,16 +125,16 @@ def normal128(negative: int, biased: int, high: int, low: int, rnd: int) -> int:
 
 @scalar
 def fma64(a: int, b: int, c: int, rnd: int) -> int:
-    """a * b + c, rounded once. NaNs: see `f64_nan`, `c` last; an exact zero of two signs is -0 only in mode RM."""
+    """a * b + c, rounded once. NaNs: see `f64_nan`; an exact zero of two signs is -0 only in mode RM."""
     negative = 1 if (a ^ b) < 0 else 0
     minus = 1 if c < 0 else 0
     x, y, z = a & 0x7FFFFFFFFFFFFFFF, b & 0x7FFFFFFFFFFFFFFF, c & 0x7FFFFFFFFFFFFFFF
     top = 0x7FF0000000000000
     if x >= top or y >= top or z >= top:
-        if x > top or y > top:
-            return f64_nan(a, b)
-        if z > top:
-            return f64_nan(c, c)
+        if y > top or z > top:
+            return f64_nan(b, c)
+        if x > top:
+            return f64_nan(a, a)
         product_infinite = x == top or y == top
         if (product_infinite and (x == 0 or y == 0)) or (product_infinite and z == top and negative != minus):
             return F64_NAN
@@ -227,9 +231,3 @@ def root64(a: int, rnd: int) -> int:
         rest += 2 * root + 1
     kept = (root << 1 | (1 if rest > root else 0)) << 9
     return pack64(0, (biased >> 1) + 1023, kept | (1 if rest else 0), rnd)
-
-
-@scalar
-def f64_key(a: int) -> int:
-    """A number ordered as the float64 it comes from, -0 just below +0."""
-    return a if a >= 0 else -1 - (a & 0x7FFFFFFFFFFFFFFF)

@@ -45,9 +45,10 @@ def bfind(a: int, shiftamt: int, width: int, signed: int) -> int:
 def fns(mask: int, base: int, offset: int) -> int:
     """Place of the n-th one at or above `base` (offset n > 0), at or below it (n < 0), or at it (0); else all ones.
 
-    A base above 31, which the ISA leaves undefined, finds nothing upwards and at it; downwards the search begins
-    outside the mask and finds nothing either. Unconfirmed on hardware.
+    A base above 31, which the ISA leaves undefined, finds nothing. An offset of -2**31 gives 0 (both on an H200).
     """
+    if offset == -0x80000000:
+        return 0
     if base > 31:
         return -1
     if offset == 0:

@@ -1,13 +1,13 @@
 """float64 arithmetic (ISA 9.7.3).
 
-Subnormals are always kept. A NaN operand comes back quiet, the first one where there are several; operations that
-make a NaN of numbers give 0xfff8000000000000. The sign of a source is reversed before it is looked at, NaNs included.
+Subnormals are always kept. A NaN operand comes back quiet with its own sign; which one where there are several tells
+`f64_nan`. Operations that make a NaN of numbers give 0xfff8000000000000. All this as on an H200; the ISA leaves it open.
 Division, reciprocal and root are sequences that ptxas inserts; their handling of NaNs is read off these.
 """
 
 from __future__ import annotations
 
-from harness.ptx.binary64 import divide64, f64_nan, fma64, root64
+from harness.ptx.binary64 import divide64, f64_is_nan, f64_nan, fma64, root64
 from harness.ptx.bits import SIGN64, divide, f64_bits, f64_value
 
 from .registry import instruction
@@ -22,13 +22,13 @@ def add_f64(a: int, b: int, rnd: int) -> int:
     if rnd:
         return fma64(a, _ONE, b, rnd)
     s = f64_value(a) + f64_value(b)
-    return f64_nan(a, b) if s != s else f64_bits(s)
+    return f64_nan(b, a) if s != s else f64_bits(s)
 
 
 @instruction("sub{.rnd}.f64", "d, a, b", section="9.7.3.4", rnd=RND, contracts="sub")
 def sub_f64(a: int, b: int, rnd: int) -> int:
-    """Difference: the sum with the second sign reversed."""
-    return add_f64(a, b ^ SIGN64, rnd)
+    """Difference: the sum with the second sign reversed, except a NaN's."""
+    return add_f64(a, b if f64_is_nan(b) else b ^ SIGN64, rnd)
 
 
 @instruction("mul{.rnd}.f64", "d, a, b", section="9.7.3.5", rnd=RND, contracts="mul")
@@ -38,7 +38,7 @@ def mul_f64(a: int, b: int, rnd: int) -> int:
         # Adding a zero of the product's sign changes nothing.
         return fma64(a, b, (a ^ b) & SIGN64, rnd)
     p = f64_value(a) * f64_value(b)
-    return f64_nan(a, b) if p != p else f64_bits(p)
+    return f64_nan(b, a) if p != p else f64_bits(p)
 
 
 @instruction("fma.rnd.f64", "d, a, b, c", section="9.7.3.6", rnd=RND)

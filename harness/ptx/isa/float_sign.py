@@ -1,6 +1,6 @@
 """Sign and class of floating-point values (ISA 9.7.3.1, 9.7.3.2, 9.7.3.9, 9.7.3.10, 9.7.4.5, 9.7.4.6).
 
-`abs` and `neg` are additions of zero in the hardware, and so give a canonical NaN where float64 does not.
+`abs` and `neg` are additions of zero in the hardware, and so give a canonical NaN; float64's keeps sign and payload.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _PROPERTIES = ".finite .infinite .number .notanumber .normal .subnormal"
 
 
 @scalar
-def _settle(a: int, type: int, ftz: int) -> int:
-    """What an addition of zero makes of a pattern: NaN canonical, in float64 quiet; subnormals flushed if `ftz`."""
+def _settle(a: int, result: int, type: int, ftz: int) -> int:
+    """`result`, subnormals flushed if `ftz`; of a NaN `a` the canonical one, in float64 `a` itself, quiet."""
     if is_nan(a, type):
         return a | 0x0008000000000000 if type == F64 else canonical_nan(type)
-    return flush(a, type, ftz)
+    return flush(result, type, ftz)
 
 
 @instruction("abs{.ftz}.type", "d, a", section="9.7.3.9", type=".f32")
@@ -29,7 +29,7 @@ def _settle(a: int, type: int, ftz: int) -> int:
 @instruction("abs.type", "d, a", section="9.7.4.6", type=".bf16", requires=80)
 def abs_float(a: int, type: int, ftz: int = 0) -> int:
     """The value without its sign."""
-    return _settle(magnitude(a, type), type, ftz)
+    return _settle(a, magnitude(a, type), type, ftz)
 
 
 @instruction("neg{.ftz}.type", "d, a", section="9.7.3.10", type=".f32")
@@ -38,7 +38,7 @@ def abs_float(a: int, type: int, ftz: int = 0) -> int:
 @instruction("neg.type", "d, a", section="9.7.4.5", type=".bf16", requires=80)
 def neg_float(a: int, type: int, ftz: int = 0) -> int:
     """The value with its sign reversed, zeros included."""
-    return _settle(a ^ sign_bit(type), type, ftz)
+    return _settle(a, a ^ sign_bit(type), type, ftz)
 
 
 @instruction("abs{.ftz}.type", "d, a", section="9.7.4.6", type=".f16x2", undefined="halves")

@@ -14,8 +14,11 @@ from .float32 import fma_f32
 from .modifiers import BF16
 from .registry import instruction
 
-OOB_NAN = 0xFFFF
-"""The NaN that stands for an element outside a tensor, in both formats. The ISA does not print it."""
+OOB_NAN = 0x7FF7
+"""The NaN, of either sign, that stands for an element outside a tensor, in both formats.
+
+The ISA does not print it; an H200 gives 0 for this one alone, and only where it is a factor.
+"""
 
 
 @scalar
@@ -45,9 +48,9 @@ def _finish(x: float, type: int, ftz: int, sat: int, relu: int) -> int:
 
 
 @scalar
-def _clear_oob(found: int, a: int, b: int, c: int, oob: int) -> int:
-    """`found`, or +0 with .oob where an operand is the out-of-bounds NaN."""
-    return 0 if oob and (a == OOB_NAN or b == OOB_NAN or c == OOB_NAN) else found
+def _clear_oob(found: int, a: int, b: int, oob: int) -> int:
+    """`found`, or +0 with .oob where a factor is the out-of-bounds NaN."""
+    return 0 if oob and ((a & 0x7FFF) == OOB_NAN or (b & 0x7FFF) == OOB_NAN) else found
 
 
 @instruction("add{.rnd}{.ftz}{.sat}.type", "d, a, b", section="9.7.4.1", type=".f16", rnd=".rn", contracts="add")
@@ -88,10 +91,10 @@ _F16_CLASHES = [".sat .relu", ".ftz .oob"]
     "fma.rnd{.relu}{.oob}.type", "d, a, b, c", section="9.7.4.4", type=".bf16", requires=80, rnd=".rn", needs=_RELU
 )
 def fma_half(a: int, b: int, c: int, type: int, relu: int, oob: int, ftz: int = 0, sat: int = 0) -> int:
-    """a * b + c, rounded once to nearest even; with .oob, +0 where an operand is the out-of-bounds NaN."""
+    """a * b + c, rounded once to nearest even; with .oob, +0 where a factor is the out-of-bounds NaN."""
     p = value_of(flush(a, type, ftz), type) * value_of(flush(b, type, ftz), type)
     found = _finish(add_odd(p, value_of(flush(c, type, ftz), type)), type, ftz, sat, relu)
-    return _clear_oob(found, a, b, c, oob)
+    return _clear_oob(found, a, b, oob)
 
 
 @instruction(

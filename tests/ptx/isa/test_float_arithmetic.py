@@ -91,11 +91,12 @@ def test_relu_clamps_what_is_negative(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
-def test_oob_gives_zero_for_the_out_of_bounds_nan_alone(kind: str) -> None:
-    columns = [[0x3C00 if p == 0xFFFF else p for p in c] for c in operands(FORMATS[kind], 3, 300)]
+def test_oob_gives_zero_for_the_out_of_bounds_nan_as_a_factor(kind: str) -> None:
+    columns = [[0x3C00 if p & 0x7FFF == 0x7FF7 else p for p in c] for c in operands(FORMATS[kind], 3, 300)]
     np.testing.assert_array_equal(run(f"fma.rn.oob.{kind}", *columns), run(f"fma.rn.{kind}", *columns))
     for place in range(3):
-        for nan, expected in ((0xFFFF, 0), (0x7FFF, 0x7FFF)):
+        for nan, factor in ((0x7FF7, 0), (0xFFF7, 0), (0x7FFF, 0x7FFF), (0xFFFF, 0x7FFF)):
+            expected = factor if place < 2 else 0x7FFF
             marked = [[nan] * 300 if i == place else c for i, c in enumerate(columns)]
             np.testing.assert_array_equal(run(f"fma.rn.oob.{kind}", *marked), expected)
 
@@ -151,9 +152,14 @@ ONE64 = 0x3FF0000000000000
     [
         ("add.f64", (A, ONE64), A | QUIET),
         ("add.f64", (ONE64, B), B),
-        ("add.f64", (B, A), B),
-        ("sub.rz.f64", (ONE64, A), (A | QUIET) ^ 1 << 63),
-        ("mul.rm.f64", (A, B), A | QUIET),
+        ("add.f64", (B, A), A | QUIET),
+        ("sub.rz.f64", (ONE64, A), A | QUIET),
+        ("mul.rm.f64", (A, B), B),
+        ("mul.rn.f64", (B, A), A | QUIET),
+        ("fma.rm.f64", (A, ONE64, B), B),
+        ("fma.rn.f64", (B, A, C), A | QUIET),
+        ("abs.f64", (A | 1 << 63,), A | QUIET | 1 << 63),
+        ("neg.f64", (A,), A | QUIET),
         ("fma.rn.f64", (ONE64, ONE64, C), C | QUIET),
         ("fma.rp.f64", (ONE64, B, C), B),
         ("div.rn.f64", (ONE64, A), A | QUIET),
