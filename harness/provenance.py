@@ -12,6 +12,7 @@ import numpy as np
 
 from harness.case import AsmVariant, CaseError, Policies, Variant, alternatives
 from harness.derive import asm_form, packs_of
+from harness.goldens import sums
 from harness.loader import LoadedCase
 from harness.records import Block, text_hash
 
@@ -35,7 +36,7 @@ def block_digests(outputs: Mapping[str, Any]) -> tuple[Block, ...]:
     blocks = []
     for first in range(0, count, DIGEST_BLOCK):
         part = {n: o[first : first + DIGEST_BLOCK] for n, o in flat.items()}
-        blocks.append(Block(first, min(DIGEST_BLOCK, count - first), digest(part)))
+        blocks.append(Block(first, min(DIGEST_BLOCK, count - first), digest(part), sums(part)))
     return tuple(blocks)
 
 

@@ -93,11 +93,15 @@ class Offender:
 
 @dataclass(frozen=True)
 class Block:
-    """A digest of the output bits of a run of inputs: `count` inputs from number `first` on."""
+    """A digest of the output bits of a run of inputs: `count` inputs from number `first` on.
+
+    sums: what `harness.goldens` needs to name the input, where a single one changed.
+    """
 
     first: int
     count: int
     digest: str
+    sums: tuple[int, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,10 @@ class Result:
     fingerprint: Mapping[str, str] = field(default_factory=dict)
     """Hashes of what the variant is made of: asm, constraints, reference, policies."""
     seconds: float = 0.0
+    sweep: Mapping[str, float] = field(default_factory=dict)
+    """Of a sweep on a device: "seconds" of device time, "copy" the seconds of a copy of as many bytes in the same run."""
+    notes: tuple[str, ...] = ()
+    """How a sweep was judged, where that needs saying."""
 
 
 @dataclass(frozen=True)

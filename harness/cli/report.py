@@ -20,6 +20,7 @@ def main(args: argparse.Namespace) -> int:
 
     from harness.records import RecordError, read
     from reports import html, summary
+    from reports.history import folder, history
 
     path = Path(args.records)
     if not path.exists():
@@ -27,13 +28,11 @@ def main(args: argparse.Namespace) -> int:
             f"{path}: no such file or folder; `ptxdiff run` or `pytest --ptx-records={path}` writes records"
         )
     try:
-        runs = [read(p) for p in sorted(path.glob("*.jsonl"))] if path.is_dir() else [read(path)]
+        past, newest = history(folder(path) if path.is_dir() else [read(path)])
     except RecordError as e:
         raise UsageError(str(e)) from None
-    if not runs:
-        raise UsageError(f"{path}: no records (*.jsonl) in this folder")
-    written = html.write(runs, Path(args.output))
+    written = html.write_history(past, newest, Path(args.output))
     console = Console()
-    console.print(summary.terminal(runs[-1]))
+    console.print(summary.terminal(newest))
     console.print(f"report: {written.resolve()}", soft_wrap=True, markup=False, highlight=False)
     return 0

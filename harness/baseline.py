@@ -1,0 +1,117 @@
+"""Baselines: records accepted earlier, kept as reviewed files in git.
+
+A baseline is a folder with one file a case, each a records file of its own with sorted lines and without texts,
+messages and anything else that says nothing about what was accepted, so that a change of it reads well in a diff.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+from harness.records import End, Record, RecordError, Result, Run, RunRecords, Timing, read, to_json
+
+
+class BaselineError(ValueError):
+    """A baseline that is missing or cannot be read; the message says where, and how to make one."""
+
+
+def accepted(run: RunRecords) -> RunRecords:
+    """What a baseline keeps of a run: keys, verdicts, evidence, digests, errors, resources, definitions, speed."""
+    results = [
+        Result(
+            r.key,
+            r.verdict,
+            expected_failure=r.expected_failure,
+            evidence=r.evidence,
+            diagnosis=r.diagnosis,
+            ulps=_extremes(r),
+            inputs_digest=r.inputs_digest,
+            outputs_digest=r.outputs_digest,
+            resources=r.resources,
+            instructions={"all": sum(r.instructions.values())} if r.instructions else {},
+            fingerprint=r.fingerprint,
+        )
+        for r in run.results
+    ]
+    timings = [replace(t, samples=(), clocks={}) for t in run.timings]
+    return replace(run, texts={}, results=results, timings=timings, path=None)
+
+
+def _extremes(r: Result) -> dict[str, int]:
+    """The histogram's outermost labels, without counts: those move with every added input."""
+    from harness.compare import worst_ulp
+
+    worst = worst_ulp(r)
+    return {} if worst is None else {str(worst): 1}
+
+
+def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> list[Path]:
+    """Write what a run has as the baseline in `folder`; the files written, in order.
+
+    keep: an existing baseline whose results stay where the run has none of the same key (other machines' targets and
+    backends). Files of cases that are in neither are removed.
+    """
+    run = accepted(run)
+    if keep is not None:
+        keys = {r.key for r in run.results}
+        run.results += [r for r in keep.results if r.key not in keys]
+        timed = {t.key for t in run.timings}
+        run.timings += [t for t in keep.timings if t.key not in timed]
+    folder.mkdir(parents=True, exist_ok=True)
+    results: dict[str, list[Result]] = defaultdict(list)
+    timings: dict[str, list[Timing]] = defaultdict(list)
+    for r in run.results:
+        results[r.key.case].append(r)
+    for t in run.timings:
+        timings[t.key.case].append(t)
+    written = []
+    for case in sorted(results.keys() | timings.keys()):
+        path = folder / f"{_file_name(case)}.jsonl"
+        path.write_text(_text(run.run, results[case], timings[case]), encoding="utf-8")
+        written.append(path)
+    for stale in set(folder.glob("*.jsonl")) - set(written):
+        stale.unlink()
+    return written
+
+
+def _file_name(case: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", lambda m: f"~{ord(m[0]):x}~", case)
+
+
+def _text(run: Run, results: list[Result], timings: list[Timing]) -> str:
+    head = replace(run, arguments=())
+    records: list[Record] = [
+        head,
+        *sorted(results, key=lambda r: r.key),
+        *sorted(timings, key=lambda t: t.key),
+        End("", 0.0, {}),
+    ]
+    return "".join(json.dumps(to_json(r), ensure_ascii=False, separators=(",", ":")) + "\n" for r in records)
+
+
+def load(folder: Path) -> RunRecords:
+    """Read a baseline. Raises BaselineError where there is none, or a file of it is faulty."""
+    files = sorted(folder.glob("*.jsonl")) if folder.is_dir() else []
+    if not files:
+        raise BaselineError(
+            f"{folder}: no baseline here (a folder with one .jsonl a case); "
+            f"make one from a run that you have looked at: ptxdiff gate RUN --baseline {folder} --accept"
+        )
+    found: RunRecords | None = None
+    for path in files:
+        try:
+            part = read(path)
+        except RecordError as e:
+            raise BaselineError(f"{e}; restore the file from git, or accept a new baseline") from e
+        if found is None or part.run.started > found.run.started:
+            found = replace(
+                part, results=found.results if found else [], timings=found.timings if found else [], path=folder
+            )
+        found.results += part.results
+        found.timings += part.timings
+    assert found is not None
+    return found

@@ -1,0 +1,231 @@
+"""The gate: whether a run is accepted against a baseline, and every decision on the way, stated.
+
+Exit codes: 0 accepted, 1 correctness, 2 usage or missing baseline (raised as an error, see `harness.baseline`), 3 speed
+or resources. Nothing passes in silence: what is new, what is gone, what only a model vouches for, what could not be run
+here and what changed its definition are findings, whether or not they fail the gate.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from harness.compare import Comparison, Difference, compare, definitions, strength
+from harness.records import Key, Result, RunRecords
+
+ACCEPTED, CORRECTNESS, USAGE, REGRESSION = 0, 1, 2, 3
+
+Cell = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What fails the gate beyond wrong bits.
+
+    speed: gate on speed, beyond the A/A noise. registers: the relative growth of registers or instructions that is
+    let pass; spills never are. allow_model: let a pass on a model alone satisfy the gate. require: backends that must
+    have run. targets: targets that must have been checked; without any, those of the baseline.
+    """
+
+    speed: bool = False
+    registers: float = 0.10
+    allow_model: bool = False
+    require: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One decision: `code` is the exit code it calls for, 0 for what is stated only."""
+
+    code: int
+    subject: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the gate decided."""
+
+    findings: tuple[Finding, ...]
+    comparison: Comparison
+    checked: int = 0
+    """Results of the run that passed and match the baseline in every respect."""
+    totals: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def code(self) -> int:
+        """The exit code; correctness weighs more than speed."""
+        codes = {f.code for f in self.findings}
+        return CORRECTNESS if CORRECTNESS in codes else REGRESSION if REGRESSION in codes else ACCEPTED
+
+    @property
+    def sentence(self) -> str:
+        """The decision in one line."""
+        words = {ACCEPTED: "accepted", CORRECTNESS: "refused: correctness", REGRESSION: "refused: speed or resources"}
+        failing = sum(f.code != ACCEPTED for f in self.findings)
+        return f"{words[self.code]}; {self.checked} results as accepted before, {failing} findings against, " + (
+            f"{len(self.findings) - failing} to know"
+        )
+
+
+def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) -> Decision:
+    """Decide on a run."""
+    policy = policy or Policy()
+    comparison = compare(baseline, run)
+    redefined = {(d.key.case, d.key.variant) for d in comparison.of("definition")}
+    findings = [
+        *_run_as_a_whole(run),
+        *_failures(run.results),
+        *_missing(run, baseline, comparison, policy),
+        *_redefined(run, baseline, redefined),
+        *_moved(comparison, redefined),
+        *_models(run, baseline, redefined, policy),
+        *_regressions(comparison, policy),
+    ]
+    findings.sort(key=lambda f: ({CORRECTNESS: 0, REGRESSION: 1}.get(f.code, 2), f.subject))
+    return Decision(tuple(findings), comparison, comparison.equal, {"baseline": len(baseline.results)})
+
+
+def _run_as_a_whole(run: RunRecords) -> Iterator[Finding]:
+    if run.end is None:
+        yield Finding(CORRECTNESS, "run", "the run was cut short: what is missing was not checked")
+    if not any(r.verdict == "pass" and r.key.backend != "assembler" for r in run.results):
+        executed = "nothing was executed" if run.results else "the run holds no result"
+        yield Finding(CORRECTNESS, "run", f"nothing ran: {executed}")
+
+
+def _failures(results: Iterable[Result]) -> Iterator[Finding]:
+    groups: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
+    for r in results:
+        if r.verdict in ("fail", "error") and not r.expected_failure:
+            groups[(r.key.case, r.key.variant, r.verdict)].append(r)
+    for (case, variant, verdict), members in groups.items():
+        text = f"{verdict} on {_targets(members)}, {len(members)} results: {members[0].words or 'no reason recorded'}"
+        yield Finding(CORRECTNESS, f"{case}::{variant}", text)
+
+
+def _missing(run: RunRecords, baseline: RunRecords, comparison: Comparison, policy: Policy) -> Iterator[Finding]:
+    ran = {r.key.backend for r in run.results if r.verdict != "not run"}
+    for backend in policy.require:
+        if backend not in ran:
+            yield Finding(CORRECTNESS, backend, f"backend {backend} is required and ran nothing")
+    checked = {r.key.target for r in run.results if r.verdict in ("pass", "unsupported") or r.expected_failure}
+    wanted = policy.targets or tuple(sorted({r.key.target for r in baseline.results if r.verdict == "pass"}))
+    gone = [t for t in wanted if t not in checked]
+    for target in gone:
+        yield Finding(CORRECTNESS, target, "expected target is missing from the run")
+    for d in comparison.of("vanished"):
+        subject = _subject(d.key)
+        if d.key.backend not in ran and d.key.backend != "*":
+            # An ordinary runner has no GPU; what was accepted on one stands, and that it was not checked again is said.
+            yield Finding(ACCEPTED, subject, f"not checked here, backend {d.key.backend} did not run: {d.detail}")
+        elif d.key.target not in gone:
+            yield Finding(CORRECTNESS, subject, f"in the baseline and not in the run: {d.detail or d.key}")
+    for d in comparison.of("new"):
+        yield Finding(ACCEPTED, _subject(d.key), f"new, judged by itself as the baseline has nothing on it: {d.detail}")
+
+
+def _redefined(run: RunRecords, baseline: RunRecords, redefined: set[tuple[str, str]]) -> Iterator[Finding]:
+    """What changed in its asm, constraints, pack or reference, and how far that was verified again."""
+    new = {r.key: r for r in run.results}
+    for case, variant in sorted(redefined):
+        subject = f"{case}::{variant}"
+        was, now = (definitions(rs)[(case, variant)] for rs in (baseline.results, run.results))
+        parts = ", ".join(n for n in sorted(was.keys() | now.keys()) if was.get(n) != now.get(n))
+        before = [r for r in baseline.results if (r.key.case, r.key.variant) == (case, variant) and _executed(r)]
+        again = [new[r.key] for r in before if r.key in new and _executed(new[r.key])]
+        evidence = sorted({r.evidence for r in again}, key=strength, reverse=True)
+        text = f"{parts} changed; verified again at effort {run.run.effort}: {len(again)} of {len(before)} results"
+        text += f", evidence {', '.join(evidence)}" if evidence else ""
+        missing = [r for r in before if r.key not in new or not _executed(new[r.key])]
+        hardware = [r for r in missing if r.evidence == "hardware"]
+        if hardware:
+            text += f"; not verified again on hardware: {_targets(hardware)}"
+        yield Finding(ACCEPTED if again or not before else CORRECTNESS, subject, text)
+
+
+def _executed(r: Result) -> bool:
+    return r.verdict == "pass" and r.key.backend != "assembler"
+
+
+def _moved(comparison: Comparison, redefined: set[tuple[str, str]]) -> Iterator[Finding]:
+    """Bits, errors and verdicts that are not as accepted. Of a variant defined anew they are expected, and stated."""
+    groups: dict[tuple[str, str, str, str, str], list[Difference]] = defaultdict(list)
+    for d in comparison.of("bits", "ulp", "evidence", "inputs"):
+        groups[
+            (
+                d.kind,
+                d.key.case,
+                d.key.variant,
+                d.before if d.kind != "inputs" else "",
+                d.after if d.kind != "inputs" else "",
+            )
+        ].append(d)
+    for (kind, case, variant, before, after), members in groups.items():
+        anew = (case, variant) in redefined
+        code = CORRECTNESS if kind in ("bits", "ulp") and not anew and members[0].worse is not False else ACCEPTED
+        where = ", ".join(sorted({f"{d.key.target} ({d.key.backend})" for d in members}))
+        text = {
+            "bits": f"output bits changed on {where}, {len(members)} results; {members[0].detail}",
+            "ulp": f"worst error {before} → {after} on {where}",
+            "evidence": f"evidence {before} → {after} on {where}",
+            "inputs": f"other inputs than the baseline's on {where}, {len(members)} results: bits not compared",
+        }[kind]
+        yield Finding(code, f"{case}::{variant}", text + ("; its definition changed" if anew else ""))
+    for d in comparison.of("verdict"):
+        if d.after == "not run":
+            yield Finding(ACCEPTED, _subject(d.key), f"{d.before} in the baseline, not run here: {d.detail}")
+        elif d.after in ("unsupported", "expected failure") or d.worse is False:
+            code = CORRECTNESS if d.worse else ACCEPTED
+            yield Finding(code, _subject(d.key), f"verdict {d.before} → {d.after}: {d.detail}")
+
+
+def _models(
+    run: RunRecords, baseline: RunRecords, redefined: set[tuple[str, str]], policy: Policy
+) -> Iterator[Finding]:
+    """Passes with nothing but a model behind them, unless the baseline has better evidence for the same definition."""
+    best: dict[Cell, str] = {}
+    for r in run.results:
+        if _executed(r):
+            cell = (r.key.case, r.key.variant, r.key.target)
+            best[cell] = max(best.get(cell, "none"), r.evidence, key=strength)
+    for r in baseline.results:
+        cell = (r.key.case, r.key.variant, r.key.target)
+        if _executed(r) and cell in best and cell[:2] not in redefined:
+            best[cell] = max(best[cell], r.evidence, key=strength)
+    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for (case, variant, target), evidence in best.items():
+        if strength(evidence) <= strength("model"):
+            groups[(case, variant)].append(target)
+    for (case, variant), targets in groups.items():
+        text = f"passes on a model alone on {', '.join(targets)}: that satisfies no gate"
+        code = ACCEPTED if policy.allow_model else CORRECTNESS
+        yield Finding(code, f"{case}::{variant}", text + (", and is let pass as asked" if policy.allow_model else ""))
+
+
+def _regressions(comparison: Comparison, policy: Policy) -> Iterator[Finding]:
+    groups: dict[tuple[str, str, str, str, str], list[Difference]] = defaultdict(list)
+    for d in comparison.of("spills", "registers", "instructions"):
+        groups[(d.kind, d.key.case, d.key.variant, d.before, d.after)].append(d)
+    for (kind, case, variant, before, after), members in groups.items():
+        growth = int(after) - int(before)
+        beyond = growth > 0 if kind == "spills" else growth > policy.registers * int(before)
+        where = ", ".join(sorted({d.key.target for d in members}))
+        text = f"{'spilled bytes' if kind == 'spills' else kind} {before} → {after} on {where}"
+        yield Finding(REGRESSION if beyond else ACCEPTED, f"{case}::{variant}", text)
+    for d in comparison.of("speed"):
+        code = REGRESSION if d.worse and policy.speed else ACCEPTED
+        text = f"{'slower' if d.worse else 'faster'} on {d.key.target} at {d.key.shape}: {d.detail}"
+        yield Finding(code, _subject(d.key), text + ("" if policy.speed else "; speed is not gated"))
+
+
+def _subject(key: Key) -> str:
+    if key.case == "*":
+        return key.target if key.target != "*" else key.backend
+    return key.case if key.variant == "*" else f"{key.case}::{key.variant}"
+
+
+def _targets(results: Iterable[Result]) -> str:
+    return ", ".join(sorted({r.key.target for r in results}))

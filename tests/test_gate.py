@@ -1,0 +1,214 @@
+"""The gate: the right exit code for every planted change, and a stated decision for everything else."""
+
+import dataclasses
+
+import pytest
+
+from harness import baseline
+from harness.gate import ACCEPTED, CORRECTNESS, REGRESSION, Policy, gate
+from tests.reports import synthetic
+
+MODELS = Policy(allow_model=True)
+
+
+@pytest.fixture(scope="module")
+def base():
+    return synthetic.catalogue(8, per_cell=9)
+
+
+@pytest.fixture(scope="module")
+def accepted(base):
+    return baseline.accepted(base)
+
+
+def with_results(run, change):
+    """The run with each result changed, or left out where the change gives None."""
+    changed = [change(r) for r in run.results]
+    return synthetic.finished(dataclasses.replace(run, results=[r for r in changed if r is not None]))
+
+
+def on(run, target):
+    return with_results(run, lambda r: r if r.key.target == target else None)
+
+
+def against(decision):
+    return [f for f in decision.findings if f.code != ACCEPTED]
+
+
+def test_the_run_that_was_accepted_is_accepted(base, accepted):
+    decision = gate(base, accepted, MODELS)
+    assert decision.code == ACCEPTED
+    assert decision.checked == len(base.results)
+    assert decision.sentence.startswith("accepted; ")
+
+
+@pytest.mark.parametrize(
+    ("planted", "code", "subject", "words"),
+    [
+        ("bits", CORRECTNESS, "tanh::asm.approx", "output bits changed on sm_90a (gpu)"),
+        ("ulp", CORRECTNESS, "ex2::asm.approx", "worst error 1 ulp → 2 ulp on sm_90a (gpu)"),
+        ("speed", REGRESSION, "rcp::asm.rn", "slower on sm_90a"),
+        ("spill", REGRESSION, "f16x2_fma_clamp::asm.packed", "spilled bytes 0 → 32 on sm_100a"),
+        ("target", CORRECTNESS, "sm_86", "expected target is missing"),
+    ],
+)
+def test_each_planted_change_is_refused_with_its_code(base, accepted, planted, code, subject, words):
+    *_, last = synthetic.nights(base, planted={planted: synthetic.PLANTED[planted]})
+    decision = gate(last, accepted, dataclasses.replace(MODELS, speed=True))
+    assert decision.code == code
+    assert {f.subject for f in against(decision)} == {subject}
+    assert any(words in f.text for f in against(decision))
+
+
+def test_a_quiet_night_is_accepted_with_speed_gated(base, accepted):
+    *_, last = synthetic.nights(base, 5, planted={})
+    assert gate(last, accepted, dataclasses.replace(MODELS, speed=True)).code == ACCEPTED
+
+
+def test_speed_is_gated_only_if_asked_but_stated_always(base, accepted):
+    *_, last = synthetic.nights(base, planted={"speed": synthetic.PLANTED["speed"]})
+    decision = gate(last, accepted, MODELS)
+    assert decision.code == ACCEPTED
+    assert any("slower" in f.text and "not gated" in f.text for f in decision.findings)
+
+
+def test_correctness_weighs_more_than_speed(base, accepted):
+    *_, last = synthetic.nights(base)
+    assert gate(last, accepted, dataclasses.replace(MODELS, speed=True)).code == CORRECTNESS
+
+
+def test_a_failure_is_refused_with_its_words(base, accepted):
+    run = with_results(base, lambda r: synthetic.failing(r) if r.key.variant == "asm.rn" and r.total else r)
+    decision = gate(run, accepted, MODELS)
+    assert decision.code == CORRECTNESS
+    assert any(f.subject == "rcp::asm.rn" and "1 of 4096 codes differ" in f.text for f in decision.findings)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"results": []}, "the run holds no result"),
+        ({"end": None}, "cut short"),
+    ],
+)
+def test_a_run_that_came_to_nothing_is_refused(base, accepted, change, words):
+    decision = gate(dataclasses.replace(base, **change), accepted, MODELS)
+    assert decision.code == CORRECTNESS
+    assert any(words in f.text for f in decision.findings)
+
+
+def test_a_run_that_only_assembled_is_refused(base, accepted):
+    run = with_results(base, lambda r: r if r.key.backend == "assembler" else None)
+    decision = gate(run, accepted, MODELS)
+    assert decision.code == CORRECTNESS
+    assert any("nothing was executed" in f.text for f in decision.findings)
+
+
+def test_a_pass_on_a_model_alone_does_not_satisfy_the_gate(base, accepted):
+    decision = gate(base, accepted)
+    assert decision.code == CORRECTNESS
+    assert {f.subject for f in against(decision)} == {"rcp::asm.approx", "ex2::asm.approx", "tanh::asm.approx"}
+    assert all("sm_90a" not in f.text for f in against(decision))  # there the device vouches for it
+    assert any("let pass as asked" in f.text for f in gate(base, accepted, MODELS).findings)
+
+
+def test_hardware_in_the_baseline_vouches_for_a_model_until_the_definition_changes(base, accepted):
+    def emulated(r):
+        return r if r.key.target == "sm_90a" and r.key.backend != "gpu" else None
+
+    decision = gate(with_results(base, emulated), on(accepted, "sm_90a"))
+    assert decision.code == ACCEPTED
+    assert any("not checked here, backend gpu did not run" in f.text for f in decision.findings)
+
+    def redefined(r):
+        r = emulated(r)
+        return r and dataclasses.replace(r, fingerprint={**r.fingerprint, "asm": "other"})
+
+    decision = gate(with_results(base, redefined), on(accepted, "sm_90a"))
+    assert decision.code == CORRECTNESS
+    assert any("model alone" in f.text for f in against(decision))
+    text = next(f.text for f in decision.findings if f.subject == "rcp::asm.rn" and "changed; verified again" in f.text)
+    assert "asm changed" in text
+    assert "effort quick" in text
+    assert "not verified again on hardware: sm_90a" in text
+
+
+def test_changed_bits_of_a_changed_definition_are_stated_and_accepted(base, accepted):
+    def redefined(r):
+        if (r.key.case, r.key.variant) != ("rcp", "asm.rn") or not r.outputs_digest:
+            return r
+        moved = tuple(dataclasses.replace(b, digest="moved") for b in r.outputs_digest)
+        return dataclasses.replace(r, outputs_digest=moved, fingerprint={**r.fingerprint, "reference": "other"})
+
+    decision = gate(with_results(base, redefined), accepted, MODELS)
+    assert decision.code == ACCEPTED
+    assert any("output bits changed" in f.text and "its definition changed" in f.text for f in decision.findings)
+
+
+def test_what_is_new_and_what_is_gone_are_decisions(base, accepted):
+    without = with_results(base, lambda r: r if r.key.case != "prmt" else None)
+    gone = gate(without, accepted, MODELS)
+    assert [(f.subject, f.code) for f in against(gone)] == [("prmt", CORRECTNESS)]
+    new = gate(base, baseline.accepted(without), MODELS)
+    assert new.code == ACCEPTED
+    assert any(f.subject == "prmt" and "new" in f.text for f in new.findings)
+
+
+def test_required_backends_and_targets(base, accepted):
+    run = with_results(base, lambda r: r if r.key.backend != "gpu" else None)
+    assert gate(run, accepted, MODELS).code == ACCEPTED
+    decision = gate(run, accepted, dataclasses.replace(MODELS, require=("gpu",)))
+    assert [f.subject for f in against(decision)] == ["gpu"]
+    decision = gate(base, accepted, dataclasses.replace(MODELS, targets=("sm_90a", "sm_130a")))
+    assert [f.subject for f in against(decision)] == ["sm_130a"]
+
+
+def test_registers_may_grow_a_little_and_spills_never(base, accepted):
+    def grown(by):
+        def change(r):
+            more = {**r.resources, "registers": r.resources.get("registers", 0) + by}
+            return dataclasses.replace(r, resources=more) if r.resources else r
+
+        return change
+
+    assert gate(with_results(base, grown(2)), accepted, MODELS).code == ACCEPTED
+    assert gate(with_results(base, grown(9)), accepted, MODELS).code == REGRESSION
+    assert gate(with_results(base, grown(-9)), accepted, MODELS).code == ACCEPTED
+
+
+def test_a_baseline_is_read_back_as_it_was_written(base, accepted, tmp_path):
+    files = baseline.write(base, tmp_path / "baseline")
+    assert [f.name for f in files] == sorted(f"{name}.jsonl" for name in base.cases)
+    found = baseline.load(tmp_path / "baseline")
+    assert sorted(found.results, key=lambda r: r.key) == sorted(accepted.results, key=lambda r: r.key)
+    assert gate(base, found, MODELS).code == ACCEPTED
+    again = {f: f.read_text() for f in files}
+    baseline.write(base, tmp_path / "baseline")
+    assert {f: f.read_text() for f in files} == again
+
+
+def test_a_baseline_holds_no_texts_and_no_messages(base, tmp_path):
+    (path, *_) = baseline.write(base, tmp_path / "baseline")
+    text = path.read_text()
+    assert '"record":"text"' not in text
+    assert "ld.param" not in text
+    assert len(text) < 400_000
+
+
+def test_accepting_drops_what_is_gone_unless_it_is_kept(base, tmp_path):
+    folder = tmp_path / "baseline"
+    baseline.write(base, folder)
+    emulated = with_results(base, lambda r: r if (r.key.case, r.key.backend) == ("rcp", "emulator") else None)
+    emulated = dataclasses.replace(emulated, timings=[])
+    baseline.write(emulated, folder, keep=baseline.load(folder))
+    assert len(baseline.load(folder).results) == len(base.results)
+    baseline.write(emulated, folder)
+    assert [f.name for f in folder.iterdir()] == ["rcp.jsonl"]
+
+
+def test_a_missing_or_faulty_baseline_says_what_to_do(tmp_path):
+    with pytest.raises(baseline.BaselineError, match=r"no baseline here.*--accept"):
+        baseline.load(tmp_path / "none")
+    (tmp_path / "rcp.jsonl").write_text("nonsense\nmore\n")
+    with pytest.raises(baseline.BaselineError, match=r"rcp.jsonl:1: .*restore"):
+        baseline.load(tmp_path)
