@@ -294,6 +294,11 @@ def only_in_bytes(kind: ScalarType, form: Form) -> bool:
 def _moves(bound: Bound) -> Iterator[Snippet]:
     name = bound.modifiers["type"] or ""
     kind = TYPES[name]
+    if kind.width == 128:
+        outs, ins = ((Port(f"{x}0", TYPES["b64"], 64), Port(f"{x}1", TYPES["b64"], 64)) for x in "da")
+        text = "{ .reg .b128 t, u; mov.b128 t, {$2, $3}; mov.b128 u, t; mov.b128 {$0, $1}, u; }"
+        yield Snippet(bound.spelling, "", text, outs, ins, bound)
+        return
     port = Port("a", kind, register_bits(kind))
     out = Port("d", kind, register_bits(kind))
     if kind.width == 1:
@@ -315,6 +320,17 @@ def _moves(bound: Bound) -> Iterator[Snippet]:
         yield Snippet(bound.spelling, f"unpack {parts}", text, tuple(some), (port,), bound)
 
 
+def _vector_moves(bound: Bound) -> Iterator[Snippet]:
+    kind = TYPES[bound.modifiers["type"] or ""]
+    count = int((bound.modifiers["vec"] or "v1")[1:])
+    if kind.width not in LETTERS:
+        return
+    outs = tuple(Port(f"d{i}", kind, kind.width) for i in range(count))
+    ins = tuple(Port(f"a{i}", kind, kind.width) for i in range(count))
+    elements = ", ".join(f"${i}" for i in range(count)), ", ".join(f"${count + i}" for i in range(count))
+    yield Snippet(bound.spelling, "", f"{bound.spelling} {{{elements[0]}}}, {{{elements[1]}}};", outs, ins, bound)
+
+
 def _branch(bound: Bound) -> Iterator[Snippet]:
     word = TYPES["b32"]
     text = "{ .reg .pred p; setp.ne.b32 p, $1, $2; mov.b32 $0, $1; @p "
@@ -330,7 +346,7 @@ def _unmeasured(bound: Bound) -> Iterable[Snippet]:
 
 OPERATIONS: dict[str, Callable[[Bound], Iterable[Snippet]]] = {
     "mov": _moves,
-    "mov_vector": _unmeasured,
+    "mov_vector": _vector_moves,
     "bra": _branch,
     "exit": _unmeasured,
     "nothing": _unmeasured,

@@ -1,7 +1,7 @@
 """float64 arithmetic (ISA 9.7.3).
 
 Subnormals are always kept. A NaN operand comes back quiet with its own sign; which one where there are several tells
-`f64_nan`. Operations that make a NaN of numbers give 0xfff8000000000000. All this as on an H200; the ISA leaves it open.
+`f64_nan`. Operations that make a NaN of numbers give 0xfff8000000000000. All as on an H200; the ISA leaves it open.
 Division, reciprocal and root are sequences that ptxas inserts; their handling of NaNs is read off these.
 """
 
