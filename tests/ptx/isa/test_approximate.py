@@ -63,6 +63,7 @@ ARGUMENTS = {
 # The nearest that a search through every argument found to the middle between two float32 numbers.
 ARGUMENTS["lg2"] += [0x3EA07AB9, 0x40207AB9, 0x2452A4, 0x4114A90]
 ARGUMENTS["tanh"] += [0x3AC37DE2, 0x3EEE0566]
+ARGUMENTS["rsqrt"] += [0x403A18E3, 0x553A18E3, 0x4009F038]
 ARGUMENTS["ex2"] += [0x33B8AA3B, 0x3DC9ABE2, 0xB466D4CB]
 
 
