@@ -15,6 +15,8 @@ VERBS = {
     "emulate": "run a snippet of inline asm on values given here",
     "report": "make the HTML report, or another format, from records",
     "conformance": "how each instruction form of the emulator is known to be right; measure it on a GPU",
+    "compare": "what changed between two runs, targets, versions or revisions",
+    "gate": "accept or refuse a run against a baseline; make a new baseline",
     "new": "write a new case file to start from",
 }
 

@@ -4,35 +4,89 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.cli import UsageError
+
+if TYPE_CHECKING:
+    from harness.records import RunRecords
+
+FORMATS = {
+    "html": "build/report.html",
+    "junit": "build/junit.xml",
+    "sarif": "build/ptxdiff.sarif",
+    "csv": "build/results.csv",
+    "parquet": "build/results.parquet",
+    "github-summary": "-",
+    "github-annotations": "-",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("records", nargs="?", default="build/records", help="a records file, or a folder of runs")
-    parser.add_argument("-o", "--output", default="build/report.html", help="the HTML file to write")
+    parser.add_argument("-f", "--format", choices=tuple(FORMATS), default="html")
+    parser.add_argument("-o", "--output", help="the file to write (default: by format, in build/; - is the terminal)")
+    parser.add_argument("--conformance", metavar="FILE", help="the ledger to show (default: the emulator's own)")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Write the page; exit 0 whatever the verdicts are, since reporting them is what was asked."""
-    from rich.console import Console
-
+    """Write it; exit 0 whatever the verdicts are, since reporting them is what was asked."""
     from harness.records import RecordError, read
-    from reports import html, summary
-    from reports.history import folder, history
 
     path = Path(args.records)
     if not path.exists():
         raise UsageError(
             f"{path}: no such file or folder; `ptxdiff run` or `pytest --ptx-records={path}` writes records"
         )
+    output = args.output or FORMATS[args.format]
     try:
-        past, newest = history(folder(path) if path.is_dir() else [read(path)])
-    except RecordError as e:
+        if args.format == "html":
+            return _html(path, Path(output), args.conformance)
+        _other(args.format, read(path), output)
+    except (RecordError, RuntimeError) as e:
         raise UsageError(str(e)) from None
-    written = html.write_history(past, newest, Path(args.output))
+    return 0
+
+
+def _html(path: Path, output: Path, ledger: str | None) -> int:
+    from rich.console import Console
+
+    from harness.records import read
+    from reports import html, summary
+    from reports.history import folder, history
+
+    known = Path(ledger) if ledger else own_ledger()
+    if ledger and not Path(ledger).exists():
+        raise UsageError(f"{ledger}: no such file")
+    past, newest = history(folder(path) if path.is_dir() else [read(path)])
+    written = html.write_history(past, newest, output, conformance=known if known.exists() else None)
     console = Console()
     console.print(summary.terminal(newest))
     console.print(f"report: {written.resolve()}", soft_wrap=True, markup=False, highlight=False)
     return 0
+
+
+def own_ledger() -> Path:
+    """The ledger that is committed beside the emulator; the file may not be there yet."""
+    return Path(__file__).parent.parent / "conformance" / "ledger.jsonl"
+
+
+def _other(name: str, run: RunRecords, output: str) -> None:
+    from reports import github, junit, sarif, tabular
+
+    if name.startswith("github"):
+        text = github.step_summary(run) if name == "github-summary" else "\n".join(github.annotations(run))
+        if output == "-":
+            print(text)
+        else:
+            Path(output).write_text(text, encoding="utf-8")
+        return
+    Path(output).parent.mkdir(parents=True, exist_ok=True)
+    writers = {
+        "junit": junit.write,
+        "sarif": sarif.write,
+        "csv": tabular.write_csv,
+        "parquet": tabular.write_parquet,
+    }
+    print(writers[name](run, Path(output)))

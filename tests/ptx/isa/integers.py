@@ -1,4 +1,4 @@
-"""Inputs and comparison for the integer families: plain Python integers against the definitions (compiled where there are many)."""
+"""Plain Python-integer definitions, written from the text of the ISA, that the tests hold the families to."""
 
 from __future__ import annotations
 

@@ -1,0 +1,116 @@
+"""How fast sweeps are on this GPU, against a copy of as many bytes: `python tests/gpu/sweep_speed.py [NAME ...]`.
+
+For each case the whole sweep, warm, and what its parts take: making inputs, the kernel, the fused judge.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+import torch
+import triton
+import triton.language as tl
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from harness.backends import Job, Setup, create, gpusweep  # noqa: E402
+from harness.backends.gpu import device_target  # noqa: E402
+from harness.case import Case, asm, policies  # noqa: E402
+from harness.inputs import input_sets, stratified  # noqa: E402
+from harness.match import ulp  # noqa: E402
+from harness.sweep import device as sweeping  # noqa: E402
+from references import arithmetic, conversion, exponential, reciprocal  # noqa: E402
+from references.formats import BF16, E4M3, F16, F32  # noqa: E402
+
+
+@triton.jit
+def identity(x):
+    """Keeps this file a home of kernels, as case files are."""
+    return x
+
+
+def to_e4m3(x):
+    return conversion.convert(x, source=F32, target=E4M3, satfinite=True)
+
+
+def product(a, b):
+    return arithmetic.mul(a, b, fmt=F16)
+
+
+E4M3_PAIR = "{ .reg .b16 t; cvt.rn.satfinite.e4m3x2.f32 t, $1, $1; cvt.u32.u16 $0, t; and.b32 $0, $0, 255; }"
+CASES = {
+    "rcp.rn": (F32,), "rcp.approx.ftz": (F32,), "ex2.approx.ftz": (F32,), "cvt.e4m3": (F32,), "mul.f16": (F16, F16),
+}  # fmt: skip
+
+
+def case_of(name):
+    if name == "cvt.e4m3":
+        return Case(
+            inputs={"x": F32}, outputs={"y": E4M3}, reference=to_e4m3, variants={name: asm(E4M3_PAIR, "=&r,r", pack=1)}
+        )
+    if name == "mul.f16":
+        inline = asm("mul.rn.f16 $0, $1, $2;", packs=(2,))
+        return Case(inputs={"a": F16, "b": F16}, outputs={"y": F16}, reference=product, variants={name: inline})
+    if name == "rcp.rn":
+        return Case(
+            inputs={"x": F32},
+            outputs={"y": F32},
+            reference=reciprocal.correctly_rounded,
+            variants={name: asm("rcp.rn.f32 $0, $1;")},
+        )
+    reference = reciprocal.correctly_rounded if name.startswith("rcp") else exponential.ex2
+    approximate = asm(f"{name}.f32 $0, $1;", match=ulp(2), ftz="required")
+    return Case(inputs={"x": F32}, outputs={"y": F32}, reference=reference, variants={name: approximate})
+
+
+def timed(function, repeat=5):
+    function()
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(repeat):
+        with sweeping._stopwatch("cuda") as seconds:
+            function()
+        times.append(seconds())
+    return sorted(times)[repeat // 2]
+
+
+def main(names):
+    backend = create("gpu")
+    for name in names or CASES:
+        case = case_of(name)
+        variant = case.variants[name]
+        policy = policies(case, variant)
+        inputs = next(s for s in input_sets(case, name, "exhaustive") if s.name.startswith("exhaustive"))
+        pack = max(variant.derived_packs or variant.texts)
+        job = Job(case, name, Path(__file__).resolve(), name, variant, device_target(), Setup(pack=pack))
+        kept = []
+        original = gpusweep.DeviceSweep
+        gpusweep.DeviceSweep = lambda *a, **k: kept.append(original(*a, **k)) or kept[-1]
+        for _ in range(3):
+            started = time.perf_counter()
+            swept = backend.sweep(job, policy, inputs)
+            wall = time.perf_counter() - started
+        gpusweep.DeviceSweep = original
+        if swept.outcome.status != "ran" or not swept.measured:
+            print(name, swept.outcome.status, swept.outcome.words, swept.notes)
+            continue
+        s = kept[-1]
+        chunks = inputs.count // s.chunk
+        first = s._number(s.chunk)
+        parts = {
+            "inputs": timed(lambda s=s, f=first: [t(f, s.ramp, s.buffers[n].units) for n, t in s.tools.fill.items()]),
+            "kernel": timed(lambda s=s: s.launch({n: b.pointer for n, b in s.buffers.items()})),
+            "judge": timed(lambda s=s, f=first: s.tools.tally(f, s.ramp, *s._outputs().values())),
+        }
+        m, j = swept.measured, swept.judgement
+        print(f"{name:16} {inputs.count} inputs: {m['seconds'] * 1e3:.1f} ms, copy {m['copy'] * 1e3:.1f} ms, "
+              f"ratio {m['seconds'] / m['copy']:.2f}; wall {wall:.2f} s; "
+              + ", ".join(f"{n} {t * chunks * 1e3:.1f} ms" for n, t in parts.items())
+              + f"; different {j.different} {j.classes} ulps {j.ulps} {swept.outcome.findings} {swept.notes}")  # fmt: skip
+        del kept[:], s
+    memory = torch.cuda.max_memory_allocated() / 2**30
+    print(f"at most {memory:.1f} GiB of device memory")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

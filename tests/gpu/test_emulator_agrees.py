@@ -1,0 +1,170 @@
+"""What a device computes and what the emulator makes of the same compile: identical bits, wherever bits are decided."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.environment import gpu_visible
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not gpu_visible(), reason="no NVIDIA GPU on this machine")]
+
+CASES = sorted((Path(__file__).parent.parent.parent / "cases").glob("[!_]*.py"))
+
+
+def _variants():
+    from harness.loader import load
+
+    return [(loaded, name) for path in CASES for loaded in load(path) for name in loaded.case.variants]
+
+
+def pytest_generate_tests(metafunc):
+    if "variant" in metafunc.fixturenames:
+        found = _variants() if gpu_visible() else []
+        metafunc.parametrize(("loaded", "variant"), found, ids=[f"{c.name}-{v}" for c, v in found])
+
+
+def _job(loaded, name, target, setup, inputs):
+    from harness.backends import Job
+
+    return Job(loaded.case, loaded.name, loaded.path, name, loaded.case.variants[name], target, setup, inputs)
+
+
+def test_every_setup_of_the_sweep(loaded, variant):
+    """Closed code without approximate instructions agrees bit for bit; a model lies within its case's own policy."""
+    from harness.backends.compiled import compile_job, run_compiled
+    from harness.backends.emulator import evidence_of
+    from harness.backends.gpu import GpuBackend, device_target
+    from harness.inputs import input_sets
+    from harness.inputs.fill import kernel_inputs, shaped
+    from harness.plan import plan, sized
+
+    target, gpu = device_target(), GpuBackend()
+    case = loaded.case
+    compared = 0
+    for item in plan(case, loaded.name, case.variants[variant], "gpu", "quick"):
+        if case.elementwise:
+            inputs_set = next(s for s in input_sets(case, loaded.name, "quick") if s.name == item.input_set)
+            item = sized(item, inputs_set.count)
+            inputs = shaped(inputs_set, item.setup.shape, item.shuffled)
+        else:
+            inputs = kernel_inputs(case, loaded.name, item.input_set, item.setup.sizes)
+        job = _job(loaded, variant, target, item.setup, inputs)
+        device = gpu.run(job)
+        if device.status == "unsupported":
+            pytest.skip(f"{target} lacks it: {device.words}")
+        assert device.status == "ran", device.words
+        emulated = run_compiled(job, compile_job(job), evidence_of)
+        assert emulated.status == "ran", emulated.words
+        if emulated.evidence == "model" or emulated.alternative:
+            continue
+        compared += 1
+        for name, bits in device.outputs.items():
+            assert np.array_equal(np.asarray(bits), np.asarray(emulated.outputs[name])), f"{name} at {item}"
+    if not compared:
+        pytest.skip("every setup has an approximate instruction or open contraction: judged by the case's policy")
+
+
+def test_the_documented_maximum_in_its_loop():
+    """The missing early clobber: the compiled kernel gives on the CPU the very bits, wrong ones, of the device."""
+    from harness.backends import Setup
+    from harness.backends.compiled import compile_job, run_compiled
+    from harness.backends.emulator import evidence_of
+    from harness.backends.gpu import GpuBackend, device_target
+    from harness.inputs import input_sets
+    from harness.inputs.fill import shaped
+    from harness.loader import load
+
+    loaded = next(c for path in CASES if path.stem == "u8_to_i32_max" for c in load(path))
+    inputs = shaped(input_sets(loaded.case, loaded.name, "quick")[0], (1024,))
+    setup = Setup(pack=4, shape=(1024,), block=512, context="loop", steps=3)
+    job = _job(loaded, "documented", device_target(), setup, inputs)
+    device, emulated = GpuBackend().run(job), run_compiled(job, compile_job(job), evidence_of)
+    straight = GpuBackend().run(_job(loaded, "early-clobber", device_target(), setup, inputs))
+    assert np.array_equal(device.outputs["d"], emulated.outputs["d"])
+    assert not np.array_equal(device.outputs["d"], straight.outputs["d"])
+
+
+def _kernels():
+    from tests.ptx import triton_kernels
+
+    return triton_kernels
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(33, 65), (128, 96)])
+def test_a_transposition_through_shared_memory(rows, columns):
+    import torch
+
+    from harness import emulated
+
+    x = torch.arange(rows * columns, dtype=torch.int32).reshape(rows, columns)
+    grid = (-(-rows // 32), -(-columns // 32))
+    results = []
+    for device in ("cuda", "cpu"):
+        y = torch.zeros(columns, rows, dtype=torch.int32, device=device)
+        kernel = _kernels().transpose
+        launch = kernel[grid] if device == "cuda" else emulated(kernel, target="sm_90a")[grid]
+        launch(x.to(device), y, rows, columns, BM=32, BN=32)
+        results.append(y.cpu())
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], x.T)
+
+
+def test_an_atomic_histogram():
+    import torch
+
+    from harness import emulated
+
+    x = torch.randint(0, 64, (5000,), dtype=torch.int32, generator=torch.Generator().manual_seed(1))
+    results = []
+    for device in ("cuda", "cpu"):
+        h = torch.zeros(64, dtype=torch.int32, device=device)
+        kernel = _kernels().histogram_atomic
+        launch = kernel[(20,)] if device == "cuda" else emulated(kernel, target="sm_90a")[(20,)]
+        launch(x.to(device), h, 5000, B=256)
+        results.append(h.cpu())
+    assert torch.equal(results[0], results[1])
+
+
+@pytest.mark.parametrize("num_warps", [1, 4, 8])
+def test_a_sum_across_warps(num_warps):
+    """Additions in the order that the compile fixes: the same bits."""
+    import torch
+
+    from harness import emulated
+
+    x = torch.randn(16, 300, generator=torch.Generator().manual_seed(2))
+    results = []
+    for device in ("cuda", "cpu"):
+        y = torch.zeros(16, device=device)
+        kernel = _kernels().row_sums
+        launch = kernel[(4,)] if device == "cuda" else emulated(kernel, target="sm_90a")[(4,)]
+        launch(x.to(device), y, 16, 300, BM=4, BN=128, num_warps=num_warps, enable_fp_fusion=False)
+        results.append(y.cpu().view(torch.int32))
+    assert torch.equal(results[0], results[1])
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer_norm"])
+def test_kernels_with_approximate_instructions_stay_near(name):
+    """exp, division and square root are models: a few units in the last place of the device's values."""
+    import torch
+
+    from harness import emulated
+
+    generator = torch.Generator().manual_seed(3)
+    x, w, b = torch.randn(8, 1000, generator=generator), torch.ones(1000), torch.zeros(1000)
+    results = []
+    for device in ("cuda", "cpu"):
+        y = torch.zeros(8, 1000, device=device)
+        kernel = getattr(_kernels(), name)
+        launch = kernel[(8,)] if device == "cuda" else emulated(kernel, target="sm_90a")[(8,)]
+        extra = () if name == "softmax" else (w.to(device), b.to(device))
+        tail = (1000,) if name == "softmax" else (1000, 1e-5)
+        launch(x.to(device), *extra, y, *tail, B=1024, enable_fp_fusion=False)
+        results.append(y.cpu())
+    apart = (results[0] - results[1]).abs() / results[0].abs().clamp_min(1e-6)
+    differing = int((results[0] != results[1]).sum())
+    print(f"{name}: {differing} of {x.numel()} differ, at most {float(apart.max()):.3g} relative")
+    assert float(apart.max()) < 2.0**-18
