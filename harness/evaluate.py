@@ -37,6 +37,11 @@ def flush(fmt: Format, codes: Codes) -> Codes:
     return np.where(is_subnormal(fmt, codes), zero, codes)
 
 
+def runs_on_host(reference: Reference) -> bool:
+    """Whether a reference takes numpy arrays, and so cannot follow its inputs to a device."""
+    return getattr(reference, "runs_on", "torch") != "torch"
+
+
 def apply_reference(case: Case, reference: Reference, codes: Mapping[str, Codes]) -> dict[str, Codes]:
     """One evaluation of a reference: codes by input name to codes by output name.
 

@@ -1,7 +1,8 @@
 """The plan: which setups and input sets one variant is run with on one target, at an effort.
 
 Every input set goes through the plain setup of every pack. The other axes (shape, alignment, num_warps, pack, context,
-fusion, placement) are crossed on the edge set only: pairwise at quick effort, the whole product at full. Shapes matter
+fusion, placement) are crossed on the edge set only: the whole product at full effort, pairwise at the others
+(exhaustive effort is about inputs). Shapes matter
 to the compiler only as one, divisible by 16, or neither; the rest of the shapes are there for masks and partial packs.
 """
 
@@ -15,7 +16,7 @@ from typing import Any
 from harness.backends import Setup
 from harness.case import AsmVariant, Case, KernelVariant, Variant, format_of, policies
 from harness.derive import packs_of
-from harness.inputs import input_sets
+from harness.inputs import InputSet, input_sets, stratified
 from harness.records import Key
 
 LOOP_STEPS = 3
@@ -56,7 +57,7 @@ def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str
     if not case.elementwise:
         assert isinstance(variant, KernelVariant)
         return list(_kernel_items(case, variant, backend, effort))
-    sets = [s.name for s in input_sets(case, case_name, effort)]
+    sets = [s.name for s in sets_of(case, case_name, backend, effort)]
     packs = packs_of(case, variant) if isinstance(variant, AsmVariant) else (1,)
     if backend == "assembler":
         return list(_assembly_items(case, variant, packs, effort))
@@ -70,6 +71,18 @@ def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str
     if crossed:
         items += [WorkItem(setup, crossed, seed) for setup, seed in _crossed(case, variant, packs, backend, effort)]
     return _unique(items)
+
+
+SAMPLED = 1 << 30  # random inputs of a sweep on a GPU, where there are too many to try all
+
+
+def sets_of(case: Case, case_name: str, backend: str, effort: str) -> list[InputSet]:
+    """The input sets of an elementwise case; on a GPU, exhaustive effort samples what it cannot exhaust."""
+    sets = input_sets(case, case_name, effort)
+    sampled = backend == "gpu" and effort == "exhaustive" and case.inputs and case.where is None
+    if sampled and not any(s.name.startswith("exhaustive") for s in sets):
+        sets.append(stratified(case, case_name, SAMPLED))
+    return sets
 
 
 def _edge_like(sets: Sequence[str]) -> str | None:
@@ -140,7 +153,7 @@ def _crossed(
     case: Case, variant: Variant, packs: Sequence[int], backend: str, effort: str
 ) -> Iterator[tuple[Setup, int | None]]:
     axes = _axes(case, variant, packs, backend)
-    rows = pairwise(list(axes.values())) if effort == "quick" else itertools.product(*axes.values())
+    rows = itertools.product(*axes.values()) if effort == "full" else pairwise(list(axes.values()))
     for row in rows:
         values: dict[str, Any] = dict(zip(axes, row, strict=True))
         shuffled = values.pop("shuffled")
@@ -157,13 +170,13 @@ def _assembly_items(case: Case, variant: Variant, packs: Sequence[int], effort: 
         "fusion": _fusions(variant),
         "num_warps": _num_warps(variant)[:1],
     }
-    if effort != "quick":
+    if effort == "full":
         axes |= {
             "shape": _shapes(variant),
             "alignment": (16, _unit_bytes(case)),
             "num_warps": _num_warps(variant),
         }
-    for row in pairwise(list(axes.values())) if effort == "quick" else itertools.product(*axes.values()):
+    for row in itertools.product(*axes.values()) if effort == "full" else pairwise(list(axes.values())):
         yield WorkItem(_setup({"shape": "blocks", **dict(zip(axes, row, strict=True))}), "none")
 
 

@@ -20,16 +20,18 @@ from harness.derive import asm_form
 from harness.describe import reference_name
 from harness.diagnosis import diagnose
 from harness.evaluate import ReferenceFault
-from harness.inputs import InputSet, input_sets
+from harness.inputs import InputSet
 from harness.inputs.fill import kernel_inputs, shaped
 from harness.judge import Judgement, judge, judge_same
 from harness.loader import LoadedCase
 from harness.match import DomainError
 from harness.message import headline, message
-from harness.plan import WorkItem
+from harness.plan import WorkItem, block_of
 from harness.provenance import block_digests, digest, fingerprint
 from harness.records import Key, Result, Text, Verdict, text_hash
 from harness.replay import Replay, token
+from harness.sweep import LARGE, OracleFault, Swept
+from harness.sweep.chunks import sweep_in_chunks
 
 Units = dict[str, NDArray[np.generic]]
 
@@ -118,12 +120,16 @@ class _ItemRun:
                 return self.found
             keys = set()
             for item in work:
+                if replay is None and self._is_large(item):
+                    if not self._sweep(item):
+                        break
+                    continue
                 item, inputs = self._filled(item) if replay is None else (item, self._refilled(item, replay))
                 key = self._key(item)
                 if key not in keys and not self._one(item, inputs):
                     break
                 keys.add(key)
-        except (CaseError, DomainError, ReferenceFault) as e:
+        except (CaseError, DomainError, ReferenceFault, OracleFault) as e:
             self._record(item, Outcome("error"), "error", 0.0, str(e))
         except Exception as e:
             self._fault(item, e)
@@ -171,18 +177,48 @@ class _ItemRun:
         return planning.key_of(self.item.loaded.name, self.item.variant_name, self.item.target, self.backend.name, item)
 
     def _set(self, name: str) -> InputSet:
-        return next(s for s in input_sets(self.case, self.item.loaded.name, self.effort) if s.name == name)
+        sets = planning.sets_of(self.case, self.item.loaded.name, self.backend.name, self.effort)
+        return next(s for s in sets if s.name == name)
 
     def _kernel_inputs(self, item: WorkItem) -> Units:
         return kernel_inputs(self.case, self.item.loaded.name, item.input_set, item.setup.sizes)
 
-    def _one(self, item: WorkItem, inputs: Units) -> bool:
-        """Run one work item; whether the rest of the plan is worth running."""
-        started = time.perf_counter()
-        job = Job(
+    def _job(self, item: WorkItem, inputs: Units) -> Job:
+        return Job(
             self.case, self.item.loaded.name, self.item.loaded.path, self.item.variant_name, self.variant,
             self.item.target, item.setup, inputs,
         )  # fmt: skip
+
+    def _is_large(self, item: WorkItem) -> bool:
+        """Whether the item runs all of a set that is too large to hold."""
+        if not self.case.elementwise or item.setup.shape or item.input_set == "none":
+            return False
+        return self._set(item.input_set).count > LARGE
+
+    def _sweep(self, item: WorkItem) -> bool:
+        """Run and judge a large set piece by piece; whether the rest of the plan is worth running."""
+        started = time.perf_counter()
+        inputs = self._set(item.input_set)
+        job = self._job(item, {})
+        on_device = getattr(self.backend, "sweep", None)
+        swept: Swept | None = on_device(job, self.policy, inputs) if on_device else None
+        if swept is None:
+            swept = sweep_in_chunks(self.backend, job, inputs, self._judgement)
+        seconds = time.perf_counter() - started
+        item = planning.sized(item, inputs.count)
+        # What a replay repeats: the pack of the first difference, in a shape of the same class.
+        job = replace(job, setup=replace(job.setup, shape=(16 * block_of(job.setup.pack),)), inputs=swept.inputs or {})
+        if swept.outcome.status == "ran":
+            self._verdict(item, job, swept.outcome, seconds, swept.judgement, swept)
+            return True
+        verdict, words = self._refusal(job, swept.outcome)
+        self._record(item, swept.outcome, verdict, seconds, words)
+        return False
+
+    def _one(self, item: WorkItem, inputs: Units) -> bool:
+        """Run one work item; whether the rest of the plan is worth running."""
+        started = time.perf_counter()
+        job = self._job(item, inputs)
         outcome = self.backend.run(job)
         seconds = time.perf_counter() - started
         if outcome.status == "ran":
@@ -207,28 +243,43 @@ class _ItemRun:
             return "error", f"no target accepts this asm: {outcome.words}"
         return "fail", f"unsupported on {self.item.target}, where the case declares that it works: {outcome.words}"
 
+    def _judgement(self, job: Job, outcome: Outcome) -> Judgement:
+        if not outcome.outputs:
+            return Judgement()
+        if job.setup.context == "loop":
+            straight = self._straight(job)
+            return judge_same(self.case, job.inputs, straight, outcome.outputs, job.setup.pack)
+        judgement = judge(self.case, self.policy, job.inputs, outcome.outputs, job.setup.pack)
+        if judgement.passed and outcome.alternative:
+            judgement = judge(self.case, self.policy, job.inputs, outcome.alternative, job.setup.pack)
+            judgement.notes.append("the readings with and without contraction differ; this is the one without")
+        return judgement
+
     def _judged(self, item: WorkItem, job: Job, outcome: Outcome, seconds: float) -> None:
-        against = self._against(item)
-        judgement = Judgement()
         try:
-            if outcome.outputs and job.setup.context == "loop":
-                straight = self._straight(job)
-                judgement = judge_same(self.case, job.inputs, straight, outcome.outputs, job.setup.pack)
-            elif outcome.outputs:
-                judgement = judge(self.case, self.policy, job.inputs, outcome.outputs, job.setup.pack)
-                if judgement.passed and outcome.alternative:
-                    judgement = judge(self.case, self.policy, job.inputs, outcome.alternative, job.setup.pack)
-                    judgement.notes.append("the readings with and without contraction differ; this is the one without")
+            judgement = self._judgement(job, outcome)
         except (ReferenceFault, DomainError) as e:
             self._record(item, outcome, "error", seconds, str(e))
             return
-        if outcome.outputs and job.setup.context != "loop":
+        self._verdict(item, job, outcome, seconds, judgement)
+
+    def _verdict(
+        self,
+        item: WorkItem,
+        job: Job,
+        outcome: Outcome,
+        seconds: float,
+        judgement: Judgement,
+        swept: Swept | None = None,
+    ) -> None:
+        against = self._against(item)
+        if (outcome.outputs or swept) and job.setup.context != "loop":
             self.promised.append(judgement)
         passed = judgement.passed and not outcome.findings
         if self.item.target in self.policy.refused:
             self._record(item, outcome, "fail", seconds, f"runs, though {self.item.target} is declared in refused=")
             return
-        result = self._result(item, job, outcome, "pass" if passed else "fail", seconds, judgement)
+        result = self._result(item, job, outcome, "pass" if passed else "fail", seconds, judgement, swept)
         if not passed:
             result = replace(result, diagnosis=diagnose(job, outcome))
             result = replace(
@@ -268,11 +319,14 @@ class _ItemRun:
         self.found.results.append(replace(result, words=text, message=f"{where}: {verdict}: {text}" if failed else ""))
 
     def _result(
-        self, item: WorkItem, job: Job | None, outcome: Outcome, verdict: Verdict, seconds: float, judgement: Judgement
-    ) -> Result:
+        self, item: WorkItem, job: Job | None, outcome: Outcome, verdict: Verdict, seconds: float, judgement: Judgement,
+        swept: Swept | None = None,
+    ) -> Result:  # fmt: skip
         key = self._key(item)
         first = judgement.offenders[0].index if judgement.offenders else 0
-        replayed = token(item.setup, job.inputs, self._unit(judgement, first), item.input_set) if job else ""
+        place = swept.place if swept else self._unit(judgement, first)
+        setup = job.setup if job and swept else item.setup
+        replayed = token(setup, job.inputs, place, item.input_set) if job and (job.inputs or not swept) else ""
         artifacts = outcome.artifacts
         return Result(
             key=key,
@@ -289,7 +343,7 @@ class _ItemRun:
             findings=outcome.findings,
             replay=replayed if verdict == "fail" else "",
             inputs_digest=digest(job.inputs) if job and job.inputs else "",
-            outputs_digest=block_digests(outcome.outputs),
+            outputs_digest=swept.blocks if swept else block_digests(outcome.outputs),
             seed=self._seed(item),
             contraction_open=outcome.contraction_open,
             asm=self.found.keep("asm", self._asm(item)),
@@ -299,6 +353,8 @@ class _ItemRun:
             instructions=artifacts.instructions,
             fingerprint=self.fingerprint,
             seconds=round(seconds, 4),
+            sweep=swept.measured if swept else {},
+            notes=swept.notes if swept else (),
         )
 
     def _unit(self, judgement: Judgement, code_index: int) -> int:

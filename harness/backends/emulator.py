@@ -27,6 +27,9 @@ Units = Mapping[str, NDArray[np.generic]]
 
 _KEPT_RESULTS = 64
 
+ASM_ALONE_FROM = 1 << 20
+"""Inputs in one job from which on asm is run by itself, not within the compiled kernel."""
+
 
 class EmulatorBackend:
     """See `harness.backends.Backend`. Keeps the last results, so that targets with the same asm are computed once."""
@@ -47,7 +50,7 @@ class EmulatorBackend:
         refusal = _refusal(job, job.variant)
         if refusal is not None:
             return refusal
-        alone = job.setup.context == "loop" or job.setup.padding is not None or not _has_triton()
+        alone = job.setup.context == "loop" or job.setup.padding is not None or not _has_triton() or _is_large(job)
         return self._snippet(job, job.variant) if alone else self._compiled(job)
 
     def _compiled(self, job: Job) -> Outcome:
@@ -115,6 +118,11 @@ def _refusal(job: Job, variant: AsmVariant) -> Outcome | None:
     except (PtxError, CaseError) as e:
         return Outcome("error", one_line(e))
     return None
+
+
+def _is_large(job: Job) -> bool:
+    """Whether the inputs are so many that the asm alone is run: without loads, stores and masks it is much faster."""
+    return any(np.size(u) >= ASM_ALONE_FROM for u in job.inputs.values())
 
 
 def _has_triton() -> bool:

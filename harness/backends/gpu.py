@@ -17,7 +17,11 @@ from numpy.typing import NDArray
 
 from harness.backends import Job, Outcome
 from harness.backends.assembler import artifacts
-from harness.case import AsmVariant, KernelVariant, PlainVariant
+from harness.case import AsmVariant, KernelVariant, PlainVariant, Policies
+from harness.evaluate import runs_on_host
+from harness.inputs import InputSet
+from harness.judge import Judgement
+from harness.sweep import Swept
 from harness.targetset import normal
 from harness.triton.diagnostics import Refusal, one_line
 from harness.triton.launch import Launch, Tensor, launch_of
@@ -83,6 +87,16 @@ class GpuBackend:
             contraction_open=job.setup.fusion and contraction_open(built.compilation.ptx),
             artifacts=artifacts(built),
         )
+
+    def sweep(self, job: Job, policy: Policies, inputs: InputSet) -> Swept | None:
+        """Run and judge a large set on the device; None where its inputs or its reference are of the host only."""
+        if inputs.generator is None or any(runs_on_host(r) for r in (policy.reference, job.case.reference)):
+            return None
+        if reason := self.unavailable(job.target):
+            return Swept(Outcome("not run", reason), Judgement())
+        from harness.backends import gpusweep
+
+        return gpusweep.run(job, policy, inputs, self._device_fault)
 
     def _device_fault(self, error: Exception) -> str:
         """The error's words; after a fault of the device no further kernel can run in this process."""

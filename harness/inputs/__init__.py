@@ -6,6 +6,6 @@ patterns stratified by class) and `exhaustive` (all of them). Seeds come from th
 of running: the same set of the same case is the same everywhere.
 """
 
-from harness.inputs.sets import InputSet, input_sets, named_set
+from harness.inputs.sets import InputSet, input_sets, named_set, stratified
 
-__all__ = ["InputSet", "input_sets", "named_set"]
+__all__ = ["InputSet", "input_sets", "named_set", "stratified"]

@@ -25,7 +25,7 @@ def shaped(inputs: InputSet, shape: tuple[int, ...], shuffled: int | None = None
         chosen = np.linspace(0, inputs.count - 1, size).astype(np.int64)
     if shuffled is not None:
         chosen = np.random.default_rng(shuffled).permutation(chosen)
-    return {n: u[chosen].reshape(shape) for n, u in inputs.all().items()}
+    return {n: u.reshape(shape) for n, u in inputs.pick(chosen).items()}
 
 
 def kernel_inputs(case: Case, case_name: str, set_name: str, sizes: Mapping[str, int]) -> Units:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from harness.case import Case, format_of
 from harness.inputs.edges import edge_units, product
+from harness.inputs.generated import Counted, Generator, Stratified
 from harness.inputs.ties import tie_codes
 from harness.match import Domain
 from references.formats import Format, to_float64, unpack
@@ -35,13 +36,15 @@ class InputSet:
     """A named, versioned list of inputs for a case.
 
     name: as keys write it, `edges/1`; `edges-full/1` at full and exhaustive effort. count: how many inputs there are.
-    seed: what the random choices came from.
+    seed: what the random choices came from. generator: makes any input from its number, where that is how they come to
+    be; a GPU then makes its own.
     """
 
     name: str
     count: int
     seed: int
     _slice: Callable[[int, int], dict[str, NDArray[np.generic]]]
+    generator: Generator | None = None
 
     def take(self, first: int, count: int) -> dict[str, NDArray[np.generic]]:
         """Inputs `first` to `first + count` (cut at the end): one-dimensional storage arrays by input name."""
@@ -50,6 +53,12 @@ class InputSet:
     def all(self) -> dict[str, NDArray[np.generic]]:
         """Every input at once."""
         return self.take(0, self.count)
+
+    def pick(self, numbers: NDArray[np.int64]) -> dict[str, NDArray[np.generic]]:
+        """The inputs of the given numbers, shaped as they are."""
+        if self.generator is None:
+            return {n: u[numbers] for n, u in self.all().items()}
+        return _generated(self.generator, numbers)
 
     def chunks(self, size: int = CHUNK) -> Iterator[dict[str, NDArray[np.generic]]]:
         """The inputs in order, at most `size` at a time."""
@@ -65,7 +74,8 @@ def seed_of(case_name: str, set_name: str) -> int:
 def input_sets(case: Case, case_name: str, effort: str) -> list[InputSet]:
     """The sets that an elementwise case is run on at an effort, those that are empty left out.
 
-    Where every input fits the effort's bound, `exhaustive` is the one set besides the case's own hard cases.
+    Where every input fits the effort's bound, `exhaustive` is the one set besides the case's own hard cases (and the
+    edges, where it is too large to be run in other shapes than one).
     """
     if effort not in EFFORTS:
         raise ValueError(f"no effort is called {effort!r}; one of {', '.join(EFFORTS)}")
@@ -104,9 +114,11 @@ def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
     ]
     if bits <= _ALL_BITS[effort] and case.where is None:
         yield _exhaustive(formats, bits)
+        if bits > 20:  # too many to run in every shape: the edges are
+            builders.append(_edge_builder(formats, effort, size))
     else:
         builders += [
-            (f"edges{size}/1", lambda rng: product([edge_units(f) for f in formats.values()], _EDGE_ROWS[effort], rng)),
+            _edge_builder(formats, effort, size),
             (f"ties{size}/1", lambda rng: _ties(case, formats, effort, rng)),
             (f"random{size}/1", lambda rng: [_random(f, _RANDOM[effort], rng) for f in formats.values()]),
         ]
@@ -115,6 +127,13 @@ def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
         made = _listed(name, seed, formats, build(np.random.default_rng(seed)), case.where)
         if made.count:
             yield made
+
+
+def _edge_builder(
+    formats: Mapping[str, Format], effort: str, size: str
+) -> tuple[str, Callable[[np.random.Generator], list[Codes]]]:
+    columns = [edge_units(f) for f in formats.values()]
+    return f"edges{size}/1", lambda rng: product(columns, _EDGE_ROWS[effort], rng)
 
 
 def named_set(case: Case, case_name: str, effort: str, name: str) -> InputSet:
@@ -149,17 +168,25 @@ def values_of(fmt: Format, units: NDArray[np.generic]) -> NDArray[np.float64]:
 
 def _exhaustive(formats: Mapping[str, Format], bits: int) -> InputSet:
     """Every input, counted up: the last input's bits vary fastest."""
+    return _computed("exhaustive/1", 1 << bits, 0, Counted(formats))
 
+
+def stratified(case: Case, case_name: str, count: int) -> InputSet:
+    """`count` random inputs, each computed from its number: for sweeps of what is too much to try whole."""
+    name = f"stratified-{count.bit_length() - 1}/1"
+    seed = seed_of(case_name, name)
+    return _computed(name, count, seed, Stratified({n: format_of(a) for n, a in case.inputs.items()}, seed))
+
+
+def _computed(name: str, count: int, seed: int, generator: Generator) -> InputSet:
     def cut(first: int, last: int) -> dict[str, NDArray[np.generic]]:
-        counter = np.arange(first, last, dtype=np.int64)
-        units: dict[str, NDArray[np.generic]] = {}
-        shift = bits
-        for name, fmt in formats.items():
-            shift -= fmt.unit_bits
-            units[name] = ((counter >> shift) & ((1 << fmt.unit_bits) - 1)).astype(fmt.numpy_dtype())
-        return units
+        return _generated(generator, np.arange(first, last, dtype=np.int64))
 
-    return InputSet("exhaustive/1", 1 << bits, 0, cut)
+    return InputSet(name, count, seed, cut, generator)
+
+
+def _generated(generator: Generator, numbers: NDArray[np.int64]) -> dict[str, NDArray[np.generic]]:
+    return {n: generator.units(n, numbers).astype(f.numpy_dtype()) for n, f in generator.formats.items()}
 
 
 def _hard(case: Case, formats: Mapping[str, Format]) -> list[Codes]:

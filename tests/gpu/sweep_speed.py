@@ -8,25 +8,17 @@ import time
 from pathlib import Path
 
 import torch
-import triton
-import triton.language as tl
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from harness.backends import Job, Setup, create, gpusweep  # noqa: E402
-from harness.backends.gpu import device_target  # noqa: E402
-from harness.case import Case, asm, policies  # noqa: E402
-from harness.inputs import input_sets, stratified  # noqa: E402
-from harness.match import ulp  # noqa: E402
-from harness.sweep import device as sweeping  # noqa: E402
-from references import arithmetic, conversion, exponential, reciprocal  # noqa: E402
-from references.formats import BF16, E4M3, F16, F32  # noqa: E402
-
-
-@triton.jit
-def identity(x):
-    """Keeps this file a home of kernels, as case files are."""
-    return x
+from harness.backends import Job, Setup, create, gpusweep
+from harness.backends.gpu import device_target
+from harness.case import Case, asm, policies
+from harness.inputs import input_sets
+from harness.match import ulp
+from harness.sweep import device as sweeping
+from references import arithmetic, conversion, exponential, reciprocal
+from references.formats import E4M3, F16, F32
 
 
 def to_e4m3(x):
@@ -74,7 +66,19 @@ def timed(function, repeat=5):
     return sorted(times)[repeat // 2]
 
 
+kept = []
+
+
+class Kept(gpusweep.DeviceSweep):
+    """Stays for its parts to be timed."""
+
+    def run(self):
+        kept[:] = [self]
+        return super().run()
+
+
 def main(names):
+    gpusweep.DeviceSweep = Kept
     backend = create("gpu")
     for name in names or CASES:
         case = case_of(name)
@@ -83,14 +87,11 @@ def main(names):
         inputs = next(s for s in input_sets(case, name, "exhaustive") if s.name.startswith("exhaustive"))
         pack = max(variant.derived_packs or variant.texts)
         job = Job(case, name, Path(__file__).resolve(), name, variant, device_target(), Setup(pack=pack))
-        kept = []
-        original = gpusweep.DeviceSweep
-        gpusweep.DeviceSweep = lambda *a, **k: kept.append(original(*a, **k)) or kept[-1]
+        kept.clear()
         for _ in range(3):
             started = time.perf_counter()
             swept = backend.sweep(job, policy, inputs)
             wall = time.perf_counter() - started
-        gpusweep.DeviceSweep = original
         if swept.outcome.status != "ran" or not swept.measured:
             print(name, swept.outcome.status, swept.outcome.words, swept.notes)
             continue
@@ -106,8 +107,9 @@ def main(names):
         print(f"{name:16} {inputs.count} inputs: {m['seconds'] * 1e3:.1f} ms, copy {m['copy'] * 1e3:.1f} ms, "
               f"ratio {m['seconds'] / m['copy']:.2f}; wall {wall:.2f} s; "
               + ", ".join(f"{n} {t * chunks * 1e3:.1f} ms" for n, t in parts.items())
-              + f"; different {j.different} {j.classes} ulps {j.ulps} {swept.outcome.findings} {swept.notes}")  # fmt: skip
-        del kept[:], s
+              + f"; different {j.different} {j.classes} ulps {j.ulps} {swept.outcome.findings} {swept.notes}",
+              flush=True)  # fmt: skip
+        del s
     memory = torch.cuda.max_memory_allocated() / 2**30
     print(f"at most {memory:.1f} GiB of device memory")
 

@@ -1,0 +1,89 @@
+"""A sweep through any backend: one chunk of inputs after another, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.backends import Backend, Job, Outcome
+from harness.case import format_of
+from harness.inputs import InputSet
+from harness.judge import Judgement
+from harness.records import Offender
+from harness.sweep.result import ROW, Swept, blocks_of, hashed
+from references.formats import as_codes
+
+CHUNK = 1 << 20
+
+JudgeOne = Callable[[Job, Outcome], Judgement]
+
+
+def sweep_in_chunks(backend: Backend, job: Job, inputs: InputSet, judge_one: JudgeOne, chunk: int = CHUNK) -> Swept:
+    """Run and judge all of a set. A chunk that does not run ends the sweep, with its outcome."""
+    total = Judgement()
+    findings: dict[str, None] = {}
+    sums = [0] * -(-inputs.count // ROW)
+    digested = 0
+    last = Outcome("not run", "the set has no inputs")
+    witness: Mapping[str, Any] | None = None
+    place = 0
+    for first in range(0, inputs.count, chunk):
+        units = inputs.take(first, chunk)
+        size = min(chunk, inputs.count - first)
+        part = replace(job, setup=replace(job.setup, shape=(size,)), inputs=units)
+        last = backend.run(part)
+        if last.status != "ran":
+            return Swept(last, total, inputs=units)
+        findings |= dict.fromkeys(last.findings)
+        if last.outputs:
+            found = judge_one(part, last)
+            if witness is None and found.offenders:
+                place = found.offenders[0].index // _codes_per_unit(job, found.offenders[0])
+                witness, place = _pack_around(units, place, job.setup.pack)
+            total = total.merged(_renumbered(job, found, first))
+            _add_sums(job, last.outputs, first, sums)
+            digested += size
+        if len(findings) >= 8:
+            break
+    return Swept(
+        replace(last, outputs={}, alternative={}, findings=tuple(findings)),
+        total,
+        blocks_of(sums, inputs.count) if digested == inputs.count else (),
+        witness if witness is not None else inputs.take(0, job.setup.pack),
+        place,
+    )
+
+
+def _pack_around(units: Mapping[str, NDArray[Any]], place: int, pack: int) -> tuple[dict[str, NDArray[Any]], int]:
+    first = place - place % pack
+    return {n: u[first : first + pack] for n, u in units.items()}, place - first
+
+
+def _add_sums(job: Job, outputs: Mapping[str, Any], first: int, sums: list[int]) -> None:
+    """Add a chunk's hashes to the sums of the rows it lies in."""
+    total: NDArray[np.int64] | None = None
+    for k, (name, argument) in enumerate(job.case.outputs.items()):
+        units = as_codes(np.ascontiguousarray(outputs[name]).reshape(-1))
+        numbers = np.arange(first, first + units.size, dtype=np.int64)
+        made = hashed(units, numbers, bits=format_of(argument).unit_bits, output=k).astype(np.int64)
+        total = made if total is None else total + made
+    assert total is not None
+    for row in range(first // ROW, -(-(first + total.size) // ROW)):
+        sums[row] += int(total[max(0, row * ROW - first) : (row + 1) * ROW - first].sum())
+
+
+def _codes_per_unit(job: Job, offender: Offender) -> int:
+    return format_of(job.case.outputs[offender.output.partition(" ")[0]]).codes_per_unit
+
+
+def _renumbered(job: Job, found: Judgement, first: int) -> Judgement:
+    def moved(offender: Offender) -> Offender:
+        return replace(offender, index=offender.index + first * _codes_per_unit(job, offender))
+
+    found.offenders = [moved(o) for o in found.offenders]
+    found.worst = moved(found.worst) if found.worst else None
+    return found

@@ -1,0 +1,206 @@
+"""A closer look at single inputs of a sweep: what was flagged, by class, and some of it by the plain judge.
+
+Runs eagerly, on the device where the outputs are, on at most `PIECE` inputs at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from harness.case import Case, Policies, format_of
+from harness.differences import Difference, step_bin
+from harness.judge import Judgement, judge
+from harness.match import Domain
+from harness.records import Offender
+from harness.sweep.agree import classify, doubtful
+from harness.sweep.onarrays import on_device
+from harness.sweep.oracle import Comparison, Oracle
+from harness.sweep.result import ROW
+from references.formats import Format, as_codes, is_finite, is_nan, ordinal, to_float64, unpack
+from references.rounding import bit_length
+
+PIECE = 1 << 22
+"""Inputs examined at a time: int64 temporaries of 32 MiB each."""
+
+_UNCHECKED = int(Difference.UNCHECKED)
+
+
+@dataclass
+class Details:
+    """What was found about examined inputs. different, unchecked: codes. failing: numbers of inputs, ascending.
+
+    doubt: inputs on which float64 cannot decide a bound; only the plain judge's word counts there.
+    """
+
+    different: int = 0
+    unchecked: int = 0
+    classes: dict[str, int] = field(default_factory=dict)
+    ulps: dict[str, int] = field(default_factory=dict)
+    failing: Tensor | None = None
+    doubt: Tensor | None = None
+    farthest: tuple[int, int] = (0, -1)  # greatest distance of a finite pair, and the input's number
+
+
+class Examiner:
+    """Looks at given inputs and their outputs, with domains and classes, as `harness.judge` does."""
+
+    def __init__(self, oracle: Oracle, first: int, rows: int, device: str) -> None:
+        self.oracle = oracle
+        self.case, self.policy = oracle.case, oracle.policy
+        self._first = first
+        self._low, self._high = (torch.zeros(rows, dtype=torch.int64, device=device) for _ in range(2))
+
+    def extremes(self) -> tuple[Any, Any]:
+        """The least and greatest signed distance by row of inputs, of all that was looked at; numpy."""
+        return self._low.cpu().numpy(), self._high.cpu().numpy()
+
+    def look(self, number: Tensor, units: Mapping[str, Tensor]) -> Details:
+        """number: int64. units: output storage units of these inputs, by name."""
+        oracle = self.oracle
+        codes = oracle.codes(number)
+        got = {n: unpack(f, as_codes(units[n])) for n, f in oracle.outputs.items()}
+        details = Details()
+        bad = torch.zeros_like(number, dtype=torch.bool)
+        doubt = torch.zeros_like(bad)
+        for comparison in oracle.comparisons:
+            best, unsure = self._differences(comparison, codes, got)
+            for name, difference in best.items():
+                self._count(comparison, name, difference, details)
+                bad |= _by_unit(difference > _UNCHECKED, oracle.outputs[name])
+                doubt |= _by_unit(unsure[name], oracle.outputs[name])
+        details.failing, details.doubt = number[bad], number[doubt]
+        self._distances(number, codes, got, details)
+        return details
+
+    def _differences(
+        self, comparison: Comparison, codes: Mapping[str, Tensor], got: Mapping[str, Tensor]
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        best: dict[str, Tensor] = {}
+        unsure: dict[str, Tensor] = {}
+        for answer in self.oracle.answers(comparison, codes):
+            for name, fmt in self.oracle.outputs.items():
+                difference = self._classes(comparison, name, codes, answer[name], got[name])
+                if name in best:
+                    difference = torch.where(difference == 0, 0, best[name])
+                best[name] = difference
+                doubt = doubtful(fmt, comparison.match[name], answer[name], got[name])
+                unsure[name] = unsure[name] | doubt if name in unsure else doubt
+        return best, unsure
+
+    def _classes(
+        self, comparison: Comparison, name: str, codes: Mapping[str, Tensor], expected: Tensor, got: Tensor
+    ) -> Tensor:
+        fmt, match, nan = self.oracle.outputs[name], comparison.match[name], self.policy.nan
+        difference = classify(fmt, match, nan, expected, got)
+        meets = self.policy.meets
+        domain = match.on if comparison.own or meets is None else meets.on
+        if domain is None:
+            return difference
+        inside = self._holds(domain, codes).repeat_interleave(fmt.codes_per_unit)
+        if match.outside is not None and comparison.own:
+            beyond = classify(fmt, match.outside, nan, expected, got)
+        else:
+            # Beyond the domain of `meets` nothing is promised: the variant's own reference has been checked.
+            beyond = torch.where(expected != got, _UNCHECKED if comparison.own else 0, 0).to(torch.uint8)
+        return torch.where(inside, difference, beyond)
+
+    def _holds(self, domain: Domain, codes: Mapping[str, Tensor]) -> Tensor:
+        values = {n: _values(f, codes[n]) for n, f in self.oracle.inputs.items()}
+        return on_device(domain, values)
+
+    def _count(self, comparison: Comparison, name: str, difference: Tensor, details: Details) -> None:
+        counts = torch.bincount(difference.long(), minlength=len(Difference)).tolist()
+        details.unchecked += counts[_UNCHECKED]
+        for kind in list(Difference)[_UNCHECKED + 1 :]:
+            if counts[kind]:
+                details.different += counts[kind]
+                details.classes[kind.text] = details.classes.get(kind.text, 0) + counts[kind]
+
+    def _distances(
+        self, number: Tensor, codes: Mapping[str, Tensor], got: Mapping[str, Tensor], details: Details
+    ) -> None:
+        expected = next(self.oracle.answers(self.oracle.comparisons[0], codes))
+        for name, fmt in self.oracle.outputs.items():
+            if not fmt.is_float:
+                continue
+            finite = is_finite(fmt, expected[name]) & is_finite(fmt, got[name]) & ~is_nan(fmt, got[name])
+            steps = _saturating(ordinal(fmt, got[name]), ordinal(fmt, expected[name]))[finite]
+            if not steps.numel():
+                continue
+            owners = number.repeat_interleave(fmt.codes_per_unit)[finite]
+            rows = (owners - self._first) // ROW
+            self._low.scatter_reduce_(0, rows, steps, "amin")
+            self._high.scatter_reduce_(0, rows, steps, "amax")
+            for value, count in _binned(steps).items():
+                details.ulps[value] = details.ulps.get(value, 0) + count
+            size, place = steps.abs().max(0)
+            if int(size) > details.farthest[0]:
+                details.farthest = (int(size), int(owners[place]))
+
+
+def _by_unit(codes: Tensor, fmt: Format) -> Tensor:
+    return codes.reshape(-1, fmt.codes_per_unit).any(-1) if fmt.codes_per_unit > 1 else codes
+
+
+def _values(fmt: Format, codes: Tensor) -> Tensor:
+    if not fmt.is_float and fmt.code_bits == 64:
+        unsigned = codes.double() + (codes < 0) * 2.0**64
+        return codes.double() if fmt.has_sign else unsigned
+    values: Tensor = to_float64(fmt, codes)
+    return values
+
+
+def _saturating(a: Tensor, b: Tensor) -> Tensor:
+    difference = a - b
+    overflow = ((a ^ b) & (a ^ difference)) < 0
+    return torch.where(overflow, torch.where(a < 0, -(2**63) + 1, 2**63 - 1), difference)
+
+
+def _binned(steps: Tensor) -> dict[str, int]:
+    """`harness.differences.step_histogram` for distances on a device: singly up to 16, beyond by powers of two."""
+    size = steps.abs()
+    near = size <= 16
+    counts = torch.bincount(steps[near] + 16, minlength=33).tolist()
+    found = {str(k - 16): c for k, c in enumerate(counts) if c}
+    far = steps[~near]
+    if far.numel():
+        length = bit_length(size[~near] - 1)
+        for sign in (-1, 1):
+            for bits, count in enumerate(torch.bincount(length[far.sign() == sign], minlength=64).tolist()):
+                if count:
+                    name = step_bin(sign * ((1 << (bits - 1)) + 1))
+                    found[name] = found.get(name, 0) + count
+    return found
+
+
+def judged_plainly(
+    case: Case, policy: Policies, oracle: Oracle, number: Any, units: Mapping[str, Any], pack: int
+) -> Judgement:
+    """The plain judge on some inputs, made on the host from their numbers; offenders carry their numbers again.
+
+    number, units: numpy; whole packs in order, so that exchanged places are seen.
+    """
+    inputs = {n: oracle.generator.units(n, number).astype(f.numpy_dtype()) for n, f in oracle.inputs.items()}
+    outputs = {n: units[n].view(format_of(a).numpy_dtype()) for n, a in case.outputs.items()}
+    found = judge(case, policy, inputs, outputs, pack)
+    found.offenders = [_renumbered(case, o, number) for o in found.offenders]
+    found.worst = _renumbered(case, found.worst, number) if found.worst else None
+    return found
+
+
+def _renumbered(case: Case, offender: Offender, number: Any) -> Offender:
+    per = format_of(case.outputs[offender.output.partition(" ")[0]]).codes_per_unit
+    element, slot = divmod(offender.index, per)
+    return replace(offender, index=int(number[element]) * per + slot)
+
+
+def packs_of(number: Any, pack: int) -> Any:
+    """The numbers of all inputs in the packs of the given ones; numpy."""
+    starts = np.unique(number // pack) * pack
+    return (starts[:, None] + np.arange(pack)).reshape(-1)

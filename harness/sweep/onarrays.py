@@ -1,0 +1,56 @@
+"""Domains evaluated where the inputs are.
+
+A domain's predicate is written for numpy. What it is given here are torch tensors that answer to numpy's operators and
+functions, so that it runs on a device without knowing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from harness.match import Domain
+
+# numpy's names that torch spells otherwise.
+_NAMES = {"invert": "bitwise_not", "conjugate": "conj", "absolute": "abs", "rint": "round", "power": "pow",
+          "fabs": "abs", "equal": "eq", "not_equal": "ne", "mod": "remainder"}  # fmt: skip
+
+
+class OnDevice(np.lib.mixins.NDArrayOperatorsMixin):
+    """A tensor that numpy's functions and Python's operators take for an array."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
+        name = _NAMES.get(ufunc.__name__, ufunc.__name__)
+        function = getattr(torch, name, None)
+        if method != "__call__" or options or function is None:
+            return NotImplemented
+        like = self.tensor
+        tensors = [o.tensor if isinstance(o, OnDevice) else _number(o, like) for o in operands]
+        return OnDevice(function(*tensors))
+
+
+def _number(value: Any, like: Tensor) -> Tensor:
+    """A number as a tensor: numpy computes with float64 where torch would with float32."""
+    array = np.asarray(value)
+    return torch.as_tensor(array.astype(np.float64) if array.dtype.kind == "f" else array, device=like.device)
+
+
+def on_device(domain: Domain, values: Mapping[str, Tensor]) -> Tensor:
+    """Where a domain holds, for float64 tensors of the inputs' values; by the host where its predicate needs numpy."""
+    like = next(iter(values.values()))
+    try:
+        found = domain.predicate({n: OnDevice(v) for n, v in values.items()})
+        held = found.tensor if isinstance(found, OnDevice) else None
+    except Exception:
+        held = None  # the host tells the same, or raises the error that belongs to the predicate
+    if held is not None and held.dtype == torch.bool and held.shape == like.shape:
+        return held
+    host = domain.holds({n: v.cpu().numpy() for n, v in values.items()})
+    return torch.from_numpy(np.ascontiguousarray(host)).to(like.device)

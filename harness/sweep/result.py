@@ -1,0 +1,88 @@
+"""What a sweep leaves, and the digests of its output bits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.backends import Outcome
+from harness.judge import Judgement
+from harness.records import Block
+
+LARGE = 1 << 20
+"""Sets of more inputs than this are swept, not held."""
+
+ROW = 1 << 16
+"""Inputs that are tallied together, and the smallest block that has a digest."""
+
+
+class OracleFault(RuntimeError):
+    """The fast judge on the device and the plain one disagree: neither can be believed before somebody looked."""
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A sweep's outcome.
+
+    outcome: as of one run, without outputs. blocks: digests of the output bits, None where not all inputs ran.
+    inputs, place: the units of a few inputs around the first difference, and its number among them; for the replay
+    token. notes: what a reader of the record should know about how it was judged. measured: `Result.sweep`.
+    """
+
+    outcome: Outcome
+    judgement: Judgement
+    blocks: tuple[Block, ...] = ()
+    inputs: Mapping[str, Any] | None = None
+    place: int = 0
+    notes: tuple[str, ...] = ()
+    measured: Mapping[str, float] = field(default_factory=dict)
+
+
+def block_size(count: int) -> int:
+    """Inputs that share a digest, in a set of `count`: at least `ROW`, and 256 blocks or a few more."""
+    size = ROW
+    while size * 256 < count:
+        size *= 2
+    return size
+
+
+def hashed(units: Any, number: Any, *, bits: int, output: int) -> Any:
+    """A hash for each unit of an output, int32 in numpy or torch; the digest of a block is their sum.
+
+    units: int64 of `bits` bits, zero-extended. number: the inputs' numbers, int64. output: which output, from 0.
+    A sum, so that it does not matter in which order threads, chunks and machines get there; 32-bit arithmetic, because
+    a GPU has twice as much of it.
+    """
+    place = _int32(number) * _signed(0x9E3779B1) + _signed((output + 1) * 0xA7EBD4F5)
+    low = _mixed(_int32(units) ^ place)
+    return _mixed(_int32(units >> 32) ^ low) if bits == 64 else low
+
+
+def _int32(array: Any) -> Any:
+    if type(array).__module__.partition(".")[0] == "torch":
+        import torch
+
+        return array.to(torch.int32)
+    return array.astype("int32")
+
+
+def _mixed(x: Any) -> Any:
+    """The finalizer of MurmurHash3."""
+    x = (x ^ ((x >> 16) & 0xFFFF)) * _signed(0x85EBCA6B)
+    x = (x ^ ((x >> 13) & 0x7FFFF)) * _signed(0xC2B2AE35)
+    return x ^ ((x >> 16) & 0xFFFF)
+
+
+def _signed(pattern: int) -> int:
+    pattern &= (1 << 32) - 1
+    return pattern - (1 << 32) if pattern >> 31 else pattern
+
+
+def blocks_of(sums: Sequence[int], count: int) -> tuple[Block, ...]:
+    """Digests of blocks from the sums of consecutive rows of `ROW` inputs (the last one cut off at `count`)."""
+    rows = block_size(count) // ROW
+    return tuple(
+        Block(k * ROW, min(rows * ROW, count - k * ROW), f"{sum(sums[k : k + rows]) & ((1 << 64) - 1):016x}")
+        for k in range(0, len(sums), rows)
+    )

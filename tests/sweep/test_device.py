@@ -1,0 +1,148 @@
+"""A sweep on a device finds what the plain judge finds. The device is the CPU, and the kernel a function in torch."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from harness.backends import Job, Setup  # noqa: E402
+from harness.case import Case, asm, policies  # noqa: E402
+from harness.inputs.generated import Counted, Stratified  # noqa: E402
+from harness.judge import judge  # noqa: E402
+from harness.match import exact, magnitude, ulp  # noqa: E402
+from harness.sweep import OracleFault  # noqa: E402
+from harness.sweep.device import DeviceSweep  # noqa: E402
+from harness.triton.launch import Tensor as Argument  # noqa: E402
+from references import arithmetic, conversion  # noqa: E402
+from references.formats import E2M1, E4M3, F16  # noqa: E402
+
+FORMATS = {"a": E2M1, "b": F16}
+COUNT, CHUNK, PACK = 1 << 18, 1 << 17, 2
+
+
+def product(a, b):
+    return arithmetic.mul(conversion.convert(a & 15, source=E2M1, target=F16), b, fmt=F16)
+
+
+def case_of(match, **options):
+    return Case(
+        inputs=FORMATS,
+        outputs={"c": F16},
+        reference=product,
+        variants={"v": asm("x", constraints="=r,r,r", pack=PACK, match=match, **options)},
+    )
+
+
+GENERATOR = Counted({"a": E4M3, "b": F16})  # 24 bits, of which the sweep takes the first 2^18
+
+
+def kernel(fault):
+    """A kernel that computes the product, but for a fault: a function of the inputs and the right answer."""
+
+    def launch(pointers):
+        a = pointers["a"].view(torch.uint8).to(torch.int64)
+        b = pointers["b"].view(torch.int16).to(torch.int64) & 0xFFFF
+        pointers["c"].view(torch.int16).copy_(fault(a, b, product(a, b)).to(torch.int16))
+
+    return launch
+
+
+def sweep(case, launch, compiled=False, generator=GENERATOR):
+    variant = case.variants["v"]
+    job = Job(case, "case", Path("."), "v", variant, "sm_90a", Setup(shape=(CHUNK,), pack=PACK))
+    arguments = tuple(Argument(n, f, (CHUNK,)) for n, f in (*FORMATS.items(), ("c", F16)))
+    views = {"a": torch.uint8, "b": torch.float16, "c": torch.float16}
+    return DeviceSweep(
+        job, policies(case, variant), generator, COUNT, launch, arguments, views, device="cpu", compiled=compiled
+    ).run()
+
+
+def plainly(case, launch):
+    number = np.arange(COUNT)
+    inputs = {n: GENERATOR.units(n, number).astype(f.numpy_dtype()) for n, f in FORMATS.items()}
+    outputs = {"c": np.zeros(COUNT, np.uint16)}
+    pointers = {n: torch.from_numpy(u.view(f"i{u.itemsize}")) for n, u in (inputs | outputs).items()}
+    launch(pointers)
+    return judge(case, policies(case, case.variants["v"]), inputs, outputs, PACK)
+
+
+FAULTS = {
+    "none": lambda a, b, c: c,
+    "one input": lambda a, b, c: torch.where((a == 3) & (b == 0x3C01), c ^ 1, c),
+    "two ulp below one": lambda a, b, c: torch.where((a == 3) & (b < 0x3C00) & (b > 8), c + 2, c),
+    "sign of zero": lambda a, b, c: torch.where(a == 0, c ^ 0x8000, c),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("match", [exact(), ulp(1), ulp(1, on=magnitude("b", 1, 2))], ids=["exact", "ulp", "domain"])
+def test_the_judgement_is_the_plain_judge_s(fault, match):
+    case = case_of(match)
+    found = sweep(case, kernel(FAULTS[fault]))
+    expected = plainly(case, kernel(FAULTS[fault]))
+    assert found.faults == []
+    for name in ("total", "different", "unchecked", "classes", "ulps", "ranges", "offenders"):
+        assert getattr(found.judgement, name) == getattr(expected, name), name
+    assert found.judgement.passed == expected.passed
+    assert (found.failing is None) == expected.passed
+
+
+def test_digests_tell_one_changed_bit_and_where():
+    clean, changed = (sweep(case_of(exact()), kernel(FAULTS[f])).sums for f in ("none", "one input"))
+    number = (3 << 16) + 0x3C01
+    assert [k for k, pair in enumerate(zip(clean, changed, strict=True)) if pair[0] != pair[1]] == [number >> 16]
+
+
+def test_bytes_never_written_inputs_overwritten_and_stores_outside_are_faults():
+    def half(pointers):
+        kernel(FAULTS["none"])({n: p[: CHUNK // 2] for n, p in pointers.items()})
+
+    def greedy(pointers):
+        kernel(FAULTS["none"])(pointers)
+        pointers["a"][3] = 77
+        c = pointers["c"].view(torch.int16)
+        torch.as_strided(c, (CHUNK + 1,), (1,))[CHUNK] = 1
+
+    assert "131072 of 262144 bytes of c were never written, first byte 131072" in sweep(case_of(exact()), half).faults
+    found = sweep(case_of(exact()), greedy).faults
+    assert any(f.startswith("a is an input and was overwritten") for f in found)
+    assert "bytes outside c were overwritten" in found
+
+
+def test_a_fused_judge_that_passes_what_is_wrong_is_found_out(monkeypatch):
+    """A miscompiled oracle: it flags nothing. The sample, judged plainly, shows it."""
+    from harness.sweep import device
+
+    def blind(oracle):
+        tools = original(oracle)
+
+        def tally(*arguments):
+            table = tools.tally(*arguments)
+            table[0] = 0
+            return table
+
+        return device._Tools(tally, tools.mask, tools.fill)
+
+    original = device._plain_tools
+    monkeypatch.setattr(device, "_plain_tools", blind)
+    with pytest.raises(OracleFault, match="the plain one calls it"):
+        sweep(case_of(exact()), kernel(lambda a, b, c: torch.where(a == 3, c ^ 1, c)))
+
+
+def test_a_kernel_with_other_results_the_second_time_is_a_fault():
+    runs = []
+
+    def launch(pointers):
+        runs.append(None)
+        kernel(lambda a, b, c: torch.where((a == 3) & (b < len(runs)), c ^ 1, c))(pointers)
+
+    assert any("run again" in f for f in sweep(case_of(exact()), launch).faults)
+
+
+def test_random_inputs_are_judged_alike():
+    generator = Stratified(FORMATS | {"a": E4M3}, seed=5)
+    found = sweep(case_of(exact()), kernel(FAULTS["sign of zero"]), generator=generator)
+    assert set(found.judgement.classes) == {"sign of zero", "larger than 1 ulp"} or found.judgement.different
+    assert found.judgement.different == sum(found.judgement.classes.values())
