@@ -164,7 +164,8 @@ def test_kernels_with_approximate_instructions_stay_near(name):
         tail = (1000,) if name == "softmax" else (1000, 1e-5)
         launch(x.to(device), *extra, y, *tail, B=1024, enable_fp_fusion=False)
         results.append(y.cpu())
-    apart = (results[0] - results[1]).abs() / results[0].abs().clamp_min(1e-6)
+    # Where a difference cancels, what counts is the error beside the values that were subtracted, which are near 1.
+    apart = (results[0] - results[1]).abs() / results[0].abs().clamp_min(1.0)
     differing = int((results[0] != results[1]).sum())
-    print(f"{name}: {differing} of {x.numel()} differ, at most {float(apart.max()):.3g} relative")
-    assert float(apart.max()) < 2.0**-18
+    print(f"{name}: {differing} of {x.numel()} differ, at most {float(apart.max()):.3g} apart")
+    assert float(apart.max()) < 2.0**-20
