@@ -35,12 +35,15 @@ _EVERY = 24  # of those tables, every so many are tried on many inputs
 
 @dataclass(frozen=True)
 class Port:
-    """A register of a snippet: the operand's type, the register's width in bits, and whether it comes out negated."""
+    """A register of a snippet: the operand's type, and the register's width in bits.
+
+    `inverted`: the carry flag is where the register is 0, as subtractions have it.
+    """
 
     name: str
     type: ScalarType
     bits: int
-    negated: bool = False
+    inverted: bool = False
 
 
 @dataclass(frozen=True)
@@ -223,12 +226,12 @@ class _Text:
             found += [f"{{{', '.join(words)}}}"] if vector else words
         return found
 
-    def _input(self, name: str, kind: ScalarType, bits: int) -> str:
-        self.inputs.append(Port(name, kind, bits))
+    def _input(self, name: str, kind: ScalarType, bits: int, inverted: bool = False) -> str:
+        self.inputs.append(Port(name, kind, bits, inverted))
         return f"${self.inputs_from + len(self.inputs) - 1}"
 
-    def _output(self, name: str, kind: ScalarType, bits: int, negated: bool = False) -> str:
-        self.outputs.append(Port(name, kind, bits, negated))
+    def _output(self, name: str, kind: ScalarType, bits: int, inverted: bool = False) -> str:
+        self.outputs.append(Port(name, kind, bits, inverted))
         return f"${len(self.outputs) - 1}"
 
     def _source(self, spec: OperandSpec) -> str:
@@ -263,18 +266,17 @@ class _Text:
         return f"{register}{'.' + selector if selector else ''}"
 
     def _carry_in(self) -> None:
-        """Set the flag from an operand: it carries, or borrows, where the operand is 1."""
+        """Set the flag from an operand of 0 or 1: by a sum that carries, or a difference that borrows and clears it."""
         self.declared.append(".b32 none")
-        register = self._input("cc", TYPES["pred"], 32)
-        if self.written.carry_in == "add":
-            self.before.append(f"add.cc.u32 none, {register}, 0xffffffff;")
-        else:
-            self.before.append(f"sub.cc.u32 none, 0, {register};")
+        from_sum = self.written.carry_in == "add"
+        register = self._input("cc", TYPES["pred"], 32, not from_sum)
+        text = f"add.cc.u32 none, {register}, 0xffffffff;" if from_sum else f"sub.cc.u32 none, 0, {register};"
+        self.before.append(text)
 
     def _carry_out(self) -> None:
-        """Read the flag: 0 with it added is the flag, 0 with it borrowed its negative."""
-        borrowed = self.written.carry_out == "sub"
-        register = self._output("cc", TYPES["pred"], 32, borrowed)
+        """Read the flag: 0 with it added is 1 where it is set, 0 with the borrow subtracted -1 where it is not."""
+        from_difference = self.written.carry_out == "sub"
+        register = self._output("cc", TYPES["pred"], 32, from_difference)
         self.after.append(f"{self.written.carry_out}c.u32 {register}, 0, 0;")
 
 
@@ -295,9 +297,9 @@ def _moves(bound: Bound) -> Iterator[Snippet]:
     name = bound.modifiers["type"] or ""
     kind = TYPES[name]
     if kind.width == 128:
-        outs, ins = ((Port(f"{x}0", TYPES["b64"], 64), Port(f"{x}1", TYPES["b64"], 64)) for x in "da")
+        to, source = ((Port(f"{x}0", TYPES["b64"], 64), Port(f"{x}1", TYPES["b64"], 64)) for x in "da")
         text = "{ .reg .b128 t, u; mov.b128 t, {$2, $3}; mov.b128 u, t; mov.b128 {$0, $1}, u; }"
-        yield Snippet(bound.spelling, "", text, outs, ins, bound)
+        yield Snippet(bound.spelling, "", text, to, source, bound)
         return
     port = Port("a", kind, register_bits(kind))
     out = Port("d", kind, register_bits(kind))

@@ -192,9 +192,10 @@ def _arguments(snippet: Snippet, function: ArrayFunction, lines: list[str]) -> l
         if name in immediates:
             given.append(f"i64 {immediates[name]}")
             continue
-        k, _ = next(ports)
+        k, port = next(ports)
         if width < 64:
-            lines.append(f"%t{k} = trunc i64 %x{k} to i{width}")
+            lines.append(f"%w{k} = xor i64 %x{k}, {int(port.inverted)}")
+            lines.append(f"%t{k} = trunc i64 %w{k} to i{width}")
             lines.append(f"%a{k} = {'sext' if signed else 'zext'} i{width} %t{k} to i64")
         given.append(f"i64 %a{k}" if width < 64 else f"i64 %x{k}")
     return given
@@ -205,15 +206,20 @@ def _compared(k: int, port: Port, approximate: bool) -> list[str]:
     width = port.type.width
     lines = [f"%g{k} = trunc i{port.bits} %d{k} to i{width}"] if width < port.bits else []
     got = f"%g{k}" if width < port.bits else f"%d{k}"
-    lines.append(f"%e{k} = {'trunc i64' if width < 64 else 'add i64'} %m{k}{f' to i{width}' if width < 64 else ', 0'}")
+    lines.append(f"%f{k} = xor i64 %m{k}, {int(port.inverted)}")
+    lines.append(f"%e{k} = {'trunc i64' if width < 64 else 'add i64'} %f{k}{f' to i{width}' if width < 64 else ', 0'}")
     if not approximate:
-        # By an exclusive or that LLVM cannot see into. Of `setp.eq.b16` on what `set.eq.f16.f16` wrote, ptxas 12.9
-        # makes something else than a comparison of bits.
+        # As words of 32 or 64 bits, what is narrower in the upper bits, by an exclusive or that LLVM cannot see into:
+        # ptxas 12.9 takes the upper half of the register that `set.eq.f16.f16` writes for zero, which it is not.
         wide, letter = (64, "l") if width == 64 else (32, "r")
         pair = [f"%e{k}", got]
         if width < wide:
-            lines += [f"%{name}{k} = zext i{width} {value} to i{wide}" for name, value in zip("pq", pair, strict=True)]
-            pair = [f"%p{k}", f"%q{k}"]
+            for name, value in zip("pq", pair, strict=True):
+                lines.append(f"%{name}{k} = zext i{width} {value} to i{wide}")
+                lines.append(
+                    f'%{name}s{k} = call i{wide} asm "shl.b32 $0, $1, {wide - width};", "=r,r"(i{wide} %{name}{k})'
+                )
+            pair = [f"%ps{k}", f"%qs{k}"]
         operands = ", ".join(f"i{wide} {value}" for value in pair)
         xor = f'asm "xor.b{wide} $0, $1, $2;", "={letter},{letter},{letter}"({operands})'
         lines.append(f"%o{k} = call i{wide} {xor}")
