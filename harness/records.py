@@ -147,7 +147,7 @@ class Result:
     """Hashes of what the variant is made of: asm, constraints, reference, policies."""
     seconds: float = 0.0
     sweep: Mapping[str, float] = field(default_factory=dict)
-    """Of a sweep on a device: "seconds" of device time, "copy" the seconds of a copy of as many bytes in the same run."""
+    """Of a sweep on a device: "seconds" of device time; "copy", those of a copy of as many bytes in the same run."""
     notes: tuple[str, ...] = ()
     """How a sweep was judged, where that needs saying."""
 
