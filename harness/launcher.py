@@ -145,10 +145,8 @@ def _described(value: Any) -> Any:
 
 
 def _is_tensor(value: Any) -> bool:
-    return (
-        isinstance(value, np.ndarray)
-        or (type(value).__module__.partition(".")[0] == "torch"
-        and hasattr(value, "data_ptr"))
+    return isinstance(value, np.ndarray) or (
+        type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "data_ptr")
     )
 
 
