@@ -156,7 +156,9 @@ def _print(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry])
 def _table(entries: Mapping[str, Entry]) -> Any:
     from rich.table import Table
 
-    table = Table("form", "status", "run")
+    table = Table("run")
+    for heading in ("form", "status"):
+        table.add_column(heading, no_wrap=True)
     for heading in ("inputs", "mismatches", "ulp"):
         table.add_column(heading, justify="right")
     for heading in ("ISA bound", "remarks"):
@@ -164,7 +166,7 @@ def _table(entries: Mapping[str, Entry]) -> Any:
     for form, e in entries.items():
         inputs = ("all " if e.exhaustive else "") + f"{e.inputs:,}" if e.inputs else ""
         ulp = "" if e.ulp is None else f"{e.ulp:,}"
-        table.add_row(form, e.status, e.run, inputs, f"{e.mismatches:,}" if e.inputs else "", ulp, e.bound, _what(e))
+        table.add_row(e.run, form, e.status, inputs, f"{e.mismatches:,}" if e.inputs else "", ulp, e.bound, _what(e))
     return table
 
 

@@ -166,15 +166,15 @@ def confirmed(forms: Iterable[str]) -> bool:
 
 @cache
 def _confirmed(form: str) -> bool:
-    from harness.ptx import isa
+    from harness.conformance.forms import bounds_of
     from harness.ptx.isa.registry import FORMS
 
-    isa.load()
+    known = bounds_of()
     rows = FORMS.get(form.split(".")[0], [])
     if rows and all(r.operation in _MOVING for r in rows):
         return True
     entry = _committed().entries.get(form)
-    return entry is not None and entry.status == CONFIRMED and entry.definition == digest(form)
+    return entry is not None and form in known and entry.status == CONFIRMED and entry.definition == digest(form)
 
 
 # From measurements to entries ----------------------------------------------------------------------------------
