@@ -172,12 +172,14 @@ def _ways(bound: Bound) -> Iterator[tuple[str, _Written]]:
 
 
 def _with_selectors(form: Form, chance: random.Random) -> Iterator[tuple[str, _Written]]:
+    found: dict[str, _Written] = {}
     for _ in range(_SELECTED):
         chosen = {o.name: chance.choice(list(SELECTORS[o.selector])) for o in form.operands if o.selector}
         negatable = [o.name for o in form.operands if o.negatable]
         negated = frozenset(chance.sample(negatable, chance.randint(0, 1)) if negatable else [])
         words = [f"{'-' * (o.name in negated)}{o.name}.{chosen.get(o.name, '')}" for o in form.operands]
-        yield " ".join(w.rstrip(".") for w in words), _Written(chosen, negated)
+        found[" ".join(w.rstrip(".") for w in words)] = _Written(chosen, negated)
+    yield from found.items()
 
 
 class _Text:

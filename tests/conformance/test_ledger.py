@@ -1,0 +1,166 @@
+"""The committed ledger, what is made of measurements, and when it stops confirming."""
+
+import json
+from datetime import date
+
+import pytest
+
+from harness.conformance import bounds, forms, ledger
+from harness.conformance.device import Identity
+from harness.conformance.ledger import Entry, Ledger, LedgerError, Run
+from harness.conformance.measure import Offender, Tally
+
+IDENTITY = Identity("A GPU", "sm_90a", "1.2", "12.9")
+RUN = Run("A GPU", "sm_90a", "1.2", "12.9", "2026-01-02")
+
+
+@pytest.fixture
+def known(monkeypatch):
+    """Makes a ledger of these entries the one that evidence rests on."""
+
+    def use(*entries):
+        book = Ledger({"1": RUN}, {e.form: e for e in entries})
+        monkeypatch.setattr(ledger, "_committed", lambda: book)
+        ledger._confirmed.cache_clear()
+
+    yield use
+    ledger._confirmed.cache_clear()
+
+
+def confirmed(form):
+    return Entry(form, ledger.CONFIRMED, "1", inputs=5, definition=ledger.digest(form))
+
+
+def test_the_committed_ledger_is_canonical():
+    """Read and written again it is the same: valid, sorted, one line a form, nothing empty kept."""
+    text = ledger.PATH.read_text(encoding="utf-8")
+    assert ledger.read().text() == text
+    lines = [json.loads(line) for line in text.splitlines()[1:]]
+    assert [line["form"] for line in lines] == sorted(line["form"] for line in lines)
+
+
+def test_every_form_of_the_registry_has_an_entry():
+    entries = ledger.current()
+    assert list(entries) == list(forms.bounds_of())
+    for form, entry in entries.items():
+        assert entry.status in ledger.STATUSES
+        assert entry.why or entry.inputs, f"{form}: neither measured nor a reason"
+
+
+def test_entries_of_the_committed_ledger_say_what_their_status_needs():
+    book = ledger.read()
+    for entry in book.entries.values():
+        measured = entry.status in (ledger.CONFIRMED, ledger.MEASURED, ledger.MISMATCH)
+        assert measured == bool(entry.inputs and entry.definition and entry.run in book.runs), entry.form
+        assert (entry.status == ledger.MISMATCH) == bool(entry.mismatches and entry.offenders), entry.form
+        assert (entry.status == ledger.MEASURED) <= (entry.ulp is not None), entry.form
+        assert entry.emulated <= entry.inputs, entry.form
+        assert entry.bound == bounds.bound(entry.form), entry.form
+
+
+def test_what_the_device_lacks_is_specification_only():
+    book = ledger.updated(Ledger(), outcome(), date(2026, 1, 2))
+    entry = book.entries["cvt.rn.satfinite.e2m1x2.f32"]
+    assert entry.status == ledger.SPECIFICATION
+    assert "sm_100f" in entry.why
+    assert book.entries["ret"].status == ledger.UNCONFIRMED
+    assert set(book.entries) == set(forms.bounds_of())
+
+
+def outcome(**tallies):
+    from harness.conformance.campaign import Outcome
+
+    return Outcome(IDENTITY, {t[0].spelling: t for t in tallies.values()})
+
+
+def test_measurements_become_entries():
+    wrong = Offender("", ("0x1",), ("0x2",), ("0x3",))
+    exact = [Tally("add.u32", "", edges=10, hosted=20, reached=1000)]
+    different = [Tally("sub.u32", "", reached=1000, mismatches=7, offenders=[wrong])]
+    approximate = [Tally("rcp.approx.f32", "", reached=1 << 32, total=1 << 32, distance=1, worst=wrong)]
+    refused = [Tally("clz.b32", "", refused="no such thing")]
+    book = ledger.updated(Ledger(), outcome(a=exact, b=different, c=approximate, d=refused), date(2026, 1, 2))
+    found = book.entries
+    assert (found["add.u32"].status, found["add.u32"].inputs) == (ledger.CONFIRMED, 1010)
+    assert (found["add.u32"].emulated, found["add.u32"].exhaustive) == (30, False)
+    assert (found["sub.u32"].status, found["sub.u32"].mismatches) == (ledger.MISMATCH, 7)
+    assert found["sub.u32"].offenders[0]["got"] == ["0x3"]
+    assert (found["rcp.approx.f32"].status, found["rcp.approx.f32"].ulp) == (ledger.MEASURED, 1)
+    assert found["rcp.approx.f32"].exhaustive
+    assert found["rcp.approx.f32"].bound == "1 ulp"
+    assert (found["clz.b32"].status, found["clz.b32"].why) == (ledger.UNCONFIRMED, "no such thing")
+    assert book.runs == {"1": RUN}
+
+
+def test_forms_not_measured_again_keep_their_entries():
+    first = ledger.updated(Ledger(), outcome(a=[Tally("add.u32", "", reached=10)]), date(2026, 1, 2))
+    second = ledger.updated(first, outcome(a=[Tally("sub.u32", "", reached=10)]), date(2026, 1, 3))
+    assert second.entries["add.u32"] == first.entries["add.u32"]
+    assert second.entries["sub.u32"].run == "2"
+    assert set(second.runs) == {"1", "2"}
+    third = ledger.updated(second, outcome(a=[Tally("add.u32", "", reached=10)]), date(2026, 1, 3))
+    assert set(json.loads(third.text().splitlines()[0])["runs"]) == {"2"}, "a run that no entry is from is dropped"
+
+
+def test_changes_name_what_stands_otherwise():
+    before = {f: Entry(f, ledger.CONFIRMED, inputs=1) for f in ("a", "b")}
+    after = {"a": Entry("a", ledger.CONFIRMED, inputs=9), "b": Entry("b", ledger.MISMATCH, mismatches=1)}
+    assert set(ledger.changes(before, after)) == {"b"}
+
+
+def test_evidence_is_confirmed_only_where_every_form_is(known):
+    from harness.backends.emulator import evidence_of
+
+    known(confirmed("add.rn.f32"), confirmed("mul.rn.f32"), Entry("sub.rn.f32", ledger.MISMATCH, "1", mismatches=1))
+    assert evidence_of(("add.rn.f32", "mul.rn.f32")) == "confirmed"
+    assert evidence_of(("add.rn.f32", "sub.rn.f32")) == "specification"
+    assert evidence_of(("add.rn.f32", "fma.rn.f32")) == "specification"
+    assert evidence_of(("ld.global.b32", "add.rn.f32", "st.global.b32", "bra", "ret")) == "confirmed"
+    assert evidence_of(("shfl.sync.bfly.b32",)) == "specification"
+
+
+def test_a_changed_definition_is_no_longer_confirmed(known):
+    from harness.backends.emulator import evidence_of
+
+    known(Entry("add.rn.f32", ledger.CONFIRMED, "1", inputs=5, definition="00000000"))
+    assert evidence_of(("add.rn.f32",)) == "specification"
+    entry = ledger.current(ledger._committed())["add.rn.f32"]
+    assert entry.status == ledger.UNCONFIRMED
+    assert "changed" in entry.why
+
+
+def test_digest_follows_code_and_constants_and_nothing_else():
+    assert ledger.digest("add.rn.f32") != ledger.digest("add.rz.f32")
+    assert ledger.digest("add.rn.f32") == ledger.digest("add.f32"), "the same code with the same constants"
+
+    def one(a):
+        """Twice."""
+        return 2 * a  # a comment
+
+    def two(a):
+        return 2 * a
+
+    def other(a):
+        return 3 * a
+
+    two.__name__ = two.__qualname__ = other.__qualname__ = "one"
+    one.__qualname__ = "one"
+    assert ledger._plain(one).replace("one", "two") == ledger._plain(two)
+    assert ledger._plain(one).replace("one", "other") != ledger._plain(other)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (['{"ledger":9,"runs":{}}'], "version 9"),
+        (['{"ledger":1,"runs":{}}', "nonsense"], "line 2"),
+        (['{"ledger":1,"runs":{}}', '{"form":"a","status":"splendid"}'], "line 2"),
+        (['{"ledger":1,"runs":{}}', '{"form":"a","status":"confirmed","run":"7"}'], "unknown status or run"),
+        (['{"ledger":1,"runs":{}}', '{"form":"a","status":"confirmed","colour":"red"}'], "colour"),
+    ],
+)
+def test_a_ledger_that_cannot_be_read_says_where(tmp_path, lines, words):
+    path = tmp_path / "ledger.jsonl"
+    path.write_text("\n".join(lines))
+    with pytest.raises(LedgerError, match=words):
+        ledger.read(path)

@@ -1,0 +1,63 @@
+"""Conformance on a device: right definitions agree with the instruction, a planted wrong one is seen."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+from harness.conformance import campaign, forms, ledger, measure
+from harness.conformance.cuda import NoDevice
+from harness.conformance.device import Hardware
+from harness.conformance.inputs import Inputs
+from harness.environment import gpu_visible
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not gpu_visible(), reason="needs an NVIDIA GPU: none is visible"),
+]
+
+FORMS = ["add.rn.f32", "fma.rn.f64", "min.f16", "cvt.rn.f16.f32", "addc.cc.u32", "setp.lt.and.f32", "mov.b64"]
+
+
+@pytest.fixture(scope="module")
+def device():
+    try:
+        return Hardware()
+    except NoDevice as e:
+        pytest.skip(str(e))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_instruction_and_definition_agree(device, form):
+    snippets = forms.snippets(form)
+    assert device.compiled(snippets, True) == {}
+    for snippet in snippets:
+        tally = measure.Tally(snippet.spelling, snippet.variant)
+        measure.on_edges(device, snippet, tally, 2000)
+        measure.on_host(device, snippet, tally, 1 << 16)
+        if device.checks(snippet):
+            measure.on_device(device, snippet, tally, 1 << 22)
+        assert (tally.mismatches, tally.failure) == (0, ""), tally.offenders
+
+
+def test_a_wrong_definition_is_seen_by_both_comparisons(device):
+    snippet = forms.snippets("add.rn.f32")[0]
+    wrong = replace(snippet, text=snippet.text.replace("add.rn", "add.rz"), variant="planted")
+    wrong.__dict__["step"] = snippet.step
+    device.compiled([snippet, wrong], True)
+    assert device.check(snippet, 0, 1 << 20).mismatches == 0
+    report = device.check(wrong, 0, 1 << 20)
+    assert report.mismatches > 1000
+    columns = Inputs(snippet).at(np.array(report.indices, np.int64))
+    right, other = device.run(snippet, columns), device.run(wrong, columns)
+    assert (right[0] != other[0]).all()
+
+
+def test_a_campaign_writes_what_the_ledger_holds(device):
+    plan = campaign.Plan(seconds=5.0, inputs=1 << 22, everything=1 << 16, emulated=1 << 12)
+    outcome = campaign.run(FORMS, plan, device=partial(Hardware), workers=2)
+    for form in FORMS:
+        entry = ledger.entry_of(form, outcome.tallies[form], "1")
+        assert entry.status == ledger.CONFIRMED, entry
+    assert outcome.identity == device.identity
