@@ -3,8 +3,9 @@
 Each extends the selected parts, computes exactly, clamps with .sat to the destination's type and size, and joins the
 result with c: by a secondary operation, or by putting it into the part of c that the destination's selector names.
 
-These follow the text of the ISA and are unconfirmed: since sm_75 ptxas expands most of them, and where clamping,
-secondary operations or merges meet values of more than 32 bits its code is seen to depart from the text.
+These follow the text of the ISA. Since sm_75 ptxas expands most of them, and where clamping, secondary operations or
+merges meet values of more than 32 bits its code departs from the text: the conformance ledger tells which forms differ
+on an H200, and on what.
 """
 
 from __future__ import annotations
