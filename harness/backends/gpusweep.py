@@ -10,26 +10,42 @@ import torch
 
 from harness.backends import Job, Outcome, gpu
 from harness.backends.assembler import artifacts
-from harness.case import Policies
+from harness.case import Policies, format_of
 from harness.inputs import InputSet
 from harness.judge import Judgement
 from harness.sweep import OracleFault, Swept
-from harness.sweep.device import DeviceSweep, Findings, chunk_size, copy_floor
+from harness.sweep.device import DeviceSweep, chunk_size, copy_floor
 from harness.sweep.result import blocks_of
 from harness.triton.diagnostics import Refusal
-from harness.triton.launch import Launch, launch_of
+from harness.triton.launch import launch_of
 from harness.triton.ptxtext import contraction_open
 
 BLOCK = 1024  # elements a program: enough loads in flight to reach the memory's rate
 
 
 def run(job: Job, policy: Policies, inputs: InputSet, fault: Callable[[Exception], str]) -> Swept:
-    """Sweep a set that has a generator. Raises OracleFault where the fast judge and the plain one disagree."""
+    """Sweep a set that has a generator. Raises OracleFault where the fast judge and the plain one disagree.
+
+    The judge is fused by torch.compile where that takes the reference, else it runs as eager operations.
+    """
+    try:
+        return _run(job, policy, inputs, fault, compiled=gpu.DEVICE != "cpu")
+    except _NotCompiled as error:
+        swept = _run(job, policy, inputs, fault, compiled=False)
+        return replace(
+            swept, notes=(f"torch.compile did not take the reference, which ran eagerly: {error}", *swept.notes)
+        )
+
+
+class _NotCompiled(Exception):
+    """What torch.compile had against the reference."""
+
+
+def _run(job: Job, policy: Policies, inputs: InputSet, fault: Callable[[Exception], str], *, compiled: bool) -> Swept:
     assert inputs.generator is not None
-    compiled = gpu.DEVICE != "cpu"
-    unit_bytes = sum(f.unit_bits // 8 for f in inputs.generator.formats.values())
-    unit_bytes += sum(t.format.unit_bits // 8 for t in launch_of(_sized(job, 1)).outputs)
-    job = _sized(job, chunk_size(inputs.count, unit_bytes, compiled=compiled))
+    unit_bytes = sum(format_of(a).unit_bits // 8 for a in (*job.case.inputs.values(), *job.case.outputs.values()))
+    size = chunk_size(inputs.count, unit_bytes, compiled=compiled)
+    job = replace(job, setup=replace(job.setup, shape=(size,), block=max(BLOCK, job.setup.block)))
     try:
         launch = launch_of(job)
         built = launch.build(job.target)
@@ -37,13 +53,23 @@ def run(job: Job, policy: Policies, inputs: InputSet, fault: Callable[[Exception
         return Swept(Outcome("error", str(error)), Judgement())
     if isinstance(built, Refusal):
         return Swept(Outcome(built.kind, built.words), Judgement())
-    notes: list[str] = []
+    views = {t.name: getattr(torch, gpu._TORCH[t.format.element_type]) for t in launch.tensors}
+
+    def start(pointers: Mapping[str, Any]) -> None:
+        gpu._start(job, launch, pointers)
+
     try:
-        found = _swept(job, policy, inputs, launch, compiled, notes)
+        found = DeviceSweep(
+            job, policy, inputs.generator, inputs.count, start, launch.tensors, views,
+            device=gpu.DEVICE, compiled=compiled, first=inputs.first,
+        ).run()  # fmt: skip
         floor = copy_floor(inputs.count * unit_bytes // 2, gpu.DEVICE)
     except OracleFault:
         raise
     except Exception as error:
+        if compiled and type(error).__module__.startswith(("torch._dynamo", "torch._inductor", "harness.sweep.oracle")):
+            first = str(error).strip().partition("\n")[0]
+            raise _NotCompiled(f"{type(error).__name__}: {first}") from error
         return Swept(Outcome("error", fault(error), artifacts=artifacts(built)), Judgement())
     outcome = Outcome(
         "ran",
@@ -54,50 +80,12 @@ def run(job: Job, policy: Policies, inputs: InputSet, fault: Callable[[Exception
     )
     witness, place = _witness(inputs, found.failing, job.setup.pack)
     measured = {"seconds": round(found.seconds, 6), "copy": round(floor, 6)} if found.seconds else {}
-    blocks = blocks_of(found.sums, inputs.count)
-    return Swept(outcome, found.judgement, blocks, witness, place, (*notes, *found.notes), measured)
-
-
-def _sized(job: Job, size: int) -> Job:
-    return replace(job, setup=replace(job.setup, shape=(size,), block=max(BLOCK, job.setup.block)))
-
-
-def _swept(job: Job, policy: Policies, inputs: InputSet, launch: Launch, compiled: bool, notes: list[str]) -> Findings:
-    """With the fused judge where torch can compile it, else with eager operations."""
-    assert inputs.generator is not None
-
-    def start(pointers: Mapping[str, Any]) -> None:
-        gpu._start(job, launch, pointers)
-
-    views = {t.name: getattr(torch, gpu._TORCH[t.format.element_type]) for t in launch.tensors}
-
-    def sweep(compiled: bool) -> Findings:
-        assert inputs.generator is not None
-        return DeviceSweep(
-            job,
-            policy,
-            inputs.generator,
-            inputs.count,
-            start,
-            launch.tensors,
-            views,
-            device=gpu.DEVICE,
-            compiled=compiled,
-        ).run()
-
-    if not compiled:
-        return sweep(False)
-    try:
-        return sweep(True)
-    except Exception as error:
-        if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
-            raise
-        first = str(error).strip().partition("\n")[0]
-        notes.append(f"torch.compile did not take the reference, which ran eagerly: {type(error).__name__}: {first}")
-        return sweep(False)
+    return Swept(
+        outcome, found.judgement, blocks_of(found.sums, inputs.count), witness, place, tuple(found.notes), measured
+    )
 
 
 def _witness(inputs: InputSet, failing: int | None, pack: int) -> tuple[Mapping[str, Any], int]:
     """The pack of the first failing input, or the first pack."""
-    first = 0 if failing is None else failing - failing % pack
-    return inputs.take(first, pack), 0 if failing is None else failing - first
+    place = 0 if failing is None else failing - inputs.first
+    return inputs.take(place - place % pack, pack), place % pack

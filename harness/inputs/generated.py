@@ -7,7 +7,7 @@ the host can name any one of them again. Neither set is ever in memory as a whol
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from harness.inputs.edges import edge_units
@@ -29,18 +29,24 @@ class Generator(Protocol):
 
 @dataclass(frozen=True)
 class Counted:
-    """Every input: the bits of its number, the last input's varying fastest. At most 63 bits in all."""
+    """Every input: the bits of its number, the last input's varying fastest. At most 63 bits in all.
+
+    shifts: the position in the number of each input's lowest bit.
+    """
 
     formats: Mapping[str, Format]
+    shifts: Mapping[str, int] = field(init=False, repr=False, compare=False)
 
-    def shift(self, name: str) -> int:
-        """The position in the number of an input's lowest bit."""
-        names = list(self.formats)
-        return sum(self.formats[n].unit_bits for n in names[names.index(name) + 1 :])
+    def __post_init__(self) -> None:
+        shifts, shift = {}, 0
+        for name, fmt in reversed(list(self.formats.items())):
+            shifts[name] = shift
+            shift += fmt.unit_bits
+        object.__setattr__(self, "shifts", shifts)
 
     def units(self, name: str, index: Index) -> Index:
         """See `Generator`."""
-        return (index >> self.shift(name)) & ((1 << self.formats[name].unit_bits) - 1)
+        return (index >> self.shifts[name]) & ((1 << self.formats[name].unit_bits) - 1)
 
 
 @dataclass(frozen=True)

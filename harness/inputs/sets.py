@@ -37,7 +37,7 @@ class InputSet:
 
     name: as keys write it, `edges/1`; `edges-full/1` at full and exhaustive effort. count: how many inputs there are.
     seed: what the random choices came from. generator: makes any input from its number, where that is how they come to
-    be; a GPU then makes its own.
+    be; a GPU then makes its own. first: the generator's number of the first input.
     """
 
     name: str
@@ -45,6 +45,7 @@ class InputSet:
     seed: int
     _slice: Callable[[int, int], dict[str, NDArray[np.generic]]]
     generator: Generator | None = None
+    first: int = 0
 
     def take(self, first: int, count: int) -> dict[str, NDArray[np.generic]]:
         """Inputs `first` to `first + count` (cut at the end): one-dimensional storage arrays by input name."""
@@ -58,7 +59,7 @@ class InputSet:
         """The inputs of the given numbers, shaped as they are."""
         if self.generator is None:
             return {n: u[numbers] for n, u in self.all().items()}
-        return _generated(self.generator, numbers)
+        return _generated(self.generator, numbers + self.first)
 
     def chunks(self, size: int = CHUNK) -> Iterator[dict[str, NDArray[np.generic]]]:
         """The inputs in order, at most `size` at a time."""

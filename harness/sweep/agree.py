@@ -37,6 +37,8 @@ def agrees(fmt: Format, match: Match, nan: NanPolicy, expected: Tensor, got: Ten
     same: Tensor = expected == got
     if not fmt.is_float:
         return same if match.kind == "exact" else same | _within(fmt, match, expected, got)
+    if fmt.code_bits <= 32:  # a GPU computes with 32 bits; what follows needs no more
+        expected, got = expected.to(torch.int32), got.to(torch.int32)
     if nan == "any":
         same = same | (is_nan(fmt, expected) & is_nan(fmt, got))
     elif nan == "canonical":
@@ -72,17 +74,26 @@ def _within(fmt: Format, match: Match, expected: Tensor, got: Tensor, doubt: flo
     if match.kind == "exact":
         return expected != expected
     if match.kind == "ulp":
-        near: Tensor = distance(fmt, expected, got) <= int(match.bound)
+        near: Tensor = _steps(fmt, expected, got) <= int(match.bound)
         return near
     if fmt.code_bits == 64 and not fmt.is_float:
         return torch.full_like(expected, doubt > 0, dtype=torch.bool)
     # Infinity counts as the number that would follow the largest finite one, which float64 need not hold: in doubt.
-    ev, gv = to_float64(fmt, expected), to_float64(fmt, got)
+    ev, gv = to_float64(fmt, expected.to(torch.int64)), to_float64(fmt, got.to(torch.int64))
     error = (gv - ev).abs()
     limit = float(match.bound) * (ev.abs() if match.kind == "relative" else torch.ones_like(ev))
     decided = torch.isfinite(error) & torch.isfinite(limit)
     held: Tensor = error <= limit * (1 + doubt)
     return (held & decided) | (~decided if doubt > 0 else torch.zeros_like(decided))
+
+
+def _steps(fmt: Format, expected: Tensor, got: Tensor) -> Tensor:
+    """`distance`, without its care for 64-bit ordinals where there are none."""
+    if fmt.code_bits > 32:
+        wide: Tensor = distance(fmt, expected, got)
+        return wide
+    steps: Tensor = ordinal(fmt, got).to(torch.int64) - ordinal(fmt, expected).to(torch.int64)
+    return steps.abs()
 
 
 def classify(fmt: Format, match: Match, nan: NanPolicy, expected: Tensor, got: Tensor) -> Tensor:

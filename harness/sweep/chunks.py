@@ -44,8 +44,8 @@ def sweep_in_chunks(backend: Backend, job: Job, inputs: InputSet, judge_one: Jud
             if witness is None and found.offenders:
                 place = found.offenders[0].index // _codes_per_unit(job, found.offenders[0])
                 witness, place = _pack_around(units, place, job.setup.pack)
-            total = total.merged(_renumbered(job, found, first))
-            _add_sums(job, last.outputs, first, sums)
+            total = total.merged(_renumbered(job, found, inputs.first + first))
+            _add_sums(job, last.outputs, first, sums, inputs.first)
             digested += size
         if len(findings) >= 8:
             break
@@ -63,12 +63,12 @@ def _pack_around(units: Mapping[str, NDArray[Any]], place: int, pack: int) -> tu
     return {n: u[first : first + pack] for n, u in units.items()}, place - first
 
 
-def _add_sums(job: Job, outputs: Mapping[str, Any], first: int, sums: list[int]) -> None:
+def _add_sums(job: Job, outputs: Mapping[str, Any], first: int, sums: list[int], offset: int) -> None:
     """Add a chunk's hashes to the sums of the rows it lies in."""
     total: NDArray[np.int64] | None = None
     for k, (name, argument) in enumerate(job.case.outputs.items()):
         units = as_codes(np.ascontiguousarray(outputs[name]).reshape(-1))
-        numbers = np.arange(first, first + units.size, dtype=np.int64)
+        numbers = np.arange(offset + first, offset + first + units.size, dtype=np.int64)
         made = hashed(units, numbers, bits=format_of(argument).unit_bits, output=k).astype(np.int64)
         total = made if total is None else total + made
     assert total is not None

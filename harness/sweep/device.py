@@ -24,7 +24,7 @@ from harness.case import Policies
 from harness.inputs.generated import Counted, Generator
 from harness.judge import Judgement
 from harness.sweep.examine import PIECE, Details, Examiner, judged_plainly, packs_of
-from harness.sweep.oracle import NEAR, Oracle, fused
+from harness.sweep.oracle import NEAR, Fused, Oracle, numbers
 from harness.sweep.result import ROW, OracleFault
 from harness.triton.launch import Tensor as Argument
 from references.formats import Format
@@ -93,7 +93,6 @@ class DeviceSweep:
         self.launch, self.device = launch, device
         self.chunk = job.setup.shape[0]
         self.buffers = {a.name: Buffer(a.format, self.chunk, device, views[a.name]) for a in arguments}
-        self.ramp = torch.arange(self.chunk, dtype=torch.int64, device=device)
         self.tools = _tools(self.oracle, job, self.chunk, device) if compiled else _plain_tools(self.oracle)
         self.found = Findings()
         self._filled: dict[str, int] = {}
@@ -109,7 +108,7 @@ class DeviceSweep:
         with _stopwatch(self.device) as seconds:
             for k, start in enumerate(starts):
                 self._chunk(start)
-                tallies.append(self.tools.tally(self._number(start), self.ramp, *self._outputs().values()))
+                tallies.append(self.tools.tally(self._number(start), *self._outputs().values()))
                 samples.append({n: u[sampler.places(k)] for n, u in self._outputs().items()})
             table = torch.cat(tallies, 1).cpu().numpy()
         self.found.seconds = seconds()
@@ -137,11 +136,11 @@ class DeviceSweep:
         """Make one input, unless the buffer holds it still: counted up, the first inputs change seldom."""
         state = start
         if isinstance(self.oracle.generator, Counted):
-            shift = self.oracle.generator.shift(name)
+            shift = self.oracle.generator.shifts[name]
             span = 1 << (shift + self.oracle.inputs[name].unit_bits)
             state = 0 if span <= self.chunk else start % span >> shift
         if self._filled.get(name) != state:
-            self.tools.fill[name](self._number(start), self.ramp, self.buffers[name].units)
+            self.tools.fill[name](self._number(start), self.buffers[name].units)
             self._filled[name] = state
 
     def _check_writes(self, start: int) -> None:
@@ -170,7 +169,7 @@ class DeviceSweep:
     def _inputs_hold(self, start: int) -> None:
         for name, fmt in self.oracle.inputs.items():
             for first in range(0, self.chunk, PIECE):
-                part = self.ramp[first : first + PIECE] + start
+                part = numbers(self._number(start + first), self.buffers[name].units[first : first + PIECE])
                 made = self.oracle.generator.units(name, part).to(self.buffers[name].units.dtype)
                 if not torch.equal(made, self.buffers[name].units[first : first + PIECE]):
                     self.found.faults.append(f"{name} is an input and was overwritten ({fmt.name})")
@@ -225,19 +224,20 @@ class DeviceSweep:
         rows = np.flatnonzero(flagged)
         outputs = self._outputs()
         if len(rows) * 16 > len(flagged):
-            mask = self.tools.mask(self._number(start), self.ramp, *outputs.values())
+            mask = self.tools.mask(self._number(start), *outputs.values())
             return torch.nonzero(mask).reshape(-1)
         found = []
         for row in rows.tolist():
             part = slice(row * ROW, row * ROW + ROW)
-            mask = self.oracle.mask(self._number(start), self.ramp[part], *(u[part] for u in outputs.values()))
+            mask = self.oracle.mask(self._number(start + row * ROW), *(u[part] for u in outputs.values()))
             found.append(torch.nonzero(mask).reshape(-1) + row * ROW)
         return torch.cat(found)
 
     def _far_rows(self, start: int, rows: NDArray[Any], total: Details, *, histogram: bool = True) -> None:
         """Distances of all results of some rows that are not flagged; those of flagged ones are known already."""
         for group in np.array_split(rows, -(-len(rows) // (PIECE // ROW))) if len(rows) else ():
-            places = torch.cat([self.ramp[r * ROW : r * ROW + ROW] for r in group.tolist()])
+            row = torch.arange(ROW, device=self.device)
+            places = torch.cat([row + r * ROW for r in group.tolist()])
             units = {n: u[places] for n, u in self._outputs().items()}
             flags, _ = self.oracle.flags(self.oracle.codes(places + start), self.oracle.codes_of_outputs(units))
             keep = ~flags
@@ -255,7 +255,7 @@ class DeviceSweep:
         j.different, j.unchecked = total.different, total.unchecked
         j.classes, j.ulps = dict(total.classes), near.histogram()
         _add(j.ulps, total.ulps)
-        j.ranges = near.ranges(*self.examiner.extremes())
+        j.ranges = near.ranges(self.first, *self.examiner.extremes())
         if plain is not None:
             # For what was judged again, the plain judge's words: it tells flushes and exchanged places.
             j.different += plain.different - device.different
@@ -377,10 +377,10 @@ class _Near:
             _add(counted, {"0": int(rest)} if rest else {})
         return counted
 
-    def ranges(self, low: NDArray[np.int64], high: NDArray[np.int64]) -> dict[str, tuple[int, int]]:
+    def ranges(self, first: int, low: NDArray[np.int64], high: NDArray[np.int64]) -> dict[str, tuple[int, int]]:
         """Extremes by binary exponent of the first input, where a row has one exponent.
 
-        low, high: by row, of what was examined one by one.
+        first: the number of the first row's first input. low, high: by row, of what was examined one by one.
         """
         low, high = np.minimum(self.low, low), np.maximum(self.high, high)
         generator = self.oracle.generator
@@ -388,9 +388,11 @@ class _Near:
         fraction = fmt.mantissa_bits + fmt.ignored_bits
         if not isinstance(generator, Counted) or not fmt.is_float or fmt.codes_per_unit > 1 or not self.floats:
             return {}
-        if (1 << (generator.shift(name) + fraction)) < ROW:
+        if (1 << (generator.shifts[name] + fraction)) < ROW:
             return {}
-        field = (np.arange(len(self.low)) * ROW >> (generator.shift(name) + fraction)) & ((1 << fmt.exponent_bits) - 1)
+        field = ((first + np.arange(len(self.low)) * ROW) >> (generator.shifts[name] + fraction)) & (
+            (1 << fmt.exponent_bits) - 1
+        )
         last = (1 << fmt.exponent_bits) - 1 if fmt.infinity else -1
         found = {}
         for e in np.unique(field[field != last]).tolist():
@@ -434,12 +436,12 @@ def _add(into: dict[str, int], counts: Mapping[str, int]) -> None:
 class _Tools:
     tally: Callable[..., Tensor]
     mask: Callable[..., Tensor]
-    fill: Mapping[str, Callable[[Tensor, Tensor, Tensor], Any]]
+    fill: Mapping[str, Callable[[Tensor, Tensor], Any]]
 
 
-def _filler(generator: Generator, name: str) -> Callable[[Tensor, Tensor, Tensor], Any]:
-    def fill(first: Tensor, ramp: Tensor, units: Tensor) -> None:
-        units.copy_(generator.units(name, first + ramp).to(units.dtype))
+def _filler(generator: Generator, name: str) -> Callable[[Tensor, Tensor], Any]:
+    def fill(first: Tensor, units: Tensor) -> None:
+        units.copy_(generator.units(name, numbers(first, units)).to(units.dtype))
 
     return fill
 
@@ -461,7 +463,7 @@ def _tools(oracle: Oracle, job: Job, chunk: int, device: str) -> _Tools:
     )  # fmt: skip
     if key not in _kept:
         plain = _plain_tools(oracle)
-        _kept[key] = _Tools(fused(oracle.tally), fused(oracle.mask), {n: fused(f) for n, f in plain.fill.items()})
+        _kept[key] = _Tools(Fused(oracle.tally), Fused(oracle.mask), {n: Fused(f) for n, f in plain.fill.items()})
     return _kept[key]
 
 

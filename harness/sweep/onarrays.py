@@ -53,4 +53,4 @@ def on_device(domain: Domain, values: Mapping[str, Tensor]) -> Tensor:
     if held is not None and held.dtype == torch.bool and held.shape == like.shape:
         return held
     host = domain.holds({n: v.cpu().numpy() for n, v in values.items()})
-    return torch.from_numpy(np.ascontiguousarray(host)).to(like.device)
+    return torch.from_numpy(np.array(host)).to(like.device)

@@ -7,10 +7,7 @@ the tallies; without a compiler it runs as it stands, in smaller pieces.
 
 from __future__ import annotations
 
-import functools
-import itertools
-import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,11 +29,16 @@ Codes = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Comparison:
-    """One reference that results are held to. match: by output, without domains. own: the variant's own reference."""
+    """One reference that results are held to.
+
+    match: by output. own: whether it is the variant's own reference. flushes: for each accepted answer, which inputs
+    are flushed before the reference is applied; and for each of those, which outputs after it.
+    """
 
     reference: Reference
     match: Mapping[str, Match]
     own: bool
+    flushes: list[tuple[dict[str, bool], list[dict[str, bool]]]]
 
 
 class Oracle:
@@ -46,10 +48,25 @@ class Oracle:
         self.case, self.policy, self.generator = case, policy, generator
         self.inputs = {n: format_of(a) for n, a in case.inputs.items()}
         self.outputs = {n: format_of(a) for n, a in case.outputs.items()}
-        self.comparisons = [Comparison(policy.reference, policy.match, own=True)]
+        self._always_equal = _always_equal(policy.match.values())
+        self.comparisons = [Comparison(policy.reference, policy.match, True, self._flushes())]
         if policy.meets is not None:
             promised = dict.fromkeys(case.outputs, policy.meets.match)
-            self.comparisons.append(Comparison(case.reference, promised, own=False))
+            never: list[tuple[dict[str, bool], list[dict[str, bool]]]] = [
+                (dict.fromkeys(self.inputs, False), [dict.fromkeys(self.outputs, False)])
+            ]
+            self.comparisons.append(Comparison(case.reference, promised, False, never))
+
+    def _flushes(self) -> list[tuple[dict[str, bool], list[dict[str, bool]]]]:
+        """Spelt out ahead, because little of Python may stand in a function that torch compiles."""
+        words = self.policy.ftz
+
+        def choices(names: Iterable[str]) -> list[dict[str, bool]]:
+            least = {n: words[n] == "required" for n in names}
+            most = {n: words[n] != "never" for n in names}
+            return [least] if least == most else [least, most]
+
+        return [(flushed, choices(self.outputs)) for flushed in choices(self.inputs)]
 
     @property
     def names(self) -> list[str]:
@@ -65,27 +82,20 @@ class Oracle:
         """Output codes from storage units."""
         return {n: unpack(f, as_codes(units[n])) for n, f in self.outputs.items()}
 
-    def answers(self, comparison: Comparison, codes: Codes) -> Iterator[dict[str, Tensor]]:
+    def answers(self, comparison: Comparison, codes: Codes) -> list[dict[str, Tensor]]:
         """Every accepted answer, as `harness.evaluate.accepted` orders them."""
-        if not comparison.own:
-            yield self._apply(comparison.reference, codes)
-            return
-        ftz = self.policy.ftz
-        required = {n for n, word in ftz.items() if word == "required"}
-        open_inputs = {n for n in self.inputs if ftz[n] == "allowed"}
-        open_outputs = {n for n in self.outputs if ftz[n] == "allowed"}
-        for more in (set(), open_inputs)[: 1 + bool(open_inputs)]:
-            flushed = {n: flush(self.inputs[n], c) if n in required | more else c for n, c in codes.items()}
-            answer = self._apply(comparison.reference, flushed)
-            answer = {n: flush(self.outputs[n], c) if n in required else c for n, c in answer.items()}
-            yield answer
-            if open_outputs:
-                yield {n: flush(self.outputs[n], c) if n in open_outputs else c for n, c in answer.items()}
+        found = []
+        for flushed_inputs, results in comparison.flushes:
+            given = {n: flush(f, codes[n]) if flushed_inputs[n] else codes[n] for n, f in self.inputs.items()}
+            answer = self._apply(comparison.reference, given)
+            for flushed in results:
+                found.append({n: flush(f, answer[n]) if flushed[n] else answer[n] for n, f in self.outputs.items()})
+        return found
 
     def _apply(self, reference: Reference, codes: Codes) -> dict[str, Tensor]:
-        answer = reference(*codes.values())
-        answers = answer if isinstance(answer, tuple | list) else (answer,)
-        return dict(zip(self.outputs, answers, strict=True))
+        answer = reference(*[codes[n] for n in self.inputs])
+        answers = answer if isinstance(answer, (tuple, list)) else (answer,)
+        return {name: answers[k] for k, name in enumerate(self.outputs)}
 
     def flags(self, codes: Codes, got: Codes) -> tuple[Tensor, dict[str, Tensor]]:
         """Which units do not agree with every policy whatever the domains say; and the first own answer."""
@@ -93,9 +103,8 @@ class Oracle:
         first: dict[str, Tensor] = {}
         for comparison in self.comparisons:
             for name, codes_ok in self._agreeing(comparison, codes, got, first).items():
-                bad = ~codes_ok
                 per = self.outputs[name].codes_per_unit
-                bad = bad.reshape(-1, per).any(-1) if per > 1 else bad
+                bad = ~codes_ok.reshape(-1, per).all(-1) if per > 1 else ~codes_ok
                 flagged = bad if flagged is None else flagged | bad
         assert flagged is not None
         return flagged, first
@@ -116,46 +125,55 @@ class Oracle:
                     _either(outside, name, agrees(fmt, match.outside, self.policy.nan, answer[name], got[name]))
         return {n: ok & outside[n] if n in outside else ok for n, ok in inside.items()}
 
-    def tally(self, first: Tensor, ramp: Tensor, *units: Tensor) -> Tensor:
+    def tally(self, first: Tensor, *units: Tensor) -> Tensor:
         """Tallies of consecutive inputs from number `first` on: int64 [len(names), rows].
 
-        ramp: arange over the inputs, whose number is a multiple of `ROW`. units: the outputs' storage units.
+        units: the outputs' storage units, a multiple of `ROW` of them.
         """
-        number = first + ramp
+        number = numbers(first, units[0])
         codes = self.codes(number)
-        raw = {n: as_codes(u) for n, u in zip(self.outputs, units, strict=True)}
-        got = {n: unpack(f, raw[n]) for n, f in self.outputs.items()}
+        raw = {n: as_codes(units[k]) for k, n in enumerate(self.outputs)}
+        got = self.codes_of_outputs(raw)
         flagged, expected = self.flags(codes, got)
-        columns = [_rows(flagged).sum(1, dtype=torch.int32)]
-        digests = [hashed(raw[n], number, bits=f.unit_bits, output=k) for k, (n, f) in enumerate(self.outputs.items())]
-        columns.append(_rows(functools.reduce(torch.add, [d.to(torch.int64) for d in digests])).sum(1))
+        digest = torch.zeros_like(number)
+        for k, (name, fmt) in enumerate(self.outputs.items()):
+            digest = digest + hashed(raw[name], number, bits=fmt.unit_bits, output=k)
+        columns = [_rows(flagged).sum(1, dtype=torch.int32), _rows(digest).sum(1)]
         for name, fmt in self.outputs.items():
             if fmt.is_float:
                 columns += self._distances(fmt, expected[name], got[name], flagged)
         return torch.stack([c.to(torch.int64) for c in columns])
 
-    def _distances(self, fmt: Format, expected: Tensor, got: Tensor, flagged: Tensor) -> Iterator[Tensor]:
+    def _distances(self, fmt: Format, expected: Tensor, got: Tensor, flagged: Tensor) -> list[Tensor]:
         """Of the codes not flagged: finite pairs, the extremes of their signed distance, and how many are near."""
         per = fmt.codes_per_unit
+        if fmt.code_bits <= 32:
+            expected, got = expected.to(torch.int32), got.to(torch.int32)
         keep = ~(flagged.repeat_interleave(per) if per > 1 else flagged)
         keep = keep & is_finite(fmt, expected) & is_finite(fmt, got)
-        yield _rows(keep, per).sum(1, dtype=torch.int32)
-        if _always_equal(self.policy.match.values()):
+        finite = _rows(keep, per).sum(1, dtype=torch.int32)
+        if self._always_equal:
             # What is not flagged is equal, or a zero of the other sign: at distance 0.
-            yield from itertools.repeat(_rows(keep, per)[:, 0] * 0, 2 + len(NEAR))
-            return
+            return [finite] + [finite * 0] * (2 + len(NEAR))
         # Agreeing finite codes are less than 2^31 apart, but where an absolute bound spans many binades.
-        steps = (ordinal(fmt, got) - ordinal(fmt, expected)).clamp(-_FAR, _FAR).to(torch.int32)
+        steps = (
+            (ordinal(fmt, got).to(torch.int64) - ordinal(fmt, expected).to(torch.int64))
+            .clamp(-_FAR, _FAR)
+            .to(torch.int32)
+        )
         steps = _rows(torch.where(keep, steps, 0), per)
-        yield steps.amin(1)
-        yield steps.amax(1)
-        for distance in NEAR:
-            yield (steps == distance).sum(1, dtype=torch.int32)
+        near = [(steps == distance).sum(1, dtype=torch.int32) for distance in NEAR]
+        return [finite, steps.amin(1), steps.amax(1), *near]
 
-    def mask(self, first: Tensor, ramp: Tensor, *units: Tensor) -> Tensor:
+    def mask(self, first: Tensor, *units: Tensor) -> Tensor:
         """Which of consecutive inputs are flagged: bool, one for each."""
-        got = {n: unpack(f, as_codes(u)) for (n, f), u in zip(self.outputs.items(), units, strict=True)}
-        return self.flags(self.codes(first + ramp), got)[0]
+        got = self.codes_of_outputs({n: units[k] for k, n in enumerate(self.outputs)})
+        return self.flags(self.codes(numbers(first, units[0])), got)[0]
+
+
+def numbers(first: Tensor, like: Tensor) -> Tensor:
+    """The numbers of as many inputs as `like` has elements, from `first` on: counted up where they are used."""
+    return first + torch.arange(like.numel(), dtype=torch.int64, device=like.device)
 
 
 _FAR = (1 << 31) - 1
@@ -181,18 +199,30 @@ def flush(fmt: Format, codes: Tensor) -> Tensor:
     return torch.where(is_subnormal(fmt, codes), codes & top if fmt.has_sign else codes * 0, codes)
 
 
-def fused(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """`function` through torch.compile, as one graph.
+class NotFused(RuntimeError):
+    """A function whose operations depend on values, so that no one graph describes them."""
 
-    Under a code object of its own: torch keeps what it compiled by code object, and only a few forms of each.
+
+class Fused:
+    """A function of tensors as one compiled kernel, or a few: torch.compile on the operations of its first call.
+
+    The operations are recorded by running the function on fake tensors. So whatever Python stands between them is
+    Python's affair, of which torch.compile's own tracing knows only a part; and no form shares a code object, of which
+    torch keeps but a few compilations.
     """
-    plain = function.__func__ if isinstance(function, types.MethodType) else function
-    assert isinstance(plain, types.FunctionType)
-    code = plain.__code__.replace(co_name=f"{plain.__name__}_{next(_numbers)}")
-    copy = types.FunctionType(code, plain.__globals__, code.co_name, plain.__defaults__, plain.__closure__)
-    bound = types.MethodType(copy, function.__self__) if isinstance(function, types.MethodType) else copy
-    compiled: Callable[..., Tensor] = torch.compile(bound, fullgraph=True, dynamic=False)
-    return compiled
 
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._compiled: Callable[..., Any] | None = None
 
-_numbers = itertools.count()
+    def __call__(self, *tensors: Tensor) -> Any:
+        """Run it; all calls have tensors of the same shapes and types."""
+        if self._compiled is None:
+            from torch.fx.experimental.proxy_tensor import make_fx
+
+            try:
+                graph = make_fx(self._function, tracing_mode="fake")(*tensors)
+            except Exception as error:
+                raise NotFused(f"{type(error).__name__}: {error}") from error
+            self._compiled = torch.compile(graph, fullgraph=True, dynamic=False)
+        return self._compiled(*tensors)

@@ -99,9 +99,9 @@ def main(names):
         chunks = inputs.count // s.chunk
         first = s._number(s.chunk)
         parts = {
-            "inputs": timed(lambda s=s, f=first: [t(f, s.ramp, s.buffers[n].units) for n, t in s.tools.fill.items()]),
+            "inputs": timed(lambda s=s, f=first: [t(f, s.buffers[n].units) for n, t in s.tools.fill.items()]),
             "kernel": timed(lambda s=s: s.launch({n: b.pointer for n, b in s.buffers.items()})),
-            "judge": timed(lambda s=s, f=first: s.tools.tally(f, s.ramp, *s._outputs().values())),
+            "judge": timed(lambda s=s, f=first: s.tools.tally(f, *s._outputs().values())),
         }
         m, j = swept.measured, swept.judgement
         print(f"{name:16} {inputs.count} inputs: {m['seconds'] * 1e3:.1f} ms, copy {m['copy'] * 1e3:.1f} ms, "

@@ -1,0 +1,129 @@
+"""`ptxdiff sweep`: all inputs of one variant, in shards, on every GPU, resumable."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.cli import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from harness.sweep.shards import Journal, Task
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("variant", metavar="FILE::[CASE::]VARIANT", help="what to sweep: cases/fma.py::fma.rn.f16")
+    parser.add_argument("--journal", required=True, metavar="FILE", help="the finished shards are kept here")
+    parser.add_argument("--resume", action="store_true", help="go on with the journal")
+    parser.add_argument("--part", default="1/1", metavar="K/N", help="every N-th shard, for the K-th of N machines")
+    parser.add_argument("--limit", type=int, metavar="SHARDS", help="stop after so many shards")
+    parser.add_argument("--shard-bits", type=int, metavar="BITS", help="inputs a shard, as a power of two (16 to 36)")
+    parser.add_argument("--backend", default="gpu", choices=("gpu", "emulator"))
+    parser.add_argument("--target", default=None, metavar="sm_90a", help="default: the device's, or sm_90a")
+    parser.add_argument("--pack", type=int, help="elements per asm invocation (default: the largest)")
+    parser.add_argument("--timeout", type=float, default=900.0, metavar="S", help="seconds after which a shard is hung")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Sweep; 0 where every shard that ran passed, 1 otherwise."""
+    from rich.console import Console
+
+    from harness.case import CaseError
+    from harness.sweep.shards import Journal, JournalError, devices, part_of, sweep
+
+    try:
+        task = _task(args)
+        journal = Journal(Path(args.journal), task, resume=args.resume)
+        wanted = [s for s in part_of(task.shards, args.part) if s not in journal.done][: args.limit]
+    except (CaseError, JournalError, ValueError) as error:
+        raise UsageError(str(error)) from None
+    console = Console()
+    places = devices() if args.backend == "gpu" else [""]
+    with _progress(console) as progress:
+        bar = progress.add_task(f"{task.variant}, 2^{task.bits} inputs", total=len(wanted), different=0)
+
+        def on_result(result: object) -> None:
+            different = sum(r.different for r in journal.done.values())
+            progress.update(bar, advance=1, different=different)
+
+        sweep(task, journal, wanted, places=places, on_result=on_result, timeout=args.timeout)
+    return _summary(console, task, journal, wanted)
+
+
+def _task(args: argparse.Namespace) -> Task:
+    from harness.case import AsmVariant
+    from harness.derive import packs_of
+    from harness.runner import fingerprint_of
+    from harness.sweep.shards import SHARD_BITS, Task
+    from harness.sweep.shardworker import bits_of, item_of
+
+    file, *names = args.variant.split("::")
+    if not names or len(names) > 2 or not Path(file).is_file():
+        raise UsageError(f"{args.variant!r}: expected FILE::VARIANT or FILE::CASE::VARIANT of a case file")
+    item = item_of(Path(file).resolve(), names, args.backend, args.target or _target(args.backend))
+    packs = packs_of(item.loaded.case, item.variant) if isinstance(item.variant, AsmVariant) else (1,)
+    if args.pack is not None and args.pack not in packs:
+        raise UsageError(f"--pack {args.pack}: {item.variant_name} has {', '.join(map(str, packs))}")
+    bits = bits_of(item)
+    shard_bits = min(bits, args.shard_bits or SHARD_BITS)
+    if not 16 <= shard_bits <= SHARD_BITS:
+        raise UsageError(f"--shard-bits {shard_bits}: a shard has 2^16 to 2^{SHARD_BITS} inputs")
+    return Task(
+        str(item.loaded.path), item.loaded.attribute, item.variant_name, args.backend, item.target,
+        args.pack or max(packs), bits, shard_bits, fingerprint_of(item),
+    )  # fmt: skip
+
+
+def _target(backend: str) -> str:
+    from harness.environment import gpu_visible
+
+    if backend != "gpu":
+        return "sm_90a"
+    if not gpu_visible():
+        raise UsageError("there is no NVIDIA GPU here; --backend emulator sweeps on the CPU")
+    from harness.backends.gpu import device_target
+
+    return device_target()
+
+
+def _progress(console: Console) -> Progress:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("shards"), TimeElapsedColumn(),
+        TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[different]} different"), console=console,
+    )  # fmt: skip
+
+
+def _summary(console: Console, task: Task, journal: Journal, wanted: Sequence[int]) -> int:
+    """What the journal amounts to, in a few lines."""
+    done = list(journal.done.values())
+    counts = Counter(r.verdict for r in done)
+    seconds = [r.seconds for r in done if r.verdict != "error"]
+    words = ", ".join(f"{n} {v}" for v, n in counts.items()) or "nothing ran"
+    console.print(f"{len(done)} of {task.shards} shards of 2^{task.shard_bits} inputs: {words}", highlight=False)
+    if seconds:
+        each = statistics.median(seconds)  # the first shard of a worker compiles
+        whole = each * task.shards
+        terms = f"{each:.2f} s a shard, {each * 2.0 ** (40 - task.shard_bits):.1f} s for 2^40 inputs"
+        console.print(f"{terms}, {whole / 60:.1f} minutes for all on one device", highlight=False)
+    for result in sorted((r for r in done if r.verdict != "pass"), key=lambda r: r.shard)[:8]:
+        told = result.words or f"{result.different} of {result.total} codes differ: {dict(result.classes)}"
+        again = f"; --ptx-replay={result.replay}" if result.replay else ""
+        console.print(f"shard {result.shard}: {result.verdict}: {told}{again}", highlight=False, markup=False)
+    return 0 if done and set(counts) == {"pass"} else 1

@@ -1,0 +1,126 @@
+"""The process that sweeps shards of one variant: shard numbers in, one JSON line each out."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness import loader
+from harness.backends import Backend, Job, Setup, create
+from harness.case import CaseError, Policies, format_of, policies
+from harness.inputs import InputSet
+from harness.inputs.generated import Counted
+from harness.judge import Judgement, judge
+from harness.plan import block_of
+from harness.replay import token
+from harness.runner import Item, fingerprint_of
+from harness.sweep import OracleFault, Swept
+from harness.sweep.chunks import sweep_in_chunks
+from harness.sweep.shards import ShardResult, Task
+
+
+def item_of(path: Path, names: list[str], backend: str, target: str) -> Item:
+    """The item called by `[CASE, VARIANT]` or `[VARIANT]` in a case file. Raises CaseError naming what there is."""
+    found = [
+        Item(loaded, variant, target, backend)
+        for loaded in loader.load(path)
+        for variant in loaded.case.variants
+        if variant == names[-1] and (len(names) == 1 or loaded.attribute == names[0])
+    ]
+    if len(found) != 1:
+        there = ", ".join(f"{c.attribute}::{v}" for c in loader.load(path) for v in c.case.variants)
+        raise CaseError(f"{path}: {'::'.join(names)} names {len(found)} variants; there are {there}")
+    return found[0]
+
+
+def bits_of(item: Item) -> int:
+    """Bits of all inputs together. Raises CaseError where they cannot be counted up."""
+    case = item.loaded.case
+    bits = sum(format_of(a).unit_bits for a in case.inputs.values())
+    if not case.elementwise or not case.inputs or case.where is not None or bits > 62:
+        raise CaseError("only elementwise cases without where=, of at most 62 bits of inputs, can be swept whole")
+    return bits
+
+
+def shard_of(item: Item, task: Task, shard: int) -> InputSet:
+    """The inputs of one shard."""
+    formats = {n: format_of(a) for n, a in item.loaded.case.inputs.items()}
+    generator = Counted(formats)
+    offset, count = shard << task.shard_bits, 1 << task.shard_bits
+
+    def cut(first: int, last: int) -> dict[str, Any]:
+        number = np.arange(offset + first, offset + last, dtype=np.int64)
+        return {n: generator.units(n, number).astype(f.numpy_dtype()) for n, f in formats.items()}
+
+    return InputSet(f"exhaustive/1 shard {shard}", count, 0, cut, generator, first=offset)
+
+
+def run_shard(item: Item, backend: Backend, task: Task, shard: int) -> ShardResult:
+    """Sweep one shard; what went wrong is its verdict."""
+    started = time.monotonic()
+    case, variant = item.loaded.case, item.variant
+    policy = policies(case, variant)
+    inputs = shard_of(item, task, shard)
+    setup = Setup(pack=task.pack, block=block_of(task.pack), fusion=bool(variant.fusion))
+    job = Job(case, item.loaded.name, item.loaded.path, item.variant_name, variant, task.target, setup)
+    try:
+        swept = _swept(backend, job, policy, inputs)
+    except (OracleFault, CaseError) as error:
+        return ShardResult(shard, "error", str(error), seconds=round(time.monotonic() - started, 3))
+    found, outcome = swept.judgement, swept.outcome
+    failed = outcome.status == "ran" and (not found.passed or outcome.findings)
+    shape = (16 * block_of(task.pack),)
+    replay = token(Setup(pack=task.pack, shape=shape, fusion=setup.fusion), swept.inputs or {}, swept.place)
+    return ShardResult(
+        shard,
+        "error" if outcome.status != "ran" else "fail" if failed else "pass",
+        outcome.words or "; ".join(outcome.findings),
+        found.total,
+        found.different,
+        found.classes,
+        " ".join(b.digest for b in swept.blocks[:1]) if len(swept.blocks) == 1 else _joined(swept),
+        round(time.monotonic() - started, 3),
+        [asdict(o) for o in found.offenders],
+        replay if failed else "",
+    )
+
+
+def _swept(backend: Backend, job: Job, policy: Policies, inputs: InputSet) -> Swept:
+    on_device = getattr(backend, "sweep", None)
+    swept: Swept | None = on_device(job, policy, inputs) if on_device else None
+    if swept is not None:
+        return swept
+
+    def judge_one(part: Job, outcome: Any) -> Judgement:
+        return judge(job.case, policy, part.inputs, outcome.outputs, job.setup.pack)
+
+    return sweep_in_chunks(backend, job, inputs, judge_one)
+
+
+def _joined(swept: Swept) -> str:
+    return f"{sum(int(b.digest, 16) for b in swept.blocks) & ((1 << 64) - 1):016x}" if swept.blocks else ""
+
+
+def main(arguments: Mapping[str, Any]) -> None:
+    """Serve shard numbers from standard input until it ends."""
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever prints, prints elsewhere
+    task = Task(**arguments)
+    item = item_of(Path(task.path), [task.case, task.variant], task.backend, task.target)
+    if dict(task.fingerprint) != fingerprint_of(item):
+        raise CaseError(f"{task.path} changed while it was being swept")
+    backend = create(task.backend)
+    for line in sys.stdin:
+        print(json.dumps(asdict(run_shard(item, backend, task, int(line)))), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
