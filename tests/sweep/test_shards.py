@@ -46,12 +46,13 @@ def test_a_worker_that_aborts_hangs_or_babbles_costs_its_shard_only(tmp_path):
 def test_a_second_start_does_what_is_missing_and_what_failed(tmp_path):
     swept(tmp_path, range(4))
     path = tmp_path / "journal.jsonl"
-    path.write_text(path.read_text()[:-20])  # killed in the middle of a line
+    lines = path.read_text().splitlines()
+    done = {r["shard"] for r in map(json.loads, lines[1:-1]) if r["verdict"] == "pass"}
+    path.write_text(path.read_text()[:-20])  # killed in the middle of a line: shards end in any order
     journal, told = swept(tmp_path, range(10), WORKER.replace("shard ==", "shard == -"))
     assert sorted(journal.done) == list(range(10))
     assert {r.verdict for r in journal.done.values()} == {"pass"}
-    assert 3 in {r.shard for r in told}
-    assert 0 not in {r.shard for r in told}
+    assert {r.shard for r in told} == set(range(10)) - done
 
 
 def test_a_journal_of_another_sweep_is_refused(tmp_path):
