@@ -52,6 +52,7 @@ class Emulated:
 
     def _launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         from harness.ptx.kernel import load_kernel, run_kernel
+        from harness.triton.specialise import entry_values
 
         num_warps = int(kwargs.pop("num_warps", 4))
         fusion = bool(kwargs.pop("enable_fp_fusion", True))  # Triton's default up to 3.9
@@ -60,7 +61,7 @@ class Emulated:
         values = self._bound(args, kwargs)
         compilation, signature = self._compiled(values, num_warps, fusion, options)
         memory = _Memory(values, unwritten)
-        parameters = [p for name, kind in signature for p in _leaves(kind, memory.placed(values[name]))]
+        parameters = [p for name, kind in signature for p in entry_values(kind, memory.placed(values[name]))]
         sizes = grid(values) if callable(grid) else grid
         report = run_kernel(
             load_kernel(compilation.ptx),
@@ -152,13 +153,6 @@ def _is_tensor(value: Any) -> bool:
 
 def _address(tensor: Any) -> int:
     return int(tensor.ctypes.data if isinstance(tensor, np.ndarray) else tensor.data_ptr())
-
-
-def _leaves(kind: Any, value: Any) -> list[Any]:
-    """The values that are parameters of the entry: all but compile-time constants, in order."""
-    if isinstance(kind, tuple):
-        return [leaf for inner, element in zip(kind, value, strict=True) for leaf in _leaves(inner, element)]
-    return [] if kind == "constexpr" else [value]
 
 
 class _Memory:

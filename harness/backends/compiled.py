@@ -5,7 +5,7 @@ What ptxas would be given is what runs here: Triton's packing, padding, masks an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.backends import Artifacts, Job, Outcome
+from harness.backends.emulator import one_line
 from harness.ptx import PtxError
 from harness.ptx.errors import NotElementwise, UnsupportedOnTarget
 from harness.triton.compile import Compilation, compile_kernel
 from harness.triton.diagnostics import Refusal
 from harness.triton.launch import Launch, Tensor, launch_of
+from harness.triton.specialise import entry_values
 
 _GAP = 0xA5  # what lies between the rows of an output and must stay there
 
@@ -63,9 +65,9 @@ def run_compiled(job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[
         run = _launch(job, kernel, fuse=contraction)
         other = _launch(job, kernel, fuse=False) if contraction else run
     except UnsupportedOnTarget as e:
-        return Outcome("unsupported", _words(e), artifacts=made)
+        return Outcome("unsupported", one_line(e), artifacts=made)
     except NotElementwise as e:
-        return Outcome("not run", _words(e), artifacts=made)
+        return Outcome("not run", one_line(e), artifacts=made)
     except PtxError as e:
         return _fault(e, made)
     forms = tuple(dict.fromkeys(s.bound.spelling for s in program.steps))
@@ -87,12 +89,8 @@ def _fault(error: PtxError, made: Artifacts) -> Outcome:
     from harness.ptx.errors import ExecutionError
 
     if isinstance(error, ExecutionError):
-        return Outcome("ran", findings=(_words(error),), evidence="specification", artifacts=made)
-    return Outcome("error", _words(error), artifacts=made)
-
-
-def _words(error: Exception) -> str:
-    return " | ".join(part.strip() for part in str(error).splitlines() if part.strip())
+        return Outcome("ran", findings=(one_line(error),), evidence="specification", artifacts=made)
+    return Outcome("error", one_line(error), artifacts=made)
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,7 @@ def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool) -> _Run:
     tensors = {t.name: _Memory(t, job.setup.alignment, job.inputs.get(t.name)) for t in launch.tensors}
     arguments = launch.arguments({n: m.buffer for n, m in tensors.items()}, constexpr=lambda value: value)
     signature = launch.spec(job.target).signature
-    parameters = [v for name, kind in signature for v in _leaves(kind, arguments[name])]
+    parameters = [v for name, kind in signature for v in entry_values(kind, arguments[name])]
     run_kernel(
         load_kernel(compilation.ptx, fuse=fuse),
         parameters,
@@ -119,15 +117,6 @@ def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool) -> _Run:
     outputs = [tensors[t.name] for t in launch.outputs]
     findings = [f for memory in outputs for f in memory.findings()]
     return _Run({m.tensor.name: m.read() for m in outputs}, tuple(findings))
-
-
-def _leaves(kind: Any, value: Any) -> Iterator[Any]:
-    """The values that become parameters of the entry: everything that is not a compile-time constant, in order."""
-    if isinstance(kind, tuple):
-        for inner, element in zip(kind, value, strict=True):
-            yield from _leaves(inner, element)
-    elif kind != "constexpr":
-        yield value
 
 
 class _Memory:

@@ -7,7 +7,7 @@ device, so that what is compiled ahead is what a launch would run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,6 +128,15 @@ def _type(name: str, value: Any, place: Place, special: bool, const: bool, facts
     if isinstance(value, float):
         return "fp32"
     raise TypeError(f"{name}: Triton takes no {type(value).__name__} as an argument")
+
+
+def entry_values(kind: Type, value: Any) -> Iterator[Any]:
+    """The values of an argument that are parameters of the compiled entry: all but compile-time constants, in order."""
+    if isinstance(kind, tuple):
+        for inner, element in zip(kind, value, strict=True):
+            yield from entry_values(inner, element)
+    elif kind != "constexpr":
+        yield value
 
 
 def integer_type(value: int) -> str:
