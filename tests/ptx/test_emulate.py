@@ -19,28 +19,9 @@ from harness.ptx.errors import (
     UnknownInstruction,
     UnsupportedOnTarget,
 )
+from tests import documented
 
 COPY = "mov.b32 $0, $1;"
-DOCUMENTED = """
-{
-    // Unpack `a` into `ai`.
-    .reg .b8 tmp<4>;
-    mov.b32 {tmp0, tmp1, tmp2, tmp3}, $8;
-    cvt.u32.u8 $0, tmp0;
-    cvt.u32.u8 $1, tmp1;
-    cvt.u32.u8 $2, tmp2;
-    cvt.u32.u8 $3, tmp3;
-}
-cvt.rn.f32.s32 $4, $0;
-cvt.rn.f32.s32 $5, $1;
-cvt.rn.f32.s32 $6, $2;
-cvt.rn.f32.s32 $7, $3;
-max.f32 $4, $4, $9;
-max.f32 $5, $5, $10;
-max.f32 $6, $6, $11;
-max.f32 $7, $7, $12;
-"""
-DOCUMENTED_CONSTRAINTS = "=r,=r,=r,=r,=r,=r,=r,=r,r,r,r,r,r"
 
 
 def test_broadcasting_and_scalars() -> None:
@@ -98,20 +79,20 @@ def test_nan_payloads_and_64_bits_pass() -> None:
 def test_the_documented_example(elements: int, order: int | None) -> None:
     a = np.arange(elements).astype(np.uint8)
     b = np.linspace(-5, 300, elements).astype(np.float32)
-    c, d = emulate(DOCUMENTED, DOCUMENTED_CONSTRAINTS, [a, b], ("int32", "float32"), pack=4, order=order)
+    c, d = emulate(documented.U8_MAX, documented.CONSTRAINTS, [a, b], ("int32", "float32"), pack=4, order=order)
     np.testing.assert_array_equal(c, a.astype(np.int32))
     np.testing.assert_array_equal(d, np.maximum(a.astype(np.float32), b))
 
 
 def test_sharing_registers_shows_the_missing_early_clobber() -> None:
     a, b = np.arange(4, dtype=np.uint8), np.full(4, 9, np.float32)
-    args = (DOCUMENTED, DOCUMENTED_CONSTRAINTS, [a, b], ("int32", "float32"))
+    args = (documented.U8_MAX, documented.CONSTRAINTS, [a, b], ("int32", "float32"))
     carried = {4 + i: 9 + i for i in range(4)}
     _, d = emulate(*args, pack=4, share=carried)
     assert d.tolist() == [0, 1, 2, 3], "the running maximum is overwritten before it is read"
-    early = DOCUMENTED_CONSTRAINTS.replace("=r", "=&r")
+    early = documented.CONSTRAINTS.replace("=r", "=&r")
     with pytest.raises(BindingError, match="written early"):
-        emulate(DOCUMENTED, early, *args[2:], pack=4, share=carried)
+        emulate(documented.U8_MAX, early, *args[2:], pack=4, share=carried)
     with pytest.raises(BindingError, match="must map an output"):
         emulate(*args, pack=4, share={9: 4})
 

@@ -8,30 +8,9 @@ import pytest
 from harness.triton.compile import Compilation, FunctionRef, compile_kernel
 from harness.triton.diagnostics import Refusal
 from harness.triton.elementwise import Elementwise, InlineAsm, PlainFunction
+from tests.documented import EIGHT, FIVE, U8_MAX
 
 SAMPLES = str(Path(__file__).with_name("sample_kernels.py"))
-
-# The example of Triton's documentation; outputs 4 to 7 are written before inputs 9 to 12 are read.
-U8_MAX = """
-{
-    .reg .b8 tmp<4>;
-    mov.b32 {tmp0, tmp1, tmp2, tmp3}, $8;
-    cvt.u32.u8 $0, tmp0;
-    cvt.u32.u8 $1, tmp1;
-    cvt.u32.u8 $2, tmp2;
-    cvt.u32.u8 $3, tmp3;
-}
-cvt.rn.f32.s32 $4, $0;
-cvt.rn.f32.s32 $5, $1;
-cvt.rn.f32.s32 $6, $2;
-cvt.rn.f32.s32 $7, $3;
-max.f32 $4, $4, $9;
-max.f32 $5, $5, $10;
-max.f32 $6, $6, $11;
-max.f32 $7, $7, $12;
-"""
-EIGHT = ",".join(["=r"] * 8)
-FIVE = ",".join(["r"] * 5)
 
 
 def u8_max(outputs=EIGHT, **setup):
