@@ -8,7 +8,7 @@ never written. Guard zones around every tensor, and the gaps between rows, keep 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,6 +150,11 @@ def _run(job: Job, launch: Launch, inputs: Mapping[str, Any], pattern: int) -> _
 
 def _start(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Any:
     """Launch the kernel by Triton's own launcher; gives the compiled kernel."""
+    return prepared(job, launch, pointers)()
+
+
+def prepared(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Callable[[], Any]:
+    """The launch of a job's kernel on tensors of the device, by name: what `_start` does, as often as it is called."""
     import triton.language as tl
 
     arguments = launch.arguments(pointers, tl.constexpr)
@@ -161,7 +166,8 @@ def _start(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Any:
         if isinstance(job.variant, PlainVariant):
             arguments["FUNCTION"] = job.variant.function
     assert isinstance(job.variant, AsmVariant | PlainVariant | KernelVariant)
-    return function[launch.grid](**arguments, num_warps=launch.setup.num_warps, enable_fp_fusion=launch.setup.fusion)
+    options = {"num_warps": launch.setup.num_warps, "enable_fp_fusion": launch.setup.fusion}
+    return lambda: function[launch.grid](**arguments, **options)
 
 
 class _Buffer:

@@ -123,3 +123,11 @@ def elementwise_2d(
 @triton.jit
 def empty():
     """Does nothing: what a target is probed with."""
+
+
+@triton.jit
+def ptxdiff_flush(x, out, n, BLOCK: tl.constexpr):
+    """Reads n words and keeps none: what was in the L2 is gone, and what is there now needs no writing back."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.sum(tl.load(x + at, mask=at < n, other=0))
+    tl.store(out, total, mask=total != 0)  # the words are zeros: this only keeps the loads
