@@ -1,0 +1,131 @@
+"""Statistics of times: the interval of a median, and one verdict on two sets of samples for everybody who compares.
+
+Times have no normal distribution (a floor, a tail, the clock's steps), so intervals are bootstrap intervals of the
+median. A bootstrap sample's median is an order statistic of the sample, whose rank is that of as many uniform random
+numbers: it is drawn directly from their Beta distribution, exactly, without resampling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+CONFIDENCE = 0.95
+RESAMPLES = 4000
+# Two variants whose whole interval lies within this of each other are called the same, whatever the noise.
+SAME = 0.01
+# Differences in a clock's readings up to this many seconds are rounding, not its step.
+_ROUNDING = 2e-9
+
+Verdict = Literal["faster", "slower", "same", "too noisy to say"]
+
+
+@dataclass(frozen=True)
+class Median:
+    """A median with its bootstrap interval, seconds."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def width(self) -> float:
+        """The interval's width relative to the median."""
+        return (self.high - self.low) / self.value if self.value else 0.0
+
+
+@dataclass(frozen=True)
+class Beside:
+    """One timing beside another: the ratio of the medians with its 95% interval, above 1 where it takes longer."""
+
+    ratio: float
+    low: float
+    high: float
+    verdict: Verdict
+
+
+def median(samples: Sequence[float]) -> Median:
+    """The median of samples in seconds. Raises ValueError where there is none.
+
+    The clock advances in steps; an interval is never narrower than one, because nothing within a step is known.
+    """
+    if not len(samples):
+        raise ValueError("no samples, and so no median")
+    import numpy as np
+
+    drawn = medians(samples, np.random.default_rng(0))
+    low, high = np.quantile(drawn, _tails())
+    value, half = float(np.median(samples)), step(samples) / 2
+    return Median(value, min(float(low), value - half), max(float(high), value + half))
+
+
+def step(samples: Sequence[float]) -> float:
+    """The smallest step between two readings of the clock, in seconds; 0 where all are equal."""
+    import numpy as np
+
+    gaps = np.diff(np.unique(np.asarray(samples, dtype=np.float64)))
+    real = gaps[gaps > _ROUNDING]
+    return float(real.min()) if len(real) else 0.0
+
+
+def beside(base: Sequence[float], other: Sequence[float], noise: float) -> Beside:
+    """The samples of `other` beside those of `base`; noise: the relative difference below which they are the same."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    ratios = medians(other, rng) / medians(base, rng)
+    low, high = (float(q) for q in np.quantile(ratios, _tails()))
+    return Beside(float(np.median(other)) / float(np.median(base)), low, high, verdict(low, high, noise))
+
+
+def verdict(low: float, high: float, noise: float) -> Verdict:
+    """What the interval of a ratio says: a difference only where the whole interval lies beyond the noise."""
+    if low > 1 + noise:
+        return "slower"
+    if high < 1 - noise:
+        return "faster"
+    band = max(noise, SAME)
+    return "same" if low >= 1 - band and high <= 1 + band else "too noisy to say"
+
+
+def noise_of(one: Sequence[float], twin: Sequence[float]) -> float:
+    """The smallest difference that may be called one, from an A/A run: two sets of samples of the same kernel.
+
+    The end of their ratio's interval that lies farther from 1, and at least half a step of the clock.
+    """
+    found = beside(one, twin, 0.0)
+    import numpy as np
+
+    half = step([*one, *twin]) / 2 / float(np.median(one))
+    return max(abs(found.low - 1), abs(found.high - 1), half)
+
+
+def medians(samples: Sequence[float], rng: np.random.Generator, count: int = RESAMPLES) -> NDArray[np.float64]:
+    """The medians of `count` bootstrap samples."""
+    import numpy as np
+
+    ordered = np.sort(np.asarray(samples, dtype=np.float64))
+    n = len(ordered)
+    rank = (n + 1) // 2
+    first = rng.beta(rank, n + 1 - rank, count)
+    lower = ordered[_place(first, n)]
+    if n % 2:
+        return np.asarray(lower)
+    # The next of the uniform numbers is the smallest of the n - rank that lie above the first.
+    second = first + (1 - first) * rng.beta(1, n - rank, count)
+    return np.asarray((lower + ordered[_place(second, n)]) / 2)
+
+
+def _place(uniform: NDArray[np.float64], n: int) -> Any:
+    import numpy as np
+
+    return np.minimum((uniform * n).astype(np.int64), n - 1)
+
+
+def _tails() -> tuple[float, float]:
+    return (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
