@@ -1,0 +1,61 @@
+"""Records: the measured facts that leave a run, as typed, versioned JSON lines.
+
+A records file holds one `run` line (the environment, once), then in the order in which they came: `case` lines (what a
+report must know of a case, so that it needs no case file), `text` lines (asm, PTX and SASS, each stored once under its
+hash), `result` and `timing` lines, and an `end` line that a run which was cut short lacks. Values are bits in
+hexadecimal, because JSON has no NaN. Reports, comparisons and gates read these and nothing else.
+
+`types` has the record types, `encoding` their JSON, `files` the writing and reading of whole files.
+"""
+
+from harness.records.encoding import from_json, to_json
+from harness.records.files import Writer, collect, collector_paused, read, read_lines, resumable
+from harness.records.types import (
+    SCHEMA,
+    VERDICTS,
+    Bits,
+    Block,
+    CaseInfo,
+    End,
+    Key,
+    Offender,
+    Record,
+    RecordError,
+    Result,
+    Run,
+    RunRecords,
+    Text,
+    Timing,
+    VariantInfo,
+    Verdict,
+    text_hash,
+)
+
+__all__ = [
+    "SCHEMA",
+    "VERDICTS",
+    "Bits",
+    "Block",
+    "CaseInfo",
+    "End",
+    "Key",
+    "Offender",
+    "Record",
+    "RecordError",
+    "Result",
+    "Run",
+    "RunRecords",
+    "Text",
+    "Timing",
+    "VariantInfo",
+    "Verdict",
+    "Writer",
+    "collect",
+    "collector_paused",
+    "from_json",
+    "read",
+    "read_lines",
+    "resumable",
+    "text_hash",
+    "to_json",
+]

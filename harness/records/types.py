@@ -1,0 +1,248 @@
+"""The record types: what a run measures, as frozen dataclasses whose fields are the keys of the JSON lines."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+SCHEMA = 1
+
+Verdict = Literal["pass", "fail", "unsupported", "error", "not run"]
+VERDICTS: tuple[Verdict, ...] = ("pass", "fail", "unsupported", "error", "not run")
+
+
+class RecordError(ValueError):
+    """A records file that cannot be read; the message names the file and the line."""
+
+
+@dataclass(frozen=True, order=True)
+class Key:
+    """What a result is about. Two results with equal keys measured the same thing, on any machine, at any time.
+
+    shape is `1023`, `7x129` or `M=4,N=64`; alignment is in bytes; input_set carries its version: `edges/1`.
+    """
+
+    case: str
+    variant: str
+    target: str
+    backend: str
+    pack: int = 1
+    shape: str = ""
+    alignment: int = 16
+    num_warps: int = 4
+    context: str = "straight"
+    fusion: bool = False
+    input_set: str = ""
+
+    @property
+    def item(self) -> tuple[str, str, str, str]:
+        """The part that names a test item: case, variant, target, backend."""
+        return (self.case, self.variant, self.target, self.backend)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.case}::{self.variant}[{self.target}-{self.backend}] pack={self.pack} shape={self.shape} "
+            f"align={self.alignment} num_warps={self.num_warps} {self.context} "
+            f"fusion={'on' if self.fusion else 'off'} inputs={self.input_set}"
+        )
+
+
+@dataclass(frozen=True)
+class Bits:
+    """One code: its bits in hexadecimal and its value as a person reads it."""
+
+    bits: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Offender:
+    """One element that differs.
+
+    index: its position among the output's codes; place: its position within its pack, in codes.
+    output: the output's name. difference: the class. ulp: the signed distance got - expected on the format's ordered
+    line, None where no distance is defined.
+    """
+
+    index: int
+    place: int
+    output: str
+    inputs: Mapping[str, Bits]
+    expected: Bits
+    got: Bits
+    difference: str
+    ulp: int | None = None
+
+
+@dataclass(frozen=True)
+class Block:
+    """A digest of the output bits of a run of inputs: `count` inputs from number `first` on.
+
+    sums: what `harness.goldens` needs to name the input, where a single one changed.
+    """
+
+    first: int
+    count: int
+    digest: str
+    sums: tuple[int, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One verdict with all that was measured on the way to it."""
+
+    key: Key
+    verdict: Verdict
+    expected_failure: bool = False
+    """A failure that the case declares, with the declared diagnosis reproduced."""
+    evidence: str = "none"
+    words: str = ""
+    """The reason behind a verdict other than pass, in one line."""
+    message: str = ""
+    """The whole failure message, ready to act on."""
+    diagnosis: str = ""
+    total: int = 0
+    """Codes compared, over all outputs."""
+    different: int = 0
+    unchecked: int = 0
+    """Codes that differ where no bound is promised."""
+    classes: Mapping[str, int] = field(default_factory=dict)
+    """Number of failing codes by class of difference."""
+    ulps: Mapping[str, int] = field(default_factory=dict)
+    """Signed ulp distance to number of codes, beyond +-16 by powers of two, as `17..32`; passing codes included."""
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Binary exponent of the first input (`-126` to `127`, `sub`) to the smallest and greatest signed ulp there."""
+    worst: Offender | None = None
+    offenders: tuple[Offender, ...] = ()
+    findings: tuple[str, ...] = ()
+    replay: str = ""
+    inputs_digest: str = ""
+    outputs_digest: tuple[Block, ...] = ()
+    seed: int = 0
+    contraction_open: bool = False
+    asm: str = ""
+    """Hash of the asm text as run; `ptx` and `sass` likewise, of the compiled code."""
+    ptx: str = ""
+    sass: str = ""
+    resources: Mapping[str, int] = field(default_factory=dict)
+    instructions: Mapping[str, int] = field(default_factory=dict)
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
+    """Hashes of what the variant is made of: asm, constraints, reference, policies."""
+    seconds: float = 0.0
+    sweep: Mapping[str, float] = field(default_factory=dict)
+    """Of a sweep on a device: "seconds" of device time; "copy", those of a copy of as many bytes in the same run."""
+    notes: tuple[str, ...] = ()
+    """How a sweep was judged, where that needs saying."""
+
+
+@dataclass(frozen=True)
+class VariantInfo:
+    """What a report says about a variant."""
+
+    kind: str
+    match: str
+    ftz: str
+    nan: str
+    targets: str
+    note: str = ""
+    expected_failure: str = ""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """Pack to asm as run."""
+    constraints: Mapping[str, str] = field(default_factory=dict)
+    bound: float | None = None
+    """The promised bound in ulp (0 for exact), where the policy is one."""
+    line: int = 0
+    """Where the variant stands in the case file, from 1; 0 where that is not known."""
+
+
+@dataclass(frozen=True)
+class CaseInfo:
+    """What a report says about a case; `path` is relative to where the run was started."""
+
+    case: str
+    path: str
+    title: str
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    reference: str
+    source: str
+    variants: Mapping[str, VariantInfo]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Device time of one variant at one size. Times in seconds, clocks in MHz.
+
+    key: backend "gpu"; shape is the size timed. bytes: read and written once each. samples: raw, in the order taken.
+    low, high: 95% bootstrap interval of the median. copy: median time of a device copy of as many bytes in the same
+    session, the floor. noise: the relative difference below which an A/A run calls two variants the same.
+    """
+
+    key: Key
+    elements: int
+    bytes: int
+    samples: tuple[float, ...]
+    median: float
+    low: float
+    high: float
+    copy: float
+    noise: float = 0.0
+    launch: float = 0.0
+    clocks: Mapping[str, int] = field(default_factory=dict)
+    throttled: bool = False
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text stored once: kind is asm, ptx or sass."""
+
+    hash: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """The head of a records file."""
+
+    run_id: str
+    started: str
+    """UTC, ISO 8601."""
+    effort: str
+    seed: int
+    environment: Mapping[str, Any]
+    arguments: tuple[str, ...] = ()
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True)
+class End:
+    """The last line of a run that came to its end."""
+
+    finished: str
+    seconds: float
+    verdicts: Mapping[str, int]
+
+
+Record = Run | CaseInfo | Text | Result | Timing | End
+
+
+@dataclass
+class RunRecords:
+    """One run, read back."""
+
+    run: Run
+    cases: dict[str, CaseInfo] = field(default_factory=dict)
+    texts: dict[str, Text] = field(default_factory=dict)
+    results: list[Result] = field(default_factory=list)
+    timings: list[Timing] = field(default_factory=list)
+    end: End | None = None
+    path: Path | None = None
+
+
+def text_hash(text: str) -> str:
+    """The hash under which a text is stored."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
