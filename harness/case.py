@@ -231,6 +231,8 @@ class Case:
     sizes: for whole kernels, the sizes to run, each a mapping of dimension names.
     generate: for whole kernels, inputs that matter to it, besides edges and random bits: a function of the sizes and a
     numpy random generator that gives each input's storage array by name.
+    pytorch: the operation as PyTorch has it, a function of one tensor for each input: timed after torch.compile beside
+    the variants, and not judged.
     source: where the reference's rule is written down.
     """
 
@@ -248,6 +250,7 @@ class Case:
     where: Domain | None = None
     sizes: Sequence[Mapping[str, int]] = ()
     generate: Callable[[Mapping[str, int], Any], Mapping[str, Any]] | None = None
+    pytorch: Callable[..., Any] | None = None
     source: str = ""
 
     def __post_init__(self) -> None:

@@ -39,6 +39,8 @@ def _check_arguments(case: Case) -> None:
         )
     if not callable(case.reference):
         raise CaseError(f"reference={case.reference!r}; give a function from codes to codes")
+    if case.pytorch is not None and not callable(case.pytorch):
+        raise CaseError(f"pytorch={case.pytorch!r}; give a function from torch tensors to torch tensors")
     if not isinstance(case.variants, Mapping):
         raise CaseError("variants are given by name: variants={'name': asm(...)}")
 

@@ -33,8 +33,8 @@ KINDS = {
 }
 EVIDENCE = ("none", "model", "specification", "confirmed", "hardware")
 """From the weakest to the strongest."""
-# Two intervals are called different where their quotient lies beyond 1 by more than this, if no A/A run says more.
-LEAST_NOISE = 0.01
+# Between two runs, memory lies elsewhere and the chip is warmer or cooler: what either run's A/A figure cannot know.
+BETWEEN_RUNS = 0.01
 
 
 class CompareError(ValueError):
@@ -226,11 +226,15 @@ def _speed(old: Iterable[Timing], new: Iterable[Timing]) -> Iterator[Difference]
         a = before.get(b.key)
         if a is None or not a.median or not b.median:
             continue
-        noise = max(a.noise, b.noise, LEAST_NOISE)
-        low, high = b.low / a.high, b.high / a.low
-        if low > 1 + noise or high < 1 - noise:
-            change = f"{100 * (b.median / a.median - 1):+.1f}% [{100 * (low - 1):+.1f}, {100 * (high - 1):+.1f}]"
-            yield Difference("speed", b.key, f"{a.median:.4g} s", f"{b.median:.4g} s", b.median > a.median, change)
+        if a.timer != b.timer:
+            yield Difference("speed", b.key, detail=f"timed by {a.timer}, then by {b.timer}: not compared")
+            continue
+        found = b.beside(a, least=BETWEEN_RUNS)
+        if found.verdict in ("slower", "faster"):
+            low, high = (100 * (ratio - 1) for ratio in (found.low, found.high))
+            change = f"{100 * (found.ratio - 1):+.1f}% [{low:+.1f}, {high:+.1f}]"
+            slower = found.verdict == "slower"
+            yield Difference("speed", b.key, f"{a.median:.4g} s", f"{b.median:.4g} s", slower, change)
 
 
 def _environment(before: RunRecords, after: RunRecords) -> dict[str, tuple[str, str]]:

@@ -217,7 +217,8 @@ def _regressions(comparison: Comparison, policy: Policy) -> Iterator[Finding]:
         yield Finding(REGRESSION if beyond else ACCEPTED, f"{case}::{variant}", text)
     for d in comparison.of("speed"):
         code = REGRESSION if d.worse and policy.speed else ACCEPTED
-        text = f"{'slower' if d.worse else 'faster'} on {d.key.target} at {d.key.shape}: {d.detail}"
+        change = {True: "slower", False: "faster", None: "speed"}[d.worse]
+        text = f"{change} on {d.key.target} at {d.key.shape}: {d.detail}"
         yield Finding(code, _subject(d.key), text + ("" if policy.speed else "; speed is not gated"))
 
 

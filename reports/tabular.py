@@ -58,7 +58,9 @@ def _outcome(r: Result) -> dict[str, Any]:
 
 
 _NO_OUTCOME = dict.fromkeys(_outcome(Result(Key("", "", "", ""), "not run")))
-_NO_TIMING = dict.fromkeys(("elements", "bytes", "median", "low", "high", "copy", "noise", "launch", "throttled"))
+_NO_TIMING = dict.fromkeys(
+    ("size", "elements", "bytes", "median", "low", "high", "copy", "noise", "launch", "timer", "throttled")
+)
 COLUMNS = ("run_id", "started", "revision", "kind", *KEY_FIELDS, *_NO_OUTCOME, *_NO_TIMING)
 
 

@@ -30,10 +30,12 @@ from harness.records.types import (
     Verdict,
     text_hash,
 )
+from harness.speed import Beside
 
 __all__ = [
     "SCHEMA",
     "VERDICTS",
+    "Beside",
     "Bits",
     "Block",
     "CaseInfo",

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from harness import speed
+from harness.speed import Beside
+
 SCHEMA = 1
 
 Verdict = Literal["pass", "fail", "unsupported", "error", "not run"]
@@ -174,11 +177,17 @@ class CaseInfo:
 
 @dataclass(frozen=True)
 class Timing:
-    """Device time of one variant at one size. Times in seconds, clocks in MHz.
+    """Device time of one variant at one size, the L2 emptied before every launch. Times in seconds, clocks in MHz.
 
-    key: backend "gpu"; shape is the size timed. bytes: read and written once each. samples: raw, in the order taken.
-    low, high: 95% bootstrap interval of the median. copy: median time of a device copy of as many bytes in the same
-    session, the floor. noise: the relative difference below which an A/A run calls two variants the same.
+    key: backend "gpu"; shape is the size timed; the variant "torch.compile" is the case's expression in PyTorch.
+    elements: storage units of the shape, or of a whole kernel's largest tensor. bytes: those read plus those written,
+    every input and output once. samples: raw, in the order taken. low, high: 95% bootstrap interval of the median.
+    copy: median time of a device copy that reads and writes as many bytes in all, in the same session: the floor.
+    noise: the smallest relative difference that the session's A/A run lets be called one. launch: median time of an
+    empty kernel. clocks: "sm_min" and "sm_max" over the session, "memory". throttled: something held the clocks down.
+    size: "small", "L2" or "large", by the device's L2; empty for another. timer: "cupti" for the device's record of
+    the kernel's begin and end, "events" for events around the launch. seed: of the random order of launches. notes:
+    what a reader must know before believing it.
     """
 
     key: Key
@@ -193,6 +202,22 @@ class Timing:
     launch: float = 0.0
     clocks: Mapping[str, int] = field(default_factory=dict)
     throttled: bool = False
+    size: str = ""
+    timer: str = ""
+    seed: int = 0
+    notes: tuple[str, ...] = ()
+
+    def beside(self, base: Timing, *, least: float = 0.0) -> Beside:
+        """This timing beside another of the same work: how much longer it takes, and whether that is a difference.
+
+        Both sides are resampled; without samples, as in a baseline, their intervals decide. A difference is one where
+        the whole 95% interval lies beyond the greater A/A noise of the two, and beyond `least`.
+        """
+        noise = max(self.noise, base.noise, least)
+        if min(len(self.samples), len(base.samples)) > 1:
+            return speed.beside(base.samples, self.samples, noise)
+        low, high = self.low / base.high, self.high / base.low
+        return Beside(self.median / base.median, low, high, speed.verdict(low, high, noise))
 
 
 @dataclass(frozen=True)

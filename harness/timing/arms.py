@@ -1,0 +1,150 @@
+"""What is timed of a case at one size: its variants and what stands beside them, all on one set of buffers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from harness.backends import Job, Setup, gpu
+from harness.case import Case, format_of
+from harness.inputs.sets import seed_of
+from harness.loader import LoadedCase
+from harness.timing.rounds import COPY, EMPTY, TWIN, Launch
+from harness.timing.sizes import Size, setup_of
+from harness.triton import templates
+from harness.triton.diagnostics import Refusal, one_line
+from harness.triton.launch import launch_of
+from references.formats import Format, Scalar
+
+INPUT_SET = "timing/1"
+PERIOD = 1 << 20  # units of an input that are made; a larger tensor repeats them
+BINADES = 8  # floats lie within so many on either side of 1: ordinary numbers, on no instruction's slow path
+
+PYTORCH = "torch.compile"
+
+
+@dataclass(frozen=True)
+class Arms:
+    """launches: what is timed, by name. setups: of the variants among them. notes: of what could not be."""
+
+    launches: Mapping[str, Launch]
+    setups: Mapping[str, Setup]
+    notes: tuple[str, ...]
+
+
+def arms_of(loaded: LoadedCase, target: str, size: Size, variants: Sequence[str] = ()) -> Arms:
+    """A case's arms at a size; variants: those to take, all if none is named.
+
+    Raises ValueError where none can be built here, with the compiler's words.
+    """
+    case = loaded.case
+    scalars, tensors = inputs_of(case, loaded.name, size)
+    launches: dict[str, Launch] = {}
+    setups: dict[str, Setup] = {}
+    notes: list[str] = []
+    outputs: dict[str, Any] = {}
+    for name in variants or case.variants:
+        setup = setup_of(case, case.variants[name], size)
+        job = Job(case, loaded.name, loaded.path, name, case.variants[name], target, setup, scalars)
+        launch = launch_of(job)
+        built = launch.build(target)
+        if isinstance(built, Refusal):
+            notes.append(f"{name}: {built.kind}: {built.words}")
+            continue
+        for t in launch.outputs:
+            outputs.setdefault(t.name, _tensor(t.format, t.extent))
+        pointers = {t.name: outputs[t.name] if t.name in outputs else tensors[t.name] for t in launch.tensors}
+        launches[name], setups[name] = gpu.prepared(job, launch, pointers), setup
+    if not launches:
+        raise ValueError("; ".join(notes))
+    first = next(iter(launches.values()))
+    if case.pytorch is not None and not variants:
+        try:
+            launches[PYTORCH] = _compiled(case, tensors)
+            setups[PYTORCH] = replace(setup_of(case, next(iter(case.variants.values())), size), pack=1)
+        except Exception as error:  # torch.compile raises what it likes; the variants can be timed without it
+            notes.append(f"{PYTORCH}: {type(error).__name__}: {one_line(str(error).partition(chr(10))[0])}")
+    launches |= {TWIN: first, COPY: _copy(size.bytes), EMPTY: lambda: templates.empty[(1,)]()}
+    return Arms(launches, setups, tuple(notes))
+
+
+def inputs_of(case: Case, name: str, size: Size) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The by-value scalars as numpy units, and the tensors on the device, by name."""
+    rng = np.random.default_rng(seed_of(name, INPUT_SET))
+    made: Mapping[str, Any] = {}
+    if case.generate is not None:
+        made = case.generate(_few(size), rng)
+    scalars, tensors = {}, {}
+    for n, argument in case.inputs.items():
+        fmt = format_of(argument)
+        if isinstance(argument, Scalar):
+            scalars[n] = np.asarray(made[n]).view(fmt.numpy_dtype()) if n in made else typical(fmt, 1, rng)[0]
+            continue
+        count = math.prod(argument.shape(size.sizes)) if size.sizes else size.elements  # type: ignore[union-attr]
+        units = np.asarray(made[n]).reshape(-1) if n in made else typical(fmt, min(count, PERIOD), rng)
+        found = torch.from_numpy(np.ascontiguousarray(units).view(f"i{units.dtype.itemsize}")).to(gpu.DEVICE)
+        tensors[n] = found.repeat(-(-count // len(units)))[:count].view(_dtype(fmt))
+    return scalars, tensors
+
+
+def typical(fmt: Format, count: int, rng: np.random.Generator) -> NDArray[Any]:
+    """Units as programs meet them: floats of ordinary size and either sign, uniform bits of the rest."""
+    codes = rng.integers(0, 1 << min(fmt.code_bits, 63), (fmt.codes_per_unit, count), dtype=np.int64)
+    if fmt.is_float and fmt.code_bits > 8:
+        fraction = fmt.mantissa_bits + fmt.ignored_bits
+        near = min(BINADES, fmt.bias - 1)
+        exponents = rng.integers(fmt.bias - near, fmt.bias + near, codes.shape, dtype=np.int64)
+        codes &= (1 << fraction) - 1
+        codes |= exponents << fraction
+        if fmt.has_sign:
+            codes |= rng.integers(0, 2, codes.shape, dtype=np.int64) << fmt.sign_shift
+    units = np.zeros(count, dtype=np.int64)
+    for place, column in enumerate(codes):
+        units |= column << (place * fmt.slot_bits)
+    return units.astype(fmt.numpy_dtype())
+
+
+def _few(size: Size) -> dict[str, int]:
+    """A whole kernel's sizes, the first dimension so small that the largest tensor has PERIOD units or few more."""
+    first = next(iter(size.sizes))
+    return {**size.sizes, first: max(1, size.sizes[first] * PERIOD // max(PERIOD, size.elements))}
+
+
+def _tensor(fmt: Format, extent: int) -> Any:
+    return torch.empty(extent * fmt.unit_bits // 8, dtype=torch.uint8, device=gpu.DEVICE).view(_dtype(fmt))
+
+
+def _dtype(fmt: Format) -> Any:
+    return getattr(torch, gpu._TORCH[fmt.element_type])
+
+
+def _copy(size: int) -> Launch:
+    """A copy that reads and writes `size` bytes in all."""
+    source = torch.zeros(max(1, size // 2), dtype=torch.uint8, device=gpu.DEVICE).random_()
+    target = torch.empty_like(source)
+    return lambda: target.copy_(source)
+
+
+def _compiled(case: Case, tensors: Mapping[str, Any]) -> Launch:
+    """The case's expression in PyTorch after torch.compile, on tensors of the types whose values they hold."""
+    assert case.pytorch is not None
+    arguments = []
+    for name, argument in case.inputs.items():
+        fmt = format_of(argument)
+        natural = getattr(torch, fmt.view_dtype().name, None)
+        arguments.append(tensors[name].view(natural) if natural is not None else tensors[name])
+    fused = torch.compile(case.pytorch, fullgraph=True, dynamic=False)
+    with torch.no_grad():
+        fused(*arguments)
+
+    def launch() -> Any:
+        with torch.no_grad():
+            return fused(*arguments)
+
+    return launch

@@ -1,0 +1,159 @@
+"""One timing session: a case on the device here, at every size, as records."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness import speed
+from harness.backends.gpu import GpuBackend
+from harness.devicelock import current
+from harness.inputs.sets import seed_of
+from harness.loader import LoadedCase, load
+from harness.records import Key, Timing
+from harness.timing import timers
+from harness.timing.arms import INPUT_SET, Arms, arms_of
+from harness.timing.clocks import Clocks
+from harness.timing.rounds import COPY, EMPTY, TWIN, Samples, Timer, measure
+from harness.timing.sizes import Size, sized, sizes_of
+
+BUDGET = 1.0  # seconds of rounds at each size
+WARM_UP = 0.2  # seconds of work before anything is timed: an idle GPU's clocks are low
+
+
+class CannotTime(RuntimeError):
+    """Why a case cannot be timed here, in one line."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a session gave. notes: what could not be timed, and why."""
+
+    timings: tuple[Timing, ...]
+    notes: tuple[str, ...] = ()
+
+
+def time_case(
+    path: str,
+    attribute: str,
+    target: str,
+    *,
+    variants: Sequence[str] = (),
+    sizes: Sequence[str | int] = (),
+    budget: float = BUDGET,
+) -> Session:
+    """Time a case on torch's current CUDA device. Everything is named, so that any process can be asked.
+
+    path, attribute: the case file and the name that the case is bound to there. target: the device's. variants: those
+    to time, by default all, with the case's expression in PyTorch if it has one. sizes: names ("small", "L2",
+    "large") or numbers of elements; by default the three. budget: seconds of rounds at each size.
+    Raises CannotTime.
+    """
+    if reason := GpuBackend().unavailable(target):
+        raise CannotTime(reason)
+    loaded = next(c for c in load(Path(path)) if c.attribute == attribute)
+    l2 = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
+    timer, reason = timers.timer(l2)
+    room = _Room(loaded, target, timer, Clocks(current()), budget)
+    _warm_up(timers.Flush(l2))
+    found: list[Timing] = []
+    notes = [reason] if reason else []
+    for size in _chosen(loaded, l2, sizes):
+        free, _ = torch.cuda.mem_get_info()
+        if 2.2 * size.bytes > free:  # the tensors, and the copy's
+            notes.append(f"{size.elements} elements: {size.bytes >> 20} MiB and a copy do not fit into the device")
+            continue
+        timed, arms = room.at(size, variants)
+        found += timed
+        notes += [n for n in arms.notes if n not in notes]
+        torch.cuda.empty_cache()
+    return Session(tuple(found), tuple(notes))
+
+
+def _chosen(loaded: LoadedCase, l2: int, wanted: Sequence[str | int]) -> list[Size]:
+    standard = {s.name: s for s in sizes_of(loaded.case, l2)}
+    return [standard[w] if isinstance(w, str) else sized(loaded.case, w) for w in wanted or standard]
+
+
+def _warm_up(work: Callable[[], Any]) -> None:
+    started = time.perf_counter()
+    while time.perf_counter() - started < WARM_UP:
+        for _ in range(20):
+            work()
+        torch.cuda.synchronize()
+
+
+@dataclass
+class _Room:
+    """What the sizes of a session share."""
+
+    loaded: LoadedCase
+    target: str
+    timer: Timer
+    clocks: Clocks
+    budget: float
+
+    def at(self, size: Size, variants: Sequence[str]) -> tuple[list[Timing], Arms]:
+        """The case at one size."""
+        name = self.loaded.name
+        try:
+            arms = arms_of(self.loaded, self.target, size, variants)
+        except (ValueError, TypeError) as error:
+            raise CannotTime(str(error)) from error
+        seed = seed_of(name, f"{INPUT_SET} {size.elements}")
+        judged = [arm for arm in arms.launches if arm != EMPTY]
+        self.clocks.readings.clear()
+        self.clocks.read()
+        samples = measure(
+            arms.launches, self.timer, seed=seed, budget=self.budget, after_batch=self.clocks.read, judged=judged
+        )
+        common = Common(size, self.timer.name, seed, self.budget, self.clocks.summary, self.clocks.limits)
+        keys = {
+            arm: Key(
+                name, arm, self.target, "gpu", pack=s.pack, shape=s.shape_text, alignment=s.alignment,
+                num_warps=s.num_warps, fusion=s.fusion, input_set=INPUT_SET,
+            )
+            for arm, s in arms.setups.items()
+        }  # fmt: skip
+        return timings(keys, samples, common), arms
+
+
+@dataclass(frozen=True)
+class Common:
+    """What the timings of one case at one size share. limits: what held the clocks down."""
+
+    size: Size
+    timer: str
+    seed: int
+    budget: float
+    clocks: Mapping[str, int]
+    limits: tuple[str, ...] = ()
+
+
+def timings(keys: Mapping[str, Key], samples: Samples, common: Common) -> list[Timing]:
+    """The records of the arms in `keys`, from all that was sampled beside them."""
+    first = next(iter(keys))
+    noise = speed.noise_of(samples.seconds[first], samples.seconds[TWIN])
+    copy, empty = (speed.median(samples.seconds[arm]).value for arm in (COPY, EMPTY))
+    found = []
+    for arm, key in keys.items():
+        seconds = samples.seconds[arm]
+        known = speed.median(seconds)
+        notes = []
+        if arm in samples.wide:
+            width = f"the 95% interval is {100 * samples.wide[arm]:.1f}% wide"
+            notes.append(f"{width} after {samples.rounds} samples, when {common.budget:g} s were over")
+        if common.limits:
+            notes.append(f"clocks held down: {', '.join(common.limits)}")
+        timing = Timing(
+            key, common.size.elements, common.size.bytes, tuple(seconds), known.value, known.low, known.high,
+            copy=copy, noise=noise, launch=empty, clocks=dict(common.clocks), throttled=bool(common.limits),
+            size=common.size.name, timer=common.timer, seed=common.seed, notes=tuple(notes),
+        )  # fmt: skip
+        found.append(timing)
+    return found

@@ -1,0 +1,132 @@
+"""What tells how long a launch took: CUPTI's record of its kernels, or events around it where that is not to be had."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import triton
+
+from harness.timing.rounds import Launch, Timer
+from harness.triton.templates import ptxdiff_flush
+
+FLUSH_BLOCK = 4096
+QUEUED = 20  # launches queued at a time by the timer of events
+SLEEP = 2_000_000  # cycles, about a millisecond: time to queue them
+
+
+class Flush:
+    """Empties the L2 by reading twice its size."""
+
+    def __init__(self, l2: int) -> None:
+        self._words = torch.zeros(2 * l2 // 4, dtype=torch.int32, device="cuda")
+        self._out = torch.zeros(1, dtype=torch.int32, device="cuda")
+
+    def __call__(self) -> None:
+        """Queue it."""
+        n = self._words.numel()
+        ptxdiff_flush[(triton.cdiv(n, FLUSH_BLOCK),)](self._words, self._out, n, BLOCK=FLUSH_BLOCK)
+
+
+class EventTimer:
+    """Events around launches that are queued while the device sleeps, so that it never waits for the host.
+
+    On an H200 they add 3 us to every launch, an empty kernel's included.
+    """
+
+    name = "events"
+
+    def __init__(self, flush: Callable[[], Any]) -> None:
+        self._flush = flush
+
+    def times(self, launches: Sequence[Launch]) -> list[float]:
+        """See `harness.timing.rounds.Timer`."""
+        found: list[float] = []
+        for start in range(0, len(launches), QUEUED):
+            events = [(_event(), _event(), launch) for launch in launches[start : start + QUEUED]]
+            torch.cuda._sleep(SLEEP)
+            for begin, end, launch in events:
+                self._flush()
+                begin.record()
+                launch()
+                end.record()
+            torch.cuda.synchronize()
+            found += [round(begin.elapsed_time(end) / 1e3, 9) for begin, end, _ in events]
+        return found
+
+
+def _event() -> Any:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+
+
+class CuptiTimer:
+    """CUPTI's record, read through torch.profiler: from the begin of a launch's first kernel to the end of its last."""
+
+    name = "cupti"
+
+    def __init__(self, flush: Callable[[], Any]) -> None:
+        self._flush = flush
+
+    def times(self, launches: Sequence[Launch]) -> list[float]:
+        """See `harness.timing.rounds.Timer`. Raises LostRecords where CUPTI kept no account of a launch."""
+        with _recording() as recorded:
+            for launch in launches:
+                self._flush()
+                launch()
+            torch.cuda.synchronize()
+        return spans(_activities(recorded), len(launches))
+
+
+class LostRecords(RuntimeError):
+    """CUPTI's record does not hold what was launched."""
+
+
+def spans(activities: Sequence[tuple[str, float, float]], count: int) -> list[float]:
+    """Seconds of each of `count` launches, from (name, begin, end) in nanoseconds; a flush comes before each."""
+    found: list[tuple[float, float] | None] = []
+    for name, begin, end in sorted(activities, key=lambda a: a[1]):
+        if "ptxdiff_flush" in name:
+            found.append(None)
+        elif found:
+            before = found[-1]
+            found[-1] = (begin, end) if before is None else (before[0], max(end, before[1]))
+    if len(found) != count or None in found:
+        kept = sum(span is not None for span in found)
+        raise LostRecords(f"CUPTI's record has {kept} of {count} launches; another profiler may be attached")
+    return [round((end - begin) / 1e9, 9) for begin, end in filter(None, found)]
+
+
+@contextlib.contextmanager
+def _recording() -> Iterator[Any]:
+    from torch.profiler import ProfilerActivity, profile
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its own changes, which concern nobody here
+        with profile(activities=[ProfilerActivity.CUDA]) as recorded:
+            yield recorded
+
+
+def _activities(recorded: Any) -> list[tuple[str, float, float]]:
+    """What ran on the device, in nanoseconds."""
+    cuda = torch.autograd.DeviceType.CUDA
+    results = recorded.profiler.kineto_results.events()  # `events()` would build a tree of all this, 50 times slower
+    return [
+        (e.name(), float(e.start_ns()), float(e.start_ns() + e.duration_ns()))
+        for e in results
+        if e.device_type() == cuda and e.duration_ns() > 0
+    ]
+
+
+def timer(l2: int) -> tuple[Timer, str]:
+    """The best timer that works here, and why it is not CUPTI's, if so."""
+    flush = Flush(l2)
+    cupti = CuptiTimer(flush)
+    try:
+        cupti.times([lambda: torch.zeros(1, device="cuda")] * 3)
+    except (LostRecords, RuntimeError, AttributeError) as error:
+        reason = str(error).partition("\n")[0]
+        return EventTimer(flush), f"events around launches instead of CUPTI's record: {reason}"
+    return cupti, ""
