@@ -1,11 +1,11 @@
 """Elementary functions rounded to nearest, for the models of approximate instructions.
 
-How the nearest float32 is known: the host's float64 function is within two units of its last place, and an exhaustive
-search over every float32 argument (decided with 300 bits) found how near the true values come to the middle between
-two float32 numbers. log2 and tanh stay 2.6 and 5 such units away, so that rounding the float64 value again is right.
-2**x and the sine come nearer; the arguments within four units are listed with their results, and are looked up where
-the float64 value is within two units of a middle. The results do not depend on the host's library, then. For 16-bit
-formats every argument is at least 2**-27 away (`tests/ptx/isa/test_approximate.py` holds all this to mpmath).
+How the nearest float32 is known: the float64 value here, the host's function's or a series', is within two units of its
+last place (four for tanh), and an exhaustive search over every float32 argument (decided with 300 bits) found how near
+the true values come to the middle between two float32 numbers. log2 and tanh stay 2.6 and 5 such units away, so that
+rounding the float64 value again is right. 2**x and the sine come nearer; the arguments within four units are listed
+with their results and looked up. The results do not depend on the host's library, then. For 16-bit formats every
+argument is at least 2**-27 away (`tests/ptx/isa/test_approximate.py` holds all this to mpmath).
 """
 
 from __future__ import annotations
@@ -37,9 +37,21 @@ SINE_HARD = (
 )
 """The same for the sine of u turns, 0 < u <= 1/4."""
 
+# Each by itself, as a choice between constants is quicker than a look-up.
+_HARD0, _HARD1, _HARD2, _HARD3, _HARD4 = (u for u, _ in SINE_HARD)
+_SINE0, _SINE1, _SINE2, _SINE3, _SINE4 = (f32_value(pattern) for _, pattern in SINE_HARD)
+
 # 2 pi in two parts, the first of 28 bits: its product with 24 bits is exact.
 _TURN_HIGH = float.fromhex("0x1.921fb54p+2")
 _TURN_LOW = float.fromhex("0x1.10b4611a62633p-28")
+
+# The logarithm of 2 in two parts, the first of 32 bits.
+_LOG2_HIGH = float.fromhex("0x1.62e42feep-1")
+_LOG2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
+
+_SHIFT = 6755399441055744.0
+"""1.5 * 2**52: added to a number below 2**51, it leaves the nearest integer in the last bits."""
+_SHIFT_BITS = f64_bits(_SHIFT)
 
 
 @scalar
@@ -79,29 +91,73 @@ def log2_f64(x: float) -> float:
 
 @scalar
 def sine_of_turns(u: float) -> float:
-    """The sine of u turns, -1/4 <= u <= 1/4, as a float64 that rounds to the nearest float32."""
+    """The sine of u turns, -1/4 <= u <= 1/4, as a float64 that rounds to the nearest float32.
+
+    Straight-line arithmetic, which compilers turn into vector instructions and which is the same on every host.
+    """
     head = f32_value(f32_round(u))
     high = head * _TURN_HIGH
     rest = (u - head) * _TURN_HIGH + u * _TURN_LOW
     angle = high + rest
-    y = math.sin(angle)
-    # What the angle's rounding lost, times the cosine, which is not negative here.
-    y += ((high - angle) + rest) * math.sqrt(max(1.0 - y * y, 0.0))
-    if near_middle(y):
-        for argument, pattern in SINE_HARD:
-            if argument == abs(u):
-                return math.copysign(f32_value(pattern), u)
+    z = angle * angle
+    # Taylor's series; what follows its last term is below 2**-59 of the sine.
+    p = z * (1 / 51090942171709440000.0) - 1 / 121645100408832000.0
+    p = p * z + 1 / 355687428096000.0
+    p = p * z - 1 / 1307674368000.0
+    p = p * z + 1 / 6227020800.0
+    p = p * z - 1 / 39916800.0
+    p = p * z + 1 / 362880.0
+    p = p * z - 1 / 5040.0
+    p = p * z + 1 / 120.0
+    p = p * z - 1 / 6.0
+    # What the angle's rounding lost, times the cosine, of which a few bits are enough.
+    lost = ((high - angle) + rest) * (1.0 - z * (0.5 - z * (1 / 24.0 - z * (1 / 720.0))))
+    y = abs(angle + (angle * z * p + lost))
+    x = abs(u)
+    y = _SINE0 if x == _HARD0 else y
+    y = _SINE1 if x == _HARD1 else y
+    y = _SINE2 if x == _HARD2 else y
+    y = _SINE3 if x == _HARD3 else y
+    y = _SINE4 if x == _HARD4 else y
     return math.copysign(y, u)
 
 
 @scalar
 def fraction_of_turn(t: float) -> float:
     """A float32's fraction after the nearest integer is taken off, exact; of halves, the one of its sign."""
-    if abs(t) >= 8388608.0:
-        return 0.0 * t
-    whole = math.floor(abs(t) + 0.5)
-    rest = abs(t) - whole
-    return math.copysign(1.0, t) * (0.5 if rest == -0.5 else rest)
+    size = abs(t)
+    # In float64 numbers from 2**52 on are integers: the sum is rounded to one.
+    rest = size - ((size + 4503599627370496.0) - 4503599627370496.0)
+    rest = 0.5 if rest == -0.5 else rest
+    return math.copysign(1.0, t) * (rest if size < 8388608.0 else 0.0)
+
+
+@scalar
+def tanh_nearest(x: float) -> float:
+    """The hyperbolic tangent of a float32, as a float64 that rounds to the nearest float32.
+
+    E / (E + 2) with E = e**(2 |x|) - 1, in straight-line arithmetic as the sine.
+    """
+    size = 2.0 * min(abs(x), 20.0)
+    # The nearest multiple of log 2 taken off, in two parts, of which the first has 32 bits.
+    shifted = size * 1.4426950408889634 + _SHIFT
+    whole = shifted - _SHIFT
+    r = (size - whole * _LOG2_HIGH) - whole * _LOG2_LOW
+    # Taylor's series; what follows its last term is below 2**-57 of the sum.
+    p = r * (1 / 6227020800.0) + 1 / 479001600.0
+    p = p * r + 1 / 39916800.0
+    p = p * r + 1 / 3628800.0
+    p = p * r + 1 / 362880.0
+    p = p * r + 1 / 40320.0
+    p = p * r + 1 / 5040.0
+    p = p * r + 1 / 720.0
+    p = p * r + 1 / 120.0
+    p = p * r + 1 / 24.0
+    p = p * r + 1 / 6.0
+    p = p * r + 0.5
+    power = f64_value((f64_bits(shifted) - _SHIFT_BITS + 1023) << 52)
+    e = (r + r * r * p) * power + (power - 1.0)
+    return x if x != x else math.copysign(e / (e + 2.0), x)
 
 
 @scalar

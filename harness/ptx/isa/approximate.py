@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from harness.ptx.bits import divide, f32_value, f64_bits, f64_value, scalar, square_root
-from harness.ptx.elementary import exp2_nearest, fraction_of_turn, log2_f64, rsqrt_nearest, sine_of_turns
+from harness.ptx.elementary import exp2_nearest, fraction_of_turn, log2_f64, rsqrt_nearest, sine_of_turns, tanh_nearest
 from harness.ptx.softfloat import f32_finish, f32_flush
 
 from .registry import instruction
@@ -75,21 +75,18 @@ def sin_approx(a: int) -> int:
     reproduced; the model is nearest to the sine of what that leaves.
     """
     t = _turns(a)
-    if t - t != 0.0:
-        return 0x7FFFFFFF
     u = fraction_of_turn(t)
-    if abs(u) > 0.25:
-        u = math.copysign(0.5 - abs(u), u)
-    return f32_finish(sine_of_turns(u), 0, 0, 0)
+    u = math.copysign(min(abs(u), 0.5 - abs(u)), u)
+    sine = f32_finish(sine_of_turns(u), 0, 0, 0)
+    return sine if t - t == 0.0 else 0x7FFFFFFF
 
 
 @instruction("cos.approx{.ftz}.f32", "d, a", section="9.7.3.19", approximate=True)
 def cos_approx(a: int) -> int:
     """About the cosine, within 2**-20.5 in [-2 pi, 2 pi]; the argument as in `sin_approx`."""
     t = _turns(a)
-    if t - t != 0.0:
-        return 0x7FFFFFFF
-    return f32_finish(sine_of_turns(0.25 - abs(fraction_of_turn(t))), 0, 0, 0)
+    cosine = f32_finish(sine_of_turns(0.25 - abs(fraction_of_turn(t))), 0, 0, 0)
+    return cosine if t - t == 0.0 else 0x7FFFFFFF
 
 
 @instruction("lg2.approx{.ftz}.f32", "d, a", section="9.7.3.20", approximate=True)
@@ -107,4 +104,4 @@ def ex2_approx(a: int, ftz: int) -> int:
 @instruction("tanh.approx.f32", "d, a", section="9.7.3.22", requires=75, approximate=True)
 def tanh_approx(a: int) -> int:
     """About the hyperbolic tangent, within a relative 2**-11; subnormals come back as they are."""
-    return f32_finish(math.tanh(f32_value(a)), 0, 0, 0)
+    return f32_finish(tanh_nearest(f32_value(a)), 0, 0, 0)

@@ -83,6 +83,20 @@ def test_nearest_sine_of_the_reduced_angle(name: str) -> None:
         assert int(g) == nearest(true(name, number(turns, F32)), F32), f"{name}(0x{a:08x})"
 
 
+def test_series_round_as_the_hosts_functions() -> None:
+    """Tangent and sine of a million arguments. The host's are nearest too where they are not near a middle."""
+    x = (np.exp2(RNG.uniform(-40, 5, 1 << 20)) * RNG.choice([-1.0, 1.0], 1 << 20)).astype(np.float32)
+    expected = np.tanh(x.astype(np.float64)).astype(np.float32)
+    assert np.array_equal(run("tanh.approx.f32", x.view(np.uint32)), expected.view(np.uint32))
+    turns = run("mul.rz.f32", x.view(np.uint32), np.full(x.size, 0x3E22F983, np.uint32)).view(np.float32)
+    for name, function in (("sin", np.sin), ("cos", np.cos)):
+        true = function(2 * np.pi * np.remainder(turns.astype(np.float64), 1.0))
+        clear = np.abs((true.view(np.int64) & 0x1FFFFFFF) - 0x10000000) > 1 << 16
+        got = run(f"{name}.approx.f32", x.view(np.uint32)).view(np.float32)
+        near = np.abs(true) > 2.0**-10
+        assert np.array_equal(got[clear & near], true.astype(np.float32)[clear & near])
+
+
 def test_hard_sines() -> None:
     from harness.ptx.bits import f32_round
     from harness.ptx.elementary import sine_of_turns
