@@ -17,6 +17,7 @@ from typing import Any
 
 from harness.records import Key, RecordError, Result, RunRecords, collector_paused, read, read_lines
 from reports.model import RANK, STRENGTH, Item, state_of, target_order
+from reports.selection import selection
 from reports.steps import steps
 from reports.verdict import environment_rows, overall_word, revision
 
@@ -137,6 +138,9 @@ class Recorder:
         self._items: dict[Item, _Facts] = {}
         self._bits: dict[Key, tuple[str, tuple[Any, ...]]] = {}
         self._seen: set[Item] = set()
+        self._ran: dict[tuple[str, ...], set[Item]] = {}  # in the last run that was asked for the same
+        self._asked: tuple[str, ...] = ()
+        self._narrowed: list[Change] = []  # of the newest run alone: what an earlier one was not asked for says nothing
         self._found: list[Change] = []
         self._noise: dict[tuple[str, str, str, str], float] = {}
 
@@ -147,9 +151,11 @@ class Recorder:
         for r in records.results:
             items[r.key.item].append(r)
         facts = {item: _facts(results) for item, results in items.items()}
+        self._narrowed = []
+        asked = selection(records.run.arguments)
         moved = self._moved_bits(records.results)
         if night:
-            self._compare(night, facts, moved, complete=records.end is not None)
+            self._compare(night, facts, moved, asked, complete=records.end is not None)
         for item, fact in facts.items():
             if RANK[fact.state] <= RANK["fail"]:
                 self._history.since.setdefault(item, night)
@@ -157,6 +163,8 @@ class Recorder:
                 self._history.since.pop(item, None)
         self._items.update(facts)
         self._seen = set(items)
+        self._ran[asked] = {item for item, f in facts.items() if f.state != "not run"}
+        self._asked = asked
         self._trend(night, facts, records)
         env = dict(environment_rows(records.run.environment))
         counts = Counter(map(state_of, records.results))
@@ -170,7 +178,7 @@ class Recorder:
         """The history of all runs folded in."""
         history = self._history
         history.changes = sorted(
-            [*_endings(_merged(self._found)), *self._speed_changes()],
+            [*_endings(_merged(self._found)), *self._speed_changes(), *self._narrowed],
             key=lambda c: (-c.night, list(KINDS).index(c.kind)),
         )
         history.since = {item: night for item, night in history.since.items() if item in self._seen}
@@ -194,6 +202,7 @@ class Recorder:
         night: int,
         facts: Mapping[Item, _Facts],
         moved: Mapping[Item, list[tuple[Result, int]]],
+        asked: tuple[str, ...],
         *,
         complete: bool,
     ) -> None:
@@ -205,12 +214,21 @@ class Recorder:
                 if item in moved and before.ulp == now.ulp:
                     self._note("bits", night, item, "", "", None, _describe_moved(moved[item]))
         ran = {item for item, f in facts.items() if f.state != "not run"}
-        last = {item for item in self._seen if self._items[item].state != "not run"} if night else set()
         if complete:  # of a run that was cut short nothing can be said to have vanished
-            self._found += _presence("vanished", night, last - ran, ran)
+            self._found += self._vanished(night, ran, asked)
         self._found += _presence("new", night, ran - self._items.keys(), ran & self._items.keys())
         back = {item for item in ran & self._items.keys() if item not in self._seen}
         self._found += [replace(c, detail="back") for c in _presence("new", night, back, ran - back)]
+
+    def _vanished(self, night: int, ran: set[Item], asked: tuple[str, ...]) -> Iterable[Change]:
+        """What ran the last time that the same was asked for, and does not now; of another selection, one word."""
+        if asked in self._ran:
+            return _presence("vanished", night, self._ran[asked] - ran, ran)
+        gone = self._ran[self._asked] - ran
+        words = f"{len({i[:2] for i in gone})} variants: this run was asked for {' '.join(asked) or 'everything'}"
+        narrowed = Change("vanished", night, "ran", "not asked for", None, targets=_targets(gone), detail=words)
+        self._narrowed = [narrowed] if gone else []
+        return []
 
     def _note(
         self, kind: str, night: int, item: Item, before: str, after: str, worse: bool | None, detail: str = ""

@@ -195,4 +195,16 @@ def test_run_writes_records_and_a_report(here):
     assert "<html" in (here / "report.html").read_text()
     assert "report.html" in done.stdout
     assert main(["report", "run.jsonl", "-o", "again.html"]) == 0
-    assert (here / "again.html").exists()
+    assert (here / "again.html").read_text() == (here / "report.html").read_text()
+    assert 'id="conformance"' in (here / "report.html").read_text()
+
+
+def test_run_reports_with_the_history_of_its_folder(here):
+    (here / "cases" / "flip.py").write_text(RIGHT)
+    command = [sys.executable, "-m", "harness.cli", "run", "--backend", "emulator", "--target", "sm_90"]
+    command += ["--output", "runs", "--report", "report.html"]
+    for _ in range(2):
+        done = subprocess.run(command, capture_output=True, text=True, cwd=here, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert len(list((here / "runs").glob("*.jsonl"))) == 2
+    assert "What changed over 2 runs" in (here / "report.html").read_text()

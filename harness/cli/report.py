@@ -50,21 +50,28 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _html(path: Path, output: Path, ledger: str | None) -> int:
+    if ledger and not Path(ledger).exists():
+        raise UsageError(f"{ledger}: no such file")
+    write_page(path, output, Path(ledger) if ledger else own_ledger())
+    return 0
+
+
+def write_page(records: Path, output: Path, ledger: Path) -> None:
+    """Write the page on a records file, or on a folder's newest run with its history; print its path and a summary.
+
+    ledger: left out where there is no such file. Raises RecordError for records that cannot be read.
+    """
     from rich.console import Console
 
     from harness.records import read
     from reports import html, summary
     from reports.history import folder, history
 
-    known = Path(ledger) if ledger else own_ledger()
-    if ledger and not Path(ledger).exists():
-        raise UsageError(f"{ledger}: no such file")
-    past, newest = history(folder(path) if path.is_dir() else [read(path)])
-    written = html.write_history(past, newest, output, conformance=known if known.exists() else None)
+    past, newest = history(folder(records) if records.is_dir() else [read(records)])
+    written = html.write_history(past, newest, output, conformance=ledger if ledger.exists() else None)
     console = Console()
     console.print(summary.terminal(newest))
     console.print(f"report: {written.resolve()}", soft_wrap=True, markup=False, highlight=False)
-    return 0
 
 
 def own_ledger() -> Path:

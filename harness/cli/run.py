@@ -46,8 +46,20 @@ def main(args: argparse.Namespace) -> int:
     # A process of its own: pytest rewrites plugins as it imports them, and this one has imported ours already.
     code = subprocess.call([sys.executable, "-m", "pytest", *words, *plugin_words()])
     if args.report and records.exists():
-        print_report(records, Path(args.report))
+        _report(records, Path(args.output), Path(args.report))
     return code
+
+
+def _report(records: Path, asked: Path, output: Path) -> None:
+    """The page on this run, with the history of the folder where one was named."""
+    from harness.cli.report import own_ledger, write_page
+    from harness.records import RecordError
+
+    try:
+        write_page(asked if asked.is_dir() else records, output, own_ledger())
+    except RecordError as e:  # another run's file in the folder; this run's report must not be lost to it
+        print(f"{e}; the report has no history", file=sys.stderr)
+        write_page(records, output, own_ledger())
 
 
 def plugin_words() -> list[str]:
@@ -56,17 +68,3 @@ def plugin_words() -> list[str]:
 
     installed = any(e.name == "ptxdiff" for e in importlib.metadata.entry_points(group="pytest11"))
     return [] if installed else ["-p", "harness.plugin"]
-
-
-def print_report(records: Path, output: Path) -> None:
-    """Write the HTML report of one run; print its path and the summary."""
-    from rich.console import Console
-
-    from harness.records import read
-    from reports import html, summary
-
-    run = read(records)
-    written = html.write([run], output)
-    console = Console()
-    console.print(summary.terminal(run))
-    console.print(f"report: {written.resolve()}", soft_wrap=True, markup=False, highlight=False)

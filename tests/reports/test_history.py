@@ -45,6 +45,27 @@ def test_a_quiet_history_is_quiet(base):
     assert found.standing == []
 
 
+def test_a_run_that_was_asked_for_less_misses_nothing(base):
+    def asked(run, *words):
+        return dataclasses.replace(run, run=dataclasses.replace(run.run, arguments=words))
+
+    def rcp_of(run):
+        return dataclasses.replace(run, results=[r for r in run.results if r.key.case == "rcp"])
+
+    first, second, third, fourth = synthetic.nights(base, 4, planted={})
+    part = asked(rcp_of(second), "cases", "-k", "rcp", "--ptx-records=b.jsonl", "-n", "2")
+    whole = asked(first, "cases", "--ptx-records=a.jsonl", "-n", "4")
+    found, _ = history([whole, part])
+    (change,) = found.standing
+    assert (change.kind, change.worse, change.after) == ("vanished", None, "not asked for")
+    assert "this run was asked for cases -k rcp" in change.detail
+    # A whole run after it is compared with the whole run before it, and what that had and this lacks has vanished.
+    found, _ = history([whole, part, asked(third, "cases")])
+    assert found.standing == []
+    found, _ = history([whole, part, asked(rcp_of(third), "cases"), asked(rcp_of(fourth), "cases", "-n0")])
+    assert {(c.kind, c.worse, c.night) for c in found.standing} == {("vanished", True, 2)}
+
+
 def test_since_when_something_fails(base):
     nights = list(synthetic.nights(base, 6, planted={}))
     for n in (1, 3, 4, 5):
