@@ -39,10 +39,25 @@ def in_integers(lo, hi):
     return (nibble(lo) | (nibble(hi) << 4)).to(tl.uint8)
 
 
+def codes_in_pytorch(x):
+    """The same comparisons on a tensor: what PyTorch offers for want of a 4-bit type to cast to."""
+    size = x.abs()
+    code = (size > 0.25).to(torch.uint8) + (size >= 0.75).to(torch.uint8) + (size > 1.25).to(torch.uint8)
+    code += (size >= 1.75).to(torch.uint8) + (size > 2.5).to(torch.uint8) + (size >= 3.5).to(torch.uint8)
+    code += (size > 5.0).to(torch.uint8)
+    return torch.where(x.isnan(), 7, code | x.signbit().to(torch.uint8) << 3)
+
+
+def in_pytorch(lo, hi):
+    """Both nibbles in one byte."""
+    return codes_in_pytorch(lo) | codes_in_pytorch(hi) << 4
+
+
 case = Case(
     inputs={"lo": F32, "hi": F32},
     outputs={"y": E2M1X2},
     reference=pair,
+    pytorch=in_pytorch,
     variants={
         # The first source goes to the upper nibble.
         "cvt-pack4": asm(

@@ -16,6 +16,12 @@ def in_triton(a, b):
     return y, y * y
 
 
+def in_pytorch(a, b):
+    """Both outputs as PyTorch has them."""
+    c = (a * b + 1.0).clamp(0.0, 6.0)
+    return c, c * c
+
+
 def a_product(values):
     """Where a * b is a number."""
     return ~np.isnan(values["a"] * values["b"])
@@ -28,6 +34,7 @@ case = Case(
     inputs={"a": F16, "b": F16},
     outputs={"c": F16, "d": F16},
     reference=fma_clamp.fused,
+    pytorch=in_pytorch,
     variants={
         # max without .NaN returns the operand that is a number: NaN clamps to 0, exactly and on every target.
         "f16x2": asm(

@@ -1,5 +1,6 @@
 """Reciprocal and quotient: the approximate instruction, the rounded one, and Triton's division."""
 
+import torch
 import triton
 import triton.language as tl
 
@@ -46,6 +47,7 @@ case = Case(
     inputs={"x": F32},
     outputs={"y": F32},
     reference=reciprocal.correctly_rounded,
+    pytorch=torch.reciprocal,
     variants={
         "rcp.approx.ftz": asm(
             "rcp.approx.ftz.f32 $0, $1;", match=ulp(1, source="PTX ISA, rcp: .approx.f32"), ftz="required"
@@ -73,6 +75,7 @@ quotient = Case(
     inputs={"a": F32, "b": F32},
     outputs={"c": F32},
     reference=reciprocal.quotient,
+    pytorch=torch.div,
     variants={
         "triton": plain(divide, match=full_range("b")),
         "rcp.approx.ftz": plain(times_approximate_reciprocal, **PRODUCT),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from harness.records import Record, to_json
 from harness.replay import TokenError, parse
 from harness.runner import Item, ItemResults, fingerprint_of, run_item
 from harness.targetset import KNOWN, normal
+from harness.timing.items import benchmark_items, only_benchmarks, timing_item
 
 _BACKENDS = pytest.StashKey[dict[str, backends.Backend]]()
 _TARGETS = pytest.StashKey[tuple[str, ...]]()
@@ -68,12 +70,24 @@ class CaseGroup(pytest.Collector):
 
 
 def items(parent: pytest.Collector, loaded: loader.LoadedCase) -> Iterator[pytest.Item]:
-    """One item for each variant, target and backend that this run is to have."""
+    """One item for each variant, target and backend that this run is to have; or what times them."""
+    if only_benchmarks(parent.config):
+        for target in _devices(parent.config):
+            yield from benchmark_items(parent, loaded, target)
+        return
     for variant in loaded.case.variants:
         for backend, target in places(parent.config):
             item = Item(loaded, variant, target, backend)
             # The whole id as text: newer pytest takes it apart as it does for --lf, brackets and all.
             yield VariantItem.from_parent(parent, name=item.label, nodeid=f"{parent.nodeid}::{item.label}", item=item)
+    if parent.config.option.ptx_timing:
+        for target in _devices(parent.config):
+            yield timing_item(parent, loaded, target)
+
+
+def _devices(config: pytest.Config) -> list[str | None]:
+    """The targets of the GPU backend; None for the want of a GPU."""
+    return [None if target == NO_DEVICE else target for backend, target in places(config) if backend == "gpu"]
 
 
 def places(config: pytest.Config) -> list[tuple[str, str]]:
@@ -138,9 +152,9 @@ class VariantItem(pytest.Item):
         else:
             backend = _backend(self.config, self.item.backend)
             effort = self.config.option.ptx_effort
-            self.found = run_item(
-                self.item, backend, effort, node=self.address, replay=self._replay(self.item.loaded.case)
-            )
+            replay = self._replay(self.item.loaded.case)
+            with _device_in_use(self.item.backend):
+                self.found = run_item(self.item, backend, effort, node=self.address, replay=replay)
         self._conclude(self.found)
 
     def _check_unchanged(self, done: ItemResults) -> None:
@@ -212,6 +226,15 @@ def _backend(config: pytest.Config, name: str) -> backends.Backend:
     if name not in made:
         made[name] = backends.create(name)
     return made[name]
+
+
+def _device_in_use(backend: str) -> contextlib.AbstractContextManager[None]:
+    """The GPU, shared with others that compute; nobody times anything on it meanwhile."""
+    if backend != "gpu":
+        return contextlib.nullcontext()
+    from harness import devicelock
+
+    return devicelock.shared(devicelock.current())
 
 
 def _done(config: pytest.Config) -> dict[tuple[str, str, str, str], ItemResults]:

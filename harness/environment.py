@@ -27,7 +27,7 @@ def environment(folder: Path, *, gpu: bool) -> dict[str, Any]:
     facts |= {"git": git} if (git := revision(folder)) else {}
     facts |= {"ptxas": assemblers} if (assemblers := _assemblers()) else {}
     if gpu:
-        facts |= _devices()
+        facts |= devices()
     return facts
 
 
@@ -73,7 +73,8 @@ def _assemblers() -> list[dict[str, Any]]:
     return [{"version": version, "targets": names} for version, names in served.items()]
 
 
-def _devices() -> dict[str, Any]:
+def devices() -> dict[str, Any]:
+    """The GPUs that torch sees, its CUDA version and the driver's; loads torch."""
     import torch
 
     if not torch.cuda.is_available():

@@ -41,6 +41,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--ptx-resume", action="store_true", help="go on with the --ptx-records file, keeping what it already holds"
     )
+    group.addoption(
+        "--ptx-timing",
+        action="store_true",
+        help="time the variants of every case as well, each GPU left to the timing meanwhile; --benchmark-only times "
+        "them for pytest-benchmark",
+    )
     parser.addini("ptx_cases", "glob patterns of case files outside folders named 'cases'", type="args", default=[])
 
 
@@ -78,6 +84,8 @@ def _check_options(config: pytest.Config) -> None:
         raise pytest.UsageError(
             f"--ptx-require-gpu asks for a GPU, and --ptx-backend={option.ptx_backend[0]} leaves it out"
         )
+    if option.ptx_timing and option.ptx_backend and not {"auto", "gpu"} & set(option.ptx_backend):
+        raise pytest.UsageError(f"--ptx-timing needs a GPU, and --ptx-backend={option.ptx_backend[0]} leaves it out")
     for name in option.ptx_target or []:
         from harness.targetset import normal
 
@@ -127,6 +135,15 @@ def _collector(path: Path, parent: pytest.Collector) -> pytest.Collector:
     from harness.collection import CaseFile
 
     return CaseFile.from_parent(parent, path=path)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
+    """The GPU belongs to the machine: saved benchmarks of another one are not compared without a warning."""
+    from harness.environment import devices, gpu_visible
+
+    if gpu_visible():
+        machine_info["gpu"] = devices()
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.records import VERDICTS, End, RecordError, Result, Run, Writer, from_json, resumable
+from harness.records import VERDICTS, End, RecordError, Result, Run, Timing, Writer, from_json, resumable
 
 
 class Recorder:
@@ -22,6 +23,7 @@ class Recorder:
         self.started = time.time()
         self.writer: Writer | None = None
         self.verdicts: Counter[str] = Counter()
+        self.timings: list[Timing] = []
         self.path = records_path(config.option.ptx_records) if config.option.ptx_records else None
         self.resumed = bool(config.option.ptx_resume and self.path and self.path.is_file())
         if self.resumed:
@@ -37,6 +39,7 @@ class Recorder:
         if records and self.path is not None:
             self._open().write(*records)
         self._count(r for r in records if isinstance(r, Result))
+        self.timings += (replace(r, samples=()) for r in records if isinstance(r, Timing))
 
     def _count(self, results: Iterable[Result]) -> None:
         self.verdicts.update("expected failure" if r.expected_failure else r.verdict for r in results)
@@ -77,15 +80,26 @@ class Recorder:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """One line of verdicts, and where the records are."""
-        if not self.verdicts:
+        if not self.verdicts and not self.timings:
             return
         terminalreporter.section("ptxdiff")
         words = [f"{self.verdicts[v]} {v}" for v in (*VERDICTS, "expected failure") if self.verdicts[v]]
-        terminalreporter.write_line("results: " + ", ".join(words))
+        if words:
+            terminalreporter.write_line("results: " + ", ".join(words))
+        if self.timings:
+            terminalreporter.write_line(f"timings: {_timed(self.timings)}")
         if self._nothing_ran:
             terminalreporter.write_line("nothing ran, so nothing passed")
         if self.path is not None:
             terminalreporter.write_line(f"records: {self.path}")
+
+
+def _timed(timings: Sequence[Timing]) -> str:
+    """How many there are, the A/A noise, and how many must not be believed as they stand."""
+    noise = [100 * t.noise for t in timings]
+    words = f"{len(timings)}, A/A noise {min(noise):.2f} to {max(noise):.2f}%"
+    noted = sum(bool(t.notes) for t in timings)
+    return words + (f", {noted} noisier than 1% or under held-down clocks" if noted else "")
 
 
 def records_path(argument: str) -> Path:

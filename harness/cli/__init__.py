@@ -17,6 +17,7 @@ VERBS = {
     "conformance": "how each instruction form of the emulator is known to be right; measure it on a GPU",
     "compare": "what changed between two runs, targets, versions or revisions",
     "gate": "accept or refuse a run against a baseline; make a new baseline",
+    "speed": "time the variants of cases on the GPU here, beside a copy and beside PyTorch",
     "sweep": "run all inputs of one variant, in shards, on every GPU",
     "new": "write a new case file to start from",
 }

@@ -55,13 +55,14 @@ def measure(
     *,
     seed: int,
     budget: float,
+    least: int = LEAST,
     after_batch: Callable[[], None] = lambda: None,
     judged: Sequence[str] | None = None,
 ) -> Samples:
     """Launch all arms once a round, each round in another order drawn from `seed`.
 
-    budget: seconds of wall time after which no further batch of rounds is begun. judged: the arms whose interval must
-    become narrow, by default all. after_batch: called while the device is still warm.
+    budget: seconds of wall time after which no further batch of rounds is begun. least: rounds. judged: the
+    arms whose interval must become narrow, by default all. after_batch: called while the device is still warm.
     """
     rng = np.random.default_rng(seed)
     samples = Samples({name: [] for name in arms})
@@ -72,7 +73,7 @@ def measure(
         for name, seconds in zip(order, timer.times([arms[n] for n in order]), strict=True):
             samples.seconds[name].append(seconds)
         after_batch()
-        if samples.rounds < LEAST:
+        if samples.rounds < least:
             continue
         samples.wide = _wide({n: samples.seconds[n] for n in (judged or arms)})
         if not samples.wide or time.perf_counter() - started >= budget:

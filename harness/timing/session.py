@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from harness import speed
-from harness.backends.gpu import GpuBackend
+from harness.backends.gpu import device_target
 from harness.devicelock import current
 from harness.inputs.sets import seed_of
 from harness.loader import LoadedCase, load
@@ -19,7 +19,7 @@ from harness.records import Key, Timing
 from harness.timing import timers
 from harness.timing.arms import INPUT_SET, Arms, arms_of
 from harness.timing.clocks import Clocks
-from harness.timing.rounds import COPY, EMPTY, TWIN, Samples, Timer, measure
+from harness.timing.rounds import COPY, EMPTY, LEAST, TWIN, Samples, Timer, measure
 from harness.timing.sizes import Size, sized, sizes_of
 
 BUDGET = 1.0  # seconds of rounds at each size
@@ -42,24 +42,26 @@ def time_case(
     path: str,
     attribute: str,
     target: str,
-    *,
     variants: Sequence[str] = (),
     sizes: Sequence[str | int] = (),
     budget: float = BUDGET,
+    least: int = LEAST,
 ) -> Session:
     """Time a case on torch's current CUDA device. Everything is named, so that any process can be asked.
 
     path, attribute: the case file and the name that the case is bound to there. target: the device's. variants: those
     to time, by default all, with the case's expression in PyTorch if it has one. sizes: names ("small", "L2",
-    "large") or numbers of elements; by default the three. budget: seconds of rounds at each size.
+    "large") or numbers of elements; by default the three. budget: seconds of rounds at each size. least: rounds.
     Raises CannotTime.
     """
-    if reason := GpuBackend().unavailable(target):
-        raise CannotTime(reason)
+    if not torch.cuda.is_available():
+        raise CannotTime("torch finds no CUDA device")
+    if target != device_target():
+        raise CannotTime(f"the device is {device_target()}")
     loaded = next(c for c in load(Path(path)) if c.attribute == attribute)
     l2 = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
     timer, reason = timers.timer(l2)
-    room = _Room(loaded, target, timer, Clocks(current()), budget)
+    room = _Room(loaded, target, timer, Clocks(current()), budget, least)
     _warm_up(timers.Flush(l2))
     found: list[Timing] = []
     notes = [reason] if reason else []
@@ -97,6 +99,7 @@ class _Room:
     timer: Timer
     clocks: Clocks
     budget: float
+    least: int
 
     def at(self, size: Size, variants: Sequence[str]) -> tuple[list[Timing], Arms]:
         """The case at one size."""
@@ -110,8 +113,9 @@ class _Room:
         self.clocks.readings.clear()
         self.clocks.read()
         samples = measure(
-            arms.launches, self.timer, seed=seed, budget=self.budget, after_batch=self.clocks.read, judged=judged
-        )
+            arms.launches, self.timer, seed=seed, budget=self.budget, least=self.least, judged=judged,
+            after_batch=self.clocks.read,
+        )  # fmt: skip
         common = Common(size, self.timer.name, seed, self.budget, self.clocks.summary, self.clocks.limits)
         keys = {
             arm: Key(

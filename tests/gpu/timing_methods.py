@@ -2,8 +2,9 @@
 
 The reasons for how `harness.timing` measures. For an empty kernel, a reciprocal and a copy at several sizes it prints
 the median and the spread (half the interquartile range) by: events around a launch that was queued behind the flush
-(direct, and as the replay of a graph), CUPTI's own record of the same launches (through torch.profiler, and through Proton), do_bench,
-and replays of a graph without a flush. Then what becomes of the figures with other ways of flushing the L2.
+(direct, and as the replay of a graph), CUPTI's own record of the same launches through torch.profiler, do_bench, and
+replays of a graph without a flush; with --proton instead, CUPTI's record through Proton. Then what becomes of the
+figures with other ways of flushing the L2. Proton has a run of its own because CUPTI serves one profiler a process.
 """
 
 import contextlib
@@ -152,7 +153,7 @@ def flushes(l2):
     }
 
 
-def main():
+def main(words):
     device = torch.cuda.get_device_properties(0)
     print(device.name, "L2", device.L2_cache_size, "torch", torch.__version__, "triton", triton.__version__)
     with contextlib.suppress(Exception):
@@ -173,19 +174,14 @@ def main():
     with contextlib.suppress(Exception):
         print("warm", pynvml.nvmlDeviceGetClockInfo(handle, 1), pynvml.nvmlDeviceGetClockInfo(handle, 2),
               pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle))  # fmt: skip
-    print(f"{'microseconds':34} {'event':>16} {'cupti':>16} {'event, graph':>16} {'proton':>16} "
+    print(f"{'microseconds':34} {'event':>16} {'cupti':>16} {'event, graph':>16} "
           f"{'do_bench':>16} {'no flush':>16}  copy-rate by cupti")  # fmt: skip
     for name, (moved, launch) in found.items():
         replay = graphed(launch)
         by_event, by_cupti = profiled(launch, flush)
         by_graph = queued(replay, flush)
-        try:
-            by_proton = protons(launch, flush)
-        except Exception as error:
-            by_proton = []
-            print(type(error).__name__, error)
         bench = triton.testing.do_bench(launch, warmup=10, rep=40, return_mode="all")
-        columns = (by_event, by_cupti, by_graph, by_proton, [b / 1e3 for b in bench], unflushed(launch))
+        columns = (by_event, by_cupti, by_graph, [b / 1e3 for b in bench], unflushed(launch))
         rate = moved / statistics.median(by_cupti or by_event) / 1e12
         print(f"{name:34}", *map(told, columns), f" {rate:.2f} TB/s", flush=True)
     for name in ("empty", f"rcp {1 << 16:,} block 1024", f"rcp {1 << 25:,} block 1024"):
@@ -204,4 +200,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(sys.argv[1:])

@@ -1,0 +1,129 @@
+"""`ptxdiff speed`: the variants of cases timed on the GPU here, beside a copy of as many bytes and beside PyTorch."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.cli import UsageError
+
+if TYPE_CHECKING:
+    from harness.loader import LoadedCase
+    from harness.records import Timing
+    from harness.timing.session import Session
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("cases", nargs="*", default=["cases"], metavar="FILE[::CASE]", help="default: all of ./cases")
+    parser.add_argument(
+        "--size", action="append", default=[], metavar="SIZE",
+        help="small, L2, large, or elements as a number or 2^28 (repeatable; default: large)",
+    )  # fmt: skip
+    parser.add_argument("--seconds", type=float, default=1.0, metavar="S", help="of launches at each size (default: 1)")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Time and print; 0 where everything named could be timed."""
+    from rich.console import Console
+
+    from harness.environment import gpu_visible
+
+    chosen = [*_chosen(args.cases)]
+    sizes = [_size(word) for word in args.size or ["large"]]
+    if not gpu_visible():
+        raise UsageError("there is no NVIDIA GPU here")
+    from harness import devicelock
+    from harness.backends.gpu import device_target
+    from harness.timing.session import CannotTime, time_case
+
+    console = Console()
+    missed = 0
+    for loaded in chosen:
+        try:
+            with devicelock.alone(devicelock.current()):
+                session = time_case(
+                    str(loaded.path), loaded.attribute, device_target(), sizes=sizes, budget=args.seconds
+                )
+        except CannotTime as error:
+            console.print(f"{loaded.name}: {error}", markup=False, highlight=False, soft_wrap=True)
+            missed += 1
+            continue
+        _print(console, loaded.name, session)
+    return 1 if missed else 0
+
+
+def _chosen(words: Sequence[str]) -> Iterator[LoadedCase]:
+    from harness.case import CaseError
+    from harness.loader import load
+
+    for word in words:
+        place, _, attribute = word.partition("::")
+        path = Path(place)
+        files = sorted(p for p in path.glob("*.py") if not p.name.startswith("_")) if path.is_dir() else [path]
+        if not files or not all(f.is_file() for f in files):
+            raise UsageError(f"no such file or folder: {place}; name case files, or run where ./cases is")
+        try:
+            found = [c for f in files for c in load(f.resolve()) if not attribute or c.attribute == attribute]
+        except CaseError as error:
+            raise UsageError(str(error)) from None
+        if not found:
+            raise UsageError(f"{place} binds no case called {attribute}")
+        yield from found
+
+
+def _size(word: str) -> str | int:
+    if word in ("small", "L2", "large"):
+        return word
+    power = re.fullmatch(r"2(?:\^|\*\*)(\d+)", word)
+    if power:
+        return 1 << int(power[1])
+    if not word.replace("_", "").isdigit():
+        raise UsageError(f"--size {word}: small, L2, large, or a number of elements such as 2^28")
+    return int(word)
+
+
+def _print(console: object, name: str, session: Session) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    assert isinstance(console, Console)
+    sizes = dict.fromkeys(t.key.shape for t in session.timings)
+    for shape in sizes:
+        timings = [t for t in session.timings if t.key.shape == shape]
+        first = timings[0]
+        table = Table(title=f"{name}, {shape} elements on {first.key.target}", title_justify="left", box=None)
+        for heading in ("", "median", "95% interval", "bytes", "elements", "of the copy", "beside the first"):
+            table.add_column(heading, justify="left" if heading in ("", "beside the first") else "right", no_wrap=True)
+        for t in timings:
+            table.add_row(*_row(t, first))
+        table.add_row("copy", f"{1e6 * first.copy:.2f} µs", "", f"{first.bytes / first.copy / 1e12:.2f} TB/s")
+        console.print(table)
+        clocks = ", ".join(f"{n} {mhz} MHz" for n, mhz in first.clocks.items()) or "clocks unknown"
+        console.print(
+            f"A/A {100 * first.noise:.2f}%; empty kernel {1e6 * first.launch:.2f} µs; {len(first.samples)} samples "
+            f"each by {first.timer}; {clocks}\n",
+            highlight=False,
+        )
+    for note in (*session.notes, *dict.fromkeys(n for t in session.timings for n in t.notes)):
+        console.print(f"  note: {note}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _row(t: Timing, first: Timing) -> tuple[str, ...]:
+    beside = ""
+    if t is not first:
+        found = t.beside(first)
+        low, high = (100 * (ratio - 1) for ratio in (found.low, found.high))
+        beside = f"{found.verdict} {100 * (found.ratio - 1):+.1f}% [{low:+.1f}, {high:+.1f}]"
+    return (
+        t.key.variant,
+        f"{1e6 * t.median:.2f} µs",
+        f"{1e6 * t.low:.2f} to {1e6 * t.high:.2f}",
+        f"{t.bytes / t.median / 1e12:.2f} TB/s",
+        f"{t.elements / t.median / 1e9:.0f} G/s",
+        f"{100 * t.copy / t.median:.1f}%",
+        beside,
+    )

@@ -1,0 +1,179 @@
+"""Timing as pytest items: one a case for `--ptx-timing`, and one a variant and size for pytest-benchmark."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.describe import case_info
+from harness.loader import LoadedCase
+from harness.records import Record, Timing, to_json
+
+if TYPE_CHECKING:
+    from harness.timing.session import Session
+
+NO_GPU = "no NVIDIA GPU on this machine"
+SIZES = ("small", "L2", "large")
+
+
+class TimingFailure(Exception):
+    """Timing that broke down; the text is the whole message."""
+
+
+class TimingItem(pytest.Item):
+    """All variants of a case on the device here, at every size. target: None where there is no device."""
+
+    def __init__(self, *, loaded: LoadedCase, target: str | None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.loaded, self.target = loaded, target
+        self.session_of_case: Session | None = None
+        self.add_marker("gpu")
+
+    def runtest(self) -> None:
+        """Time the case; what cannot be timed here is skipped, in words."""
+        self.session_of_case = timed(self.config, self.loaded, self.target)
+
+    def ptxdiff_records(self) -> list[dict[str, Any]]:
+        """The item's records as JSON objects, for the report that carries them."""
+        if self.session_of_case is None:
+            return []
+        root = Path(os.path.commonpath([self.config.rootpath, self.path]))
+        info = case_info(self.loaded, self.path.relative_to(root).as_posix())
+        records: list[Record] = [info, *self.session_of_case.timings]
+        return [to_json(r) for r in records]
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The message alone."""
+        if isinstance(excinfo.value, TimingFailure):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Where the item comes from."""
+        return self.path, None, self.name
+
+
+def timing_item(parent: pytest.Collector, loaded: LoadedCase, target: str | None) -> TimingItem:
+    """The item that times a case."""
+    name = f"timing[{target or 'device'}-gpu]"
+    # The whole id as text: newer pytest takes it apart as it does for --lf, brackets and all.
+    nodeid = f"{parent.nodeid}::{name}"
+    made: TimingItem = TimingItem.from_parent(parent, name=name, nodeid=nodeid, loaded=loaded, target=target)
+    return made
+
+
+def timed(config: pytest.Config, loaded: LoadedCase, target: str | None, **words: Any) -> Session:
+    """A timing session with the device to itself. Skips, or under --ptx-require-gpu fails, where there is none."""
+    if target is None:
+        if config.option.ptx_require_gpu:
+            raise TimingFailure(f"{loaded.name}: --ptx-require-gpu, and this was not timed: {NO_GPU}")
+        pytest.skip(f"not run: {NO_GPU}")
+    from harness import devicelock
+    from harness.timing.session import CannotTime, time_case
+
+    try:
+        with devicelock.alone(devicelock.current()):
+            return time_case(str(loaded.path), loaded.attribute, target, **words)
+    except CannotTime as error:
+        pytest.skip(f"not run: {error}")
+    except RuntimeError as error:
+        first = str(error).strip().partition("\n")[0]
+        raise TimingFailure(f"{loaded.name}: timing broke down: {type(error).__name__}: {first}") from error
+
+
+# ---- pytest-benchmark ---------------------------------------------------------------------------------------
+
+
+def only_benchmarks(config: pytest.Config) -> bool:
+    """Whether pytest-benchmark was asked to run benchmarks alone."""
+    return bool(config.getoption("benchmark_only", False))
+
+
+class DeviceClock:
+    """A clock that shows device time: each launch advances it by what the device took for that launch."""
+
+    def __init__(self) -> None:
+        self._launches: Iterator[float] = iter(())
+        self._now = 0.0
+
+    def load(self, samples: tuple[float, ...]) -> None:
+        """Seconds of the launches to come."""
+        self._launches = iter(samples)
+
+    def launch(self) -> None:
+        """The next one."""
+        self._now += next(self._launches)
+
+    def device_time(self) -> float:
+        """Seconds since the clock was made."""
+        return self._now
+
+
+class BenchmarkItem(pytest.Function):
+    """One variant at one size, with pytest-benchmark's fixture, options, tables and storage."""
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The message alone."""
+        if isinstance(excinfo.value, TimingFailure):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+
+def benchmark_items(parent: pytest.Collector, loaded: LoadedCase, target: str | None) -> Iterator[pytest.Item]:
+    """The variants of a case as benchmarks, grouped by case and size."""
+    for size in SIZES:
+        for variant in loaded.case.variants:
+            clock = DeviceClock()
+            item = BenchmarkItem.from_parent(
+                parent,
+                name=f"{variant}[{size}]",
+                callobj=_benchmark_of(parent.config, loaded, target, variant, size, clock),
+            )
+            item.add_marker(pytest.mark.benchmark(group=f"{loaded.name} {size}", timer=clock.device_time))
+            item.add_marker("gpu")
+            yield item
+
+
+def _benchmark_of(
+    config: pytest.Config, loaded: LoadedCase, target: str | None, variant: str, size: str, clock: DeviceClock
+) -> Any:
+    """The function of a benchmark item.
+
+    The launches are measured first, as ever: the L2 emptied before each, and the device waited for. Then
+    pytest-benchmark counts them by a clock that shows what the device took.
+    """
+
+    def time_variant(benchmark: Any) -> None:
+        budget, least = (config.getoption(f"benchmark_{name}") for name in ("max_time", "min_rounds"))
+        from harness.timing.rounds import LEAST
+
+        words = {"variants": (variant,), "sizes": (size,), "budget": float(budget), "least": max(LEAST, int(least))}
+        session = timed(config, loaded, target, **words)
+        if not session.timings:
+            pytest.skip(f"not run: {'; '.join(session.notes)}")
+        timing = session.timings[0]
+        clock.load(timing.samples)
+        benchmark.extra_info.update(facts(timing))
+        benchmark.pedantic(clock.launch, rounds=len(timing.samples))
+
+    return time_variant
+
+
+def facts(timing: Timing) -> dict[str, Any]:
+    """What pytest-benchmark's own statistics do not have."""
+    return {
+        "elements": timing.elements,
+        "bytes": timing.bytes,
+        "bytes_per_second": round(timing.bytes / timing.median),
+        "elements_per_second": round(timing.elements / timing.median),
+        "copy_seconds": timing.copy,
+        "noise": timing.noise,
+        "empty_kernel_seconds": timing.launch,
+        "clocks": dict(timing.clocks),
+        "timer": timing.timer,
+        "notes": list(timing.notes),
+    }

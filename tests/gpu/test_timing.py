@@ -1,0 +1,151 @@
+"""Timing sessions on a device: the same kernel is called the same, extra work slower; pytest-benchmark and xdist."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU: torch finds no CUDA device"),
+]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+CASE = '''
+"""A copy with work planted in it."""
+import triton
+import triton.language as tl
+from harness import Case, asm, plain
+from references.formats import F32
+
+@triton.jit
+def once(x):
+    """The bits as they are."""
+    return x
+
+@triton.jit
+def busy(x):
+    """The bits as they are, after 400 operations that the compiler cannot leave out."""
+    y = x
+    for _ in range(400):
+        y = tl.inline_asm_elementwise("xor.b32 $0, $1, 1;", "=r,r", [y], dtype=tl.float32, is_pure=False, pack=1)
+    return y
+
+case = Case(
+    inputs={"x": F32}, outputs={"y": F32}, reference=lambda x: x, pytorch=lambda x: x + 0, nan="payload",
+    variants={
+        "plain": plain(once),
+        "asm": asm("mov.b32 $0, $1;", packs=(1,)),
+        "busy": plain(busy),
+        "refused": asm("mov.b32 $0, $1; bar.nonsense;", pack=1),
+    },
+)
+'''
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    found = tmp_path_factory.mktemp("cases") / "planted.py"
+    found.write_text(CASE)
+    return found
+
+
+@pytest.fixture(scope="module")
+def session(path):
+    from harness.backends.gpu import device_target
+    from harness.timing.session import time_case
+
+    return time_case(str(path), "case", device_target())
+
+
+def test_every_variant_is_timed_at_every_size(session):
+    assert {(t.key.variant, t.size) for t in session.timings} == {
+        (v, s) for v in ("plain", "asm", "busy", "torch.compile") for s in ("small", "L2", "large")
+    }
+    (note,) = session.notes
+    assert note.startswith("refused: ")
+    l2 = torch.cuda.get_device_properties(0).L2_cache_size
+    sizes = {t.size: t.bytes for t in session.timings}
+    assert sizes["L2"] <= l2
+    assert sizes["large"] >= 4 * l2
+    for t in session.timings:
+        assert t.bytes == 8 * t.elements
+        assert 0 < t.low <= t.median <= t.high
+        assert len(t.samples) >= 32
+        assert 0 < t.launch < t.median
+
+
+def test_extra_work_is_called_slower_and_another_copy_the_same(session):
+    large = {t.key.variant: t for t in session.timings if t.size == "large"}
+    assert large["busy"].beside(large["plain"]).verdict == "slower"
+    assert large["asm"].beside(large["plain"]).verdict == "same"
+    assert large["plain"].beside(large["busy"]).verdict == "faster"
+
+
+def test_the_device_says_its_clocks(session):
+    clocks = session.timings[0].clocks
+    assert clocks["sm_min"] <= clocks["sm_max"]
+    assert clocks["memory"] > 0
+
+
+def test_events_and_cupti_differ_by_a_constant():
+    """What an empty kernel shows by events is what they add."""
+    from harness.timing import timers
+
+    flush = timers.Flush(torch.cuda.get_device_properties(0).L2_cache_size)
+    x = torch.rand(1 << 25, device="cuda")
+    y = torch.empty_like(x)
+    launches = [lambda: y.copy_(x)] * 20
+    by_cupti, by_event = (sorted(t.times(launches)) for t in (timers.CuptiTimer(flush), timers.EventTimer(flush)))
+    assert 0 <= by_event[10] - by_cupti[10] < 2e-5
+
+
+def test_the_flush_empties_the_l2():
+    """A small tensor that was just read is read again faster than after a flush."""
+    from harness.timing import timers
+
+    l2 = torch.cuda.get_device_properties(0).L2_cache_size
+    x = torch.rand(l2 // 16, device="cuda")
+    cold = timers.EventTimer(timers.Flush(l2)).times([lambda: x.amax()] * 20)
+    warm = timers.EventTimer(lambda: x.amax()).times([lambda: x.amax()] * 20)
+    assert sorted(warm)[10] < sorted(cold)[10]
+
+
+def run(folder, *words, timeout=300):
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-o", "addopts=", "-q", str(folder)]
+    from harness.cli.run import plugin_words
+
+    return subprocess.run(
+        [*command, *words, *plugin_words()], cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
+def test_the_option_writes_timings_beside_results(path, tmp_path):
+    from harness.records import read
+
+    done = run(path, "--ptx-timing", "--ptx-backend=gpu", f"--ptx-records={tmp_path / 'r.jsonl'}", "-k", "not refused")
+    assert "timings: 12, A/A noise" in done.stdout, done.stdout + done.stderr
+    found = read(tmp_path / "r.jsonl")
+    assert len(found.timings) == 12
+    assert {r.verdict for r in found.results} == {"pass"}
+
+
+def test_pytest_benchmark_times_stores_and_compares(path, tmp_path):
+    pytest.importorskip("pytest_benchmark")
+    words = ["--benchmark-only", f"--benchmark-storage={tmp_path}", "--benchmark-max-time=0.2", "-k", "large"]
+    first = run(path, *words, "--benchmark-save=one", f"--benchmark-json={tmp_path / 'one.json'}")
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert "benchmark 'planted large': 3 tests" in first.stdout
+    stored = json.loads((tmp_path / "one.json").read_text())
+    assert {b["name"] for b in stored["benchmarks"]} == {f"{v}[large]" for v in ("plain", "asm", "busy")}
+    assert stored["machine_info"]["gpu"]["gpus"]
+    medians = {b["name"]: b["stats"]["median"] for b in stored["benchmarks"]}
+    assert medians["plain[large]"] < medians["busy[large]"]
+    again = run(path, *words, "--benchmark-compare=0001")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "planted large" in again.stdout
+    assert "(0001_one)" in again.stdout
