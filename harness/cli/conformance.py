@@ -193,9 +193,10 @@ def _stands(entry: Entry) -> str:
 
 
 def _what(entry: Entry) -> str:
-    """One offender, the worst input, or why there is nothing to tell."""
+    """One offender, the worst input, or why there is nothing to tell and who agrees nevertheless."""
     shown = entry.offenders[0] if entry.offenders else entry.worst
     if shown is None:
-        return entry.why
+        agree = ", ".join(f"{name} on {count:,}" for name, count in entry.opinions.items())
+        return f"{entry.why}; as {agree}" if agree else entry.why
     words = f"({', '.join(shown['inputs'])}) gives {', '.join(shown['got'])}, not {', '.join(shown['expected'])}"
     return f"{words} [{shown['variant']}]".replace("[", "\\[") if shown.get("variant") else words

@@ -62,7 +62,9 @@ class Entry:
     `run`: the name of the run it comes from. `inputs`: inputs tried, `exhaustive` if those are all; `emulated`: of
     those, through `harness.emulate`, the others through the definition's code on the device. `ulp`: the greatest
     distance of an approximate form, with `worst`; `bound`: what the ISA promises, in its words. `offenders`: some
-    inputs with a wrong result. `why`: why nothing was measured. `definition`: digest of the definition measured.
+    inputs with a wrong result. `why`: why nothing was measured. `opinions`: of a form that no hardware at hand has, the
+    independent definitions that agree with the emulator's, with the inputs on which each was asked. `definition`:
+    digest of the definition measured, or held to those opinions.
     """
 
     form: str
@@ -77,6 +79,7 @@ class Entry:
     bound: str = ""
     offenders: tuple[Mapping[str, Any], ...] = ()
     why: str = ""
+    opinions: Mapping[str, int] = field(default_factory=dict)
     definition: str = ""
 
     def line(self) -> str:
@@ -85,7 +88,7 @@ class Entry:
 
     def json(self) -> dict[str, Any]:
         """The fields by name, what is empty left out."""
-        kept = {k: v for k, v in vars(self).items() if v is not None and v is not False and v not in ("", (), 0)}
+        kept = {k: v for k, v in vars(self).items() if v is not None and v is not False and v not in ("", (), 0, {})}
         if self.status in (CONFIRMED, MEASURED, MISMATCH):
             kept["mismatches"] = self.mismatches
         if self.ulp is not None:
@@ -146,6 +149,8 @@ def current(book: Ledger | None = None) -> dict[str, Entry]:
         if entry.status in (CONFIRMED, MEASURED, MISMATCH) and entry.definition != digest(form):
             why = f"its definition has changed since it was measured ({entry.status} then)"
             entry = Entry(form, UNCONFIRMED, why=why, bound=entry.bound)
+        elif entry.opinions and entry.definition != digest(form):
+            entry = replace(entry, opinions={}, definition="")
         found[form] = entry
     return found
 
@@ -194,6 +199,19 @@ def updated(book: Ledger, outcome: Outcome, day: date) -> Ledger:
         if form not in entries:
             entries[form] = _unmeasured(form, identity)
     return Ledger({**book.runs, name: run}, entries)
+
+
+def with_opinions(book: Ledger, agreed: Mapping[str, Mapping[str, int]]) -> Ledger:
+    """The ledger with the inputs on which independent definitions agreed, by form and definition's name.
+
+    Only entries that say `specification only` take them.
+    """
+    entries = dict(book.entries)
+    for form, opinions in agreed.items():
+        entry = entries.get(form)
+        if entry is not None and entry.status == SPECIFICATION:
+            entries[form] = replace(entry, opinions=dict(sorted(opinions.items())), definition=digest(form))
+    return Ledger(book.runs, entries)
 
 
 def _name(book: Ledger, run: Run) -> str:

@@ -1,0 +1,293 @@
+"""Conversions to and from narrow formats, three times over, from the formats' definitions alone.
+
+`Exact` decides with rational numbers: a format is the list of its values, and a result is found among the exact
+points where the rounding changes. `Gfloat` is the package of that name, `MlDtypes` the casts of ml_dtypes, for what
+they offer. All work on float64 arrays that hold the sources exactly, and give magnitude codes; signs, NaN and the
+modifiers are `finished` alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from gfloat import Domain, FormatInfo, RoundMode, decode_ndarray, encode_ndarray, round_ndarray
+from gfloat import formats as known
+
+MODES = {"rn": RoundMode.TiesToEven, "rz": RoundMode.TowardZero, "rp": RoundMode.TowardPositive}
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """A format: bits of exponent and mantissa, bias, largest finite code, its NaN, and the code's width.
+
+    `unsigned`: the sign of a source is ignored.
+    """
+
+    name: str
+    exponent: int
+    mantissa: int
+    bias: int
+    largest: int
+    nan: int
+    bits: int
+    unsigned: bool = False
+
+    @property
+    def sign(self) -> int:
+        """The sign's bit, 0 where there is none."""
+        return 0 if self.unsigned else 1 << (self.bits - 1)
+
+    def value(self, code: int) -> Fraction:
+        """The exact value of a non-negative finite code."""
+        if self.name == "ue8m0":
+            return Fraction(2) ** (code - 127)
+        field, fraction = code >> self.mantissa, code & ((1 << self.mantissa) - 1)
+        if field:
+            fraction |= 1 << self.mantissa
+        return fraction * Fraction(2) ** (max(field, 1) - self.bias - self.mantissa)
+
+
+FORMATS = {
+    f.name: f
+    for f in (
+        Narrow("e4m3", 4, 3, 7, 0x7E, 0x7F, 8),
+        Narrow("e5m2", 5, 2, 15, 0x7B, 0x7F, 8),
+        Narrow("e2m3", 2, 3, 1, 0x1F, 0x1F, 6),
+        Narrow("e3m2", 3, 2, 3, 0x1F, 0x1F, 6),
+        Narrow("e2m1", 2, 1, 1, 0x7, 0x7, 4),
+        Narrow("ue8m0", 8, 0, 127, 0xFE, 0xFF, 8, unsigned=True),
+        Narrow("ue5m3", 5, 3, 15, 0xFE, 0xFF, 8, unsigned=True),
+        Narrow("f16", 5, 10, 15, 0x7BFF, 0x7FFF, 16),
+        Narrow("bf16", 8, 7, 127, 0x7F7F, 0x7FFF, 16),
+    )
+}
+"""What a NaN becomes in e2m3, e3m2 and e2m1, which have none, is the largest number."""
+
+GFLOAT = {n: getattr(known, f"format_info_ocp_{n}") for n in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1")}
+GFLOAT |= {"ue8m0": known.format_info_ocp_e8m0, "s2f6": known.format_info_ocp_int8}
+GFLOAT |= {"f16": known.format_info_binary16, "bf16": known.format_info_bfloat16}
+GFLOAT["ue5m3"] = FormatInfo(
+    "ue5m3",
+    k=8,
+    precision=4,
+    bias=15,
+    is_signed=False,
+    domain=Domain.Finite,
+    has_nz=False,
+    num_high_nans=1,
+    has_subnormals=True,
+    is_twos_complement=False,
+)
+
+CASTS = {
+    "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+    "e2m3": ml_dtypes.float6_e2m3fn,
+    "e3m2": ml_dtypes.float6_e3m2fn,
+    "e2m1": ml_dtypes.float4_e2m1fn,
+    "ue8m0": ml_dtypes.float8_e8m0fnu,
+}
+
+
+@cache
+def thresholds(name: str, mode: str) -> Any:
+    """float64 values, ascending: from the n-th on (from 1), a magnitude's code is at least n.
+
+    The last leads to the code after the largest one, as if there were a number. All of them are exact: a number greater
+    than a middle is one not less than the next float64.
+    """
+    fmt = FORMATS[name]
+    found = []
+    for code in range(fmt.largest + 1):
+        below, above = fmt.value(code), fmt.value(code + 1)
+        if mode == "rz":
+            point, include = above, True
+        elif mode == "rp":
+            point, include = below, False
+        else:
+            point, include = (below + above) / 2, code & 1 == 1
+        number = float(point)
+        assert Fraction(number) == point
+        found.append(number if include else np.nextafter(number, np.inf))
+    return np.array(found)
+
+
+def exact(x: Any, name: str, mode: str) -> Any:
+    """Magnitude codes by exact comparison; the code after the largest is overflow, to which "rz" never leads.
+
+    NaN is to be masked later.
+    """
+    points = thresholds(name, mode)[: -1 if mode == "rz" else None]
+    return np.searchsorted(points, np.abs(x), side="right").astype(np.int64)
+
+
+def by_gfloat(x: Any, name: str, mode: str, clamp: bool) -> Any:
+    """Magnitude codes by gfloat; without `clamp` the code of infinity or NaN is overflow."""
+    info = GFLOAT[name]
+    # ue8m0 has no zero; what is below its least number becomes that.
+    bottom = 2.0**-127 if name == "ue8m0" else 0.0
+    size = np.maximum(np.where(np.isnan(x), bottom, np.abs(x)), bottom)
+    return encode_ndarray(info, round_ndarray(info, size, MODES[mode], sat=clamp)).astype(np.int64)
+
+
+def by_ml_dtypes(x: Any, name: str) -> Any:
+    """Magnitude codes by a cast from float32, ties to even, clamped at the largest.
+
+    Out of float64 the cast would round twice; what float32 does not hold here is below every point of rounding.
+    """
+    top = np.float32(FORMATS[name].value(FORMATS[name].largest))
+    with np.errstate(all="ignore"):
+        codes = np.minimum(np.abs(x), top).astype(np.float32).astype(CASTS[name]).view(np.uint8)
+    return (codes & ((1 << FORMATS[name].bits) - 1)).astype(np.int64)
+
+
+def by_fields(patterns: Any, mode: str) -> Any:
+    """ue8m0 codes of float32 patterns from their fields: the exponent, one more where a mantissa is rounded up."""
+    field, fraction = patterns >> 23 & 0xFF, patterns & 0x7FFFFF
+    if mode == "rz":
+        return field
+    # The smallest power of two is the subnormal 0x00400000.
+    return np.where(field == 0, fraction > 0x400000, field + (fraction != 0))
+
+
+def finished(magnitude: Any, x: Any, name: str, words: frozenset[str], overflow: int | None = None) -> Any:
+    """Codes from magnitudes: clamped or overflowed, with NaN, sign, .relu and .pzo.
+
+    `overflow`: what stands for numbers beyond the largest where nothing is clamped.
+    """
+    fmt = FORMATS[name]
+    top = fmt.largest if "satfinite" in words or overflow is None else overflow
+    codes = np.where(magnitude > fmt.largest, top, magnitude)
+    if overflow is not None and "satfinite" not in words:
+        codes = np.where(np.isinf(x), overflow, codes)
+    if not fmt.unsigned:
+        minus = np.signbit(x)
+        codes = np.where(minus, 0 if "relu" in words else codes | fmt.sign, codes)
+        if "pzo" in words:
+            codes = np.where(codes == fmt.sign, 0, codes)
+    return np.where(np.isnan(x), fmt.nan, codes)
+
+
+# stochastic rounding ---------------------------------------------------------------------------------------------
+
+
+def stochastic_integers(patterns: Any, random: Any, name: str, random_bits: int) -> Any:
+    """Magnitude codes of float32 patterns: |x| plus `random` parts of a unit in the last place, cut off; integers."""
+    fmt = FORMATS[name]
+    field, fraction = patterns.astype(np.int64) >> 23 & 0xFF, patterns.astype(np.int64) & 0x7FFFFF
+    significand = np.where(field > 0, fraction | 1 << 23, fraction)
+    exponent = np.maximum(field, 1) - 127
+    least = 1 - fmt.bias
+    unit = np.maximum(exponent, least) - fmt.mantissa
+    shift = np.minimum(unit - (exponent - 23), 44)
+    steps = (significand << random_bits) + (random.astype(np.int64) << shift) >> shift + random_bits
+    code = (np.maximum(exponent, least) - least << fmt.mantissa) + steps
+    return np.minimum(code, fmt.largest + 1)
+
+
+def stochastic_gfloat(x: Any, random: Any, name: str, random_bits: int, clamp: bool) -> Any:
+    """The same by gfloat; without `clamp` the code of infinity is overflow."""
+    info = GFLOAT[name]
+    size = np.where(np.isnan(x), 0.0, np.abs(x))
+    rounded = round_ndarray(info, size, RoundMode.StochasticFastest, clamp, random.astype(np.int64), random_bits)
+    return encode_ndarray(info, rounded).astype(np.int64)
+
+
+def stochastic_sum(x: Any, random: Any, name: str, random_bits: int) -> Any:
+    """The same as a float64 sum, which is cut off by exact comparison."""
+    fmt = FORMATS[name]
+    size = np.where(np.isfinite(x), np.abs(x), 0.0)
+    exponent = np.maximum(np.frexp(np.where(size > 0, size, 1.0))[1] - 1, 1 - fmt.bias)
+    exponent = np.where(size > 0, exponent, 1 - fmt.bias)
+    summed = size + np.ldexp(random.astype(np.float64), exponent - fmt.mantissa - random_bits)
+    codes = np.searchsorted(thresholds(name, "rz"), summed, side="right")
+    return np.where(np.isinf(x), fmt.largest + 1, codes)
+
+
+# to wider formats ------------------------------------------------------------------------------------------------
+
+
+def wide_exact(codes: Any, name: str, wide: str, scale: Any = None) -> Any:
+    """The pattern of every code as f16 or bf16, by rational numbers; `scale`: ue8m0 codes it is multiplied with."""
+    scales = np.full(len(codes), 127) if scale is None else scale
+    return np.array([_wide(int(c), int(s), name, wide) for c, s in zip(codes, scales, strict=True)])
+
+
+@cache
+def _wide(code: int, scale: int, name: str, wide: str) -> int:
+    fmt, target = FORMATS[name], FORMATS[wide]
+    size, minus = code & ~fmt.sign & ((1 << fmt.bits) - 1), bool(code & fmt.sign)
+    infinite = name == "e5m2" and size == 0x7C
+    if scale == 0xFF or (size > fmt.largest and not infinite):
+        return target.nan
+    field = FORMATS[wide].largest + 1
+    if not infinite:
+        x = fmt.value(size) * Fraction(2) ** (scale - 127)
+        field = int(np.searchsorted(thresholds(wide, "rn"), float(x), side="right"))
+    return field | (target.sign if minus else 0)
+
+
+def wide_gfloat(codes: Any, name: str, wide: str, scale: Any = None) -> Any:
+    """The same by gfloat's decoding and rounding."""
+    x = decode_ndarray(GFLOAT[name], codes.astype(np.int64) & ((1 << FORMATS[name].bits) - 1))
+    return _rounded_by_gfloat(x, wide, scale)
+
+
+def wide_ml_dtypes(codes: Any, name: str, wide: str) -> Any:
+    """The same by ml_dtypes' casts."""
+    small = (codes & ((1 << FORMATS[name].bits) - 1)).astype(np.uint8).view(CASTS[name])
+    with np.errstate(all="ignore"):
+        x = small.astype(np.float32)
+        found = x.astype(np.float16 if wide == "f16" else ml_dtypes.bfloat16).view(np.uint16).astype(np.int64)
+    return np.where(np.isnan(x), 0x7FFF, found)
+
+
+def _rounded_by_gfloat(x: Any, wide: str, scale: Any) -> Any:
+    if scale is not None:
+        x = np.where(scale == 255, np.nan, x * 2.0 ** (np.minimum(scale, 254) - 127.0))
+    info = GFLOAT[wide]
+    patterns = encode_ndarray(info, round_ndarray(info, x, RoundMode.TiesToEven)).astype(np.int64)
+    return np.where(np.isnan(x), 0x7FFF, patterns)
+
+
+# s2f6: two's complement in 64ths ----------------------------------------------------------------------------------
+
+
+def s2f6_exact(x: Any, mode: str) -> Any:
+    """Codes of float64 values, NaN to be masked later: 64 times a float32 is exact."""
+    number = np.clip(np.where(np.isnan(x), 0.0, x) * 64.0, -300.0, 300.0)
+    whole = np.rint(number) if mode == "rn" else np.trunc(number)
+    return np.clip(whole, -128, 127).astype(np.int64) & 0xFF
+
+
+def s2f6_gfloat(x: Any, mode: str) -> Any:
+    """The same by gfloat's OCP int8, which has the same values."""
+    info = GFLOAT["s2f6"]
+    rounded = round_ndarray(info, np.where(np.isnan(x), 0.0, x), MODES[mode], sat=True)
+    return encode_ndarray(info, rounded).astype(np.int64) & 0xFF
+
+
+def s2f6_wide_exact(codes: Any, scale: Any) -> Any:
+    """bfloat16 patterns of s2f6 codes times scales, by rational numbers."""
+    pairs = zip(codes.tolist(), np.broadcast_to(scale, codes.shape).tolist(), strict=True)
+    return np.array([_wide_s2f6(c, s) for c, s in pairs])
+
+
+@cache
+def _wide_s2f6(code: int, scale: int) -> int:
+    if scale == 0xFF:
+        return 0x7FFF
+    number = code - 256 if code & 0x80 else code
+    x = abs(number) * Fraction(2) ** (scale - 127 - 6)
+    return int(np.searchsorted(thresholds("bf16", "rn"), float(x), side="right")) | (0x8000 if number < 0 else 0)
+
+
+def s2f6_wide_gfloat(codes: Any, scale: Any) -> Any:
+    """The same by gfloat."""
+    x = decode_ndarray(GFLOAT["s2f6"], codes.astype(np.int64))
+    return _rounded_by_gfloat(x, "bf16", np.broadcast_to(scale, codes.shape))
