@@ -1,4 +1,4 @@
-"""float32 to e4m3: the packed hardware conversion, and what Triton makes of a cast."""
+"""float32 to e4m3: the conversion of two at a time, four an invocation, and Triton's cast."""
 
 import torch
 import triton
@@ -9,43 +9,43 @@ from references import conversion
 from references.formats import E4M3, F32
 
 
-def to_e4m3(x):
-    """Nearest even; what is too large, infinities included, becomes 448."""
+def saturated(x):
+    """The nearest e4m3 number, ties to even; beyond 448 that, with its sign; NaN is 0x7f."""
     return conversion.convert(x, source=F32, target=E4M3, satfinite=True)
 
 
 @triton.jit
-def cast(x):
-    """Triton's own conversion, as a byte."""
+def in_triton(x):
+    """A cast, which saturates; codes are bytes."""
     return x.to(tl.float8e4nv).to(tl.uint8, bitcast=True)
 
 
 def in_pytorch(x):
-    """PyTorch's cast does not saturate, so that it takes a clamp to say the same."""
+    """PyTorch's cast does not saturate by itself."""
     return x.clamp(-448.0, 448.0).to(torch.float8_e4m3fn)
 
 
 case = Case(
     inputs={"x": F32},
     outputs={"y": E4M3},
-    reference=to_e4m3,
+    reference=saturated,
     pytorch=in_pytorch,
     variants={
-        # Four elements are four registers in and one out; the first source goes to the upper byte.
+        # The first source goes to the upper byte.
         "cvt-pack4": asm(
             """
             {
-                .reg .b16 low, high;
-                cvt.rn.satfinite.e4m3x2.f32 low, $2, $1;
-                cvt.rn.satfinite.e4m3x2.f32 high, $4, $3;
-                mov.b32 $0, {low, high};
+                .reg .b16 lower, upper;
+                cvt.rn.satfinite.e4m3x2.f32 lower, $2, $1;
+                cvt.rn.satfinite.e4m3x2.f32 upper, $4, $3;
+                mov.b32 $0, {lower, upper};
             }
             """,
             constraints="=r,r,r,r,r",
             pack=4,
         ),
-        "triton": plain(cast),
+        "triton": plain(in_triton),
     },
     targets=since("sm_89"),
-    source="PTX ISA, cvt: .e4m3x2; OCP 8-bit Floating Point Specification 1.0",
+    source="PTX ISA, cvt: .e4m3x2; OCP 8-bit Floating Point 1.0, 5.2",
 )
