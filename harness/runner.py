@@ -355,6 +355,7 @@ class _ItemRun:
             seconds=round(seconds, 4),
             sweep=swept.measured if swept else {},
             notes=swept.notes if swept else (),
+            device=outcome.device,
         )
 
     def _unit(self, judgement: Judgement, code_index: int) -> int:

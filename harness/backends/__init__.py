@@ -96,6 +96,7 @@ class Outcome:
     evidence: what a pass on these bits rests on.
     contraction_open: whether ptxas may fuse a multiplication and an addition of this code.
     alternative: the outputs of the other legal reading of contraction-open code, where it differs; it is judged too.
+    device: the UUID of the GPU that ran it.
     """
 
     status: Status
@@ -106,6 +107,7 @@ class Outcome:
     contraction_open: bool = False
     alternative: Mapping[str, Any] = field(default_factory=dict)
     artifacts: Artifacts = field(default_factory=Artifacts)
+    device: str = ""
 
 
 class Backend(Protocol):
@@ -122,12 +124,16 @@ class Backend(Protocol):
         """Run or assemble one job. Raises only on a fault of the harness itself."""
 
 
-def create(name: str) -> Backend:
-    """The backend called `name`; raises ValueError for a name that is none."""
-    if name == "gpu":
-        from harness.backends.gpu import GpuBackend
+def create(name: str, *, limit: float | None = None, sanitize: str = "") -> Backend:
+    """The backend called `name`; raises ValueError for a name that is none.
 
-        return GpuBackend()
+    limit: seconds after which work on a GPU is given up; None for the defaults. sanitize: the tool of compute-sanitizer
+    that watches kernels on a GPU.
+    """
+    if name == "gpu":
+        from harness.backends.watched import WatchedGpu
+
+        return WatchedGpu(limit=limit, sanitize=sanitize)
     if name == "emulator":
         from harness.backends.emulator import EmulatorBackend
 

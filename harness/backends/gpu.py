@@ -1,4 +1,4 @@
-"""The gpu backend: the kernel on the device, launched as Triton launches it.
+"""The kernel on the device of this process, launched as Triton launches it. `harness.backends.watched` runs it there.
 
 A worker compiles every kernel first, so that a compiler's abort costs a worker and not this process. Then the kernel
 runs twice on outputs that were filled with complementary patterns: a byte that still holds its pattern both times was
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from harness.inputs import InputSet
 from harness.judge import Judgement
 from harness.sweep import Swept
 from harness.targetset import normal
+from harness.triton.build import Built
 from harness.triton.diagnostics import Refusal, one_line
 from harness.triton.launch import Launch, Tensor, launch_of
 from harness.triton.ptxtext import contraction_open
@@ -41,7 +42,10 @@ _TORCH = {
 
 
 class GpuBackend:
-    """See `harness.backends.Backend`. Runs on torch's current CUDA device, one job at a time."""
+    """See `harness.backends.Backend`. Runs on torch's current CUDA device in this process, one job at a time.
+
+    For processes that are watched themselves: what a kernel does to the context, it does to this process.
+    """
 
     name = "gpu"
 
@@ -68,25 +72,14 @@ class GpuBackend:
         """Compile, launch twice, and read back."""
         if reason := self.unavailable(job.target):
             return Outcome("not run", reason)
+        built = compiled(job)
+        if isinstance(built, Outcome):
+            return built
         try:
-            launch = launch_of(job)
-            built = launch.build(job.target)
-        except (ValueError, TypeError) as error:
-            return Outcome("error", str(error))
-        if isinstance(built, Refusal):
-            return Outcome(built.kind, built.words)
-        try:
-            runs = [_run(job, launch, job.inputs, pattern) for pattern in PATTERNS]
+            outcome = launched(job)
         except Exception as error:
-            return Outcome("error", self._device_fault(error), artifacts=artifacts(built))
-        return Outcome(
-            "ran",
-            outputs=runs[0].outputs,
-            findings=_findings(runs),
-            evidence="hardware",
-            contraction_open=job.setup.fusion and contraction_open(built.compilation.ptx),
-            artifacts=artifacts(built),
-        )
+            outcome = Outcome("error", self._device_fault(error))
+        return completed(outcome, job, built)
 
     def sweep(self, job: Job, policy: Policies, inputs: InputSet) -> Swept | None:
         """Run and judge a large set on the device; None where its inputs or its reference are of the host only."""
@@ -100,12 +93,54 @@ class GpuBackend:
 
     def _device_fault(self, error: Exception) -> str:
         """The error's words; after a fault of the device no further kernel can run in this process."""
-        words = one_line(str(error).partition("\n")[0]) or type(error).__name__
         try:
             _synchronize()
         except RuntimeError:
-            self._lost = words
-        return f"{type(error).__name__}: {words}"
+            self._lost = first_line(error)
+        return fault_words(error)
+
+
+def first_line(error: Exception) -> str:
+    """The first line of what an exception says, or what it is."""
+    return one_line(str(error).partition("\n")[0]) or type(error).__name__
+
+
+# CUDA's words for faults that a kernel commits, and what else there is to say of them.
+_MEANINGS = (
+    ("unspecified launch failure", "the kernel trapped, or did what the driver has no name for"),
+    ("illegal memory access", "the kernel read or wrote where nothing is; --ptx-sanitize finds out where"),
+    ("misaligned address", "--ptx-sanitize finds out where"),
+    ("launch timed out", "the driver gave the kernel up"),
+)
+
+
+def fault_words(error: Exception) -> str:
+    """What to record of an exception on the device: one line."""
+    words = first_line(error)
+    meaning = next((f" ({m})" for said, m in _MEANINGS if said in words), "")
+    return f"{type(error).__name__}: {words}{meaning}"
+
+
+def compiled(job: Job) -> Built | Outcome:
+    """A job's kernel, compiled and assembled in this process's workers; a complaint as an outcome."""
+    try:
+        built = launch_of(job).build(job.target)
+    except (ValueError, TypeError) as error:
+        return Outcome("error", str(error))
+    return Outcome(built.kind, built.words) if isinstance(built, Refusal) else built
+
+
+def launched(job: Job, guard: int = GUARD) -> Outcome:
+    """Launch a job's kernel twice and read back. guard: bytes of the zones around tensors. Raises what CUDA raises."""
+    launch = launch_of(job)
+    runs = [_run(job, launch, job.inputs, pattern, guard) for pattern in PATTERNS]
+    return Outcome("ran", outputs=runs[0].outputs, findings=_findings(runs), evidence="hardware")
+
+
+def completed(outcome: Outcome, job: Job, built: Built) -> Outcome:
+    """An outcome with what compiling left."""
+    is_open = outcome.status == "ran" and job.setup.fusion and contraction_open(built.compilation.ptx)
+    return replace(outcome, contraction_open=is_open, artifacts=artifacts(built))
 
 
 def device_target() -> str:
@@ -134,8 +169,9 @@ class _Run:
     findings: tuple[str, ...]
 
 
-def _run(job: Job, launch: Launch, inputs: Mapping[str, Any], pattern: int) -> _Run:
-    buffers = {t.name: _Buffer(t, launch.setup.alignment, pattern, inputs.get(t.name)) for t in launch.tensors}
+def _run(job: Job, launch: Launch, inputs: Mapping[str, Any], pattern: int, guard: int = GUARD) -> _Run:
+    alignment = launch.setup.alignment
+    buffers = {t.name: _Buffer(t, alignment, pattern, inputs.get(t.name), guard) for t in launch.tensors}
     if all(launch.grid):
         _start(job, launch, {name: buffer.device for name, buffer in buffers.items()})
         _synchronize()
@@ -171,18 +207,21 @@ def prepared(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Callable[
 
 
 class _Buffer:
-    """A tensor on the device with guard zones, and what lay there before the launch."""
+    """A tensor on the device with guard zones, and what lay there before the launch.
 
-    def __init__(self, tensor: Tensor, alignment: int, pattern: int, units: Any | None) -> None:
+    guard: bytes on either side; 0 lets the memory end with the tensor, so that a tool sees what lies outside.
+    """
+
+    def __init__(self, tensor: Tensor, alignment: int, pattern: int, units: Any | None, guard: int = GUARD) -> None:
         import torch
 
         self._tensor = tensor
         self._pattern = pattern
         unit = tensor.format.unit_bits // 8
         # One unit past the boundary: aligned as the element needs it, and not to 16 bytes.
-        start = GUARD + (0 if alignment % 16 == 0 else unit)
+        start = guard + (0 if alignment % 16 == 0 else unit)
         self._span = slice(start, start + tensor.extent * unit)
-        size = -(-(self._span.stop + GUARD) // GUARD) * GUARD
+        size = -(-(self._span.stop + guard) // guard) * guard if guard else self._span.stop
         self._before = np.full(size, pattern, dtype=np.uint8)
         self._is_input = units is not None
         if units is not None:

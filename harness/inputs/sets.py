@@ -169,21 +169,23 @@ def values_of(fmt: Format, units: NDArray[np.generic]) -> NDArray[np.float64]:
 
 def _exhaustive(formats: Mapping[str, Format], bits: int) -> InputSet:
     """Every input, counted up: the last input's bits vary fastest."""
-    return _computed("exhaustive/1", 1 << bits, 0, Counted(formats))
+    return generated_set("exhaustive/1", 1 << bits, 0, Counted(formats))
 
 
 def stratified(case: Case, case_name: str, count: int) -> InputSet:
     """`count` random inputs, each computed from its number: for sweeps of what is too much to try whole."""
     name = f"stratified-{count.bit_length() - 1}/1"
     seed = seed_of(case_name, name)
-    return _computed(name, count, seed, Stratified({n: format_of(a) for n, a in case.inputs.items()}, seed))
+    return generated_set(name, count, seed, Stratified({n: format_of(a) for n, a in case.inputs.items()}, seed))
 
 
-def _computed(name: str, count: int, seed: int, generator: Generator) -> InputSet:
+def generated_set(name: str, count: int, seed: int, generator: Generator, offset: int = 0) -> InputSet:
+    """The `count` inputs that a generator makes of the numbers from `offset` on."""
+
     def cut(first: int, last: int) -> dict[str, NDArray[np.generic]]:
-        return _generated(generator, np.arange(first, last, dtype=np.int64))
+        return _generated(generator, np.arange(offset + first, offset + last, dtype=np.int64))
 
-    return InputSet(name, count, seed, cut, generator)
+    return InputSet(name, count, seed, cut, generator, offset)
 
 
 def _generated(generator: Generator, numbers: NDArray[np.int64]) -> dict[str, NDArray[np.generic]]:

@@ -139,6 +139,8 @@ class Result:
     """Of a sweep on a device: "seconds" of device time; "copy", those of a copy of as many bytes in the same run."""
     notes: tuple[str, ...] = ()
     """How a sweep was judged, where that needs saying."""
+    device: str = ""
+    """The UUID of the GPU that ran it; the run's environment says more about it."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import numpy as np
 
 from harness import loader
 from harness.backends import Backend, Job, Setup, create
+from harness.backends.gpu import GpuBackend
 from harness.case import CaseError, Policies, format_of, policies
 from harness.inputs import InputSet
 from harness.inputs.generated import Counted
@@ -117,7 +118,8 @@ def main(arguments: Mapping[str, Any]) -> None:
     item = item_of(Path(task.path), [task.case, task.variant], task.backend, task.target)
     if dict(task.fingerprint) != fingerprint_of(item):
         raise CaseError(f"{task.path} changed while it was being swept")
-    backend = create(task.backend)
+    # This process is watched itself.
+    backend: Backend = GpuBackend() if task.backend == "gpu" else create(task.backend)
     for line in sys.stdin:
         print(json.dumps(asdict(run_shard(item, backend, task, int(line)))), file=out, flush=True)
 

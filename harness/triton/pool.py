@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,12 +64,14 @@ class _Silent(Exception):
 
 
 class Worker:
-    """One compiler process, started when first used.
+    """One process that answers calls, a compiler's by default; started when first used.
 
     One thread at a time may `call` and `close`; `stop` may come from any.
+    environment: of the process; without it the one that compilers get. prefix: a program to run it under.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, environment: Mapping[str, str] | None = None, prefix: Sequence[str] = ()) -> None:
+        self._environment, self._prefix = environment, tuple(prefix)
         self._process: subprocess.Popen[bytes] | None = None
         self._guard = threading.Lock()  # between `stop` and the process being reaped: its id may be another's by then
         self._stopped = False
@@ -105,7 +108,8 @@ class Worker:
         request_end, self._requests = os.pipe()
         self._replies, reply_end = os.pipe()
         self._stderr = _nameless_file()
-        command = [sys.executable, "-P", "-m", "harness.triton.worker", str(request_end), str(reply_end)]
+        module = ["-P", "-m", "harness.triton.worker"]
+        command = [*self._prefix, sys.executable, *module, str(request_end), str(reply_end)]
         try:
             self._process = subprocess.Popen(
                 command,
@@ -113,7 +117,7 @@ class Worker:
                 stdout=subprocess.DEVNULL,
                 stderr=self._stderr,
                 pass_fds=(request_end, reply_end),
-                env=_environment(),
+                env=_environment() if self._environment is None else with_harness(self._environment),
                 # Of its own session: a Ctrl-C is for the harness to handle, and what the worker started dies with it.
                 start_new_session=True,
             )
@@ -288,9 +292,14 @@ def _environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(_DROPPED_PREFIXES) or name.endswith("_PATH")
     }
+    return with_harness(kept)
+
+
+def with_harness(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which Python finds the harness."""
     here = str(Path(__file__).resolve().parents[2])
-    kept["PYTHONPATH"] = os.pathsep.join(filter(None, (here, kept.get("PYTHONPATH"))))
-    return kept
+    path = os.pathsep.join(filter(None, (here, environment.get("PYTHONPATH"))))
+    return {**environment, "PYTHONPATH": path}
 
 
 _shared: Pool | None = None

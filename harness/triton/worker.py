@@ -1,4 +1,4 @@
-"""The compiler process: answers one request at a time, and may die of one.
+"""The compiler process, and the one that owns a GPU: answers one request at a time, and may die of one.
 
 LLVM aborts the process on a wrong constraint string, so Triton's stages never run in the harness's own process. The
 parent (`harness.triton.pool`) starts this module with two pipes for the protocol and a file as standard error: what a
@@ -14,8 +14,11 @@ import importlib
 import os
 import pickle
 import resource
+import select
+import signal
 import struct
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Callable
@@ -88,7 +91,8 @@ def forget_output() -> None:
     os.ftruncate(2, 0)
 
 
-def _resolve(function: str) -> Callable[..., Any]:
+def resolve(function: str) -> Callable[..., Any]:
+    """The function called "module:name"."""
     module, _, name = function.partition(":")
     found: Callable[..., Any] = getattr(importlib.import_module(module), name)
     return found
@@ -98,7 +102,7 @@ def _answer(call: Call) -> Reply:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            reply = Reply(value=_resolve(call.function)(*call.arguments))
+            reply = Reply(value=resolve(call.function)(*call.arguments))
         except Exception as error:
             reply = Reply(raised=type(error).__name__, message=str(error), trace=traceback.format_exc())
     notes = tuple(dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught))
@@ -121,10 +125,26 @@ def serve(requests: int, replies: int) -> None:
         write_message(replies, reply)
 
 
+def end_with_parent(requests: int) -> None:
+    """From now on, kill this process and what it started as soon as nobody is left to send requests.
+
+    A parent that was killed cannot end its workers, and one that is busy for ever does not notice the end of its pipe.
+    """
+
+    def watch() -> None:
+        poll = select.poll()
+        poll.register(requests, 0)  # nothing but the other end's closing
+        poll.poll()
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=watch, name="ptxdiff-parent", daemon=True).start()
+
+
 if __name__ == "__main__":
     # Pickles name this module's classes by their import name, which is not __main__.
     from harness.triton import worker
 
     # A compiler that aborts is an answer here, not a crash to be dumped.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    worker.end_with_parent(int(sys.argv[1]))
     worker.serve(int(sys.argv[1]), int(sys.argv[2]))

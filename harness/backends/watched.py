@@ -1,0 +1,175 @@
+"""The gpu backend: jobs go to the process that owns the GPU (`harness.backends.device`), by name.
+
+What a job is about is found there again: the case file, the case's and the variant's name. Compiling happens here,
+where workers survive it; only launching, and sweeps, happen there.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness.backends import Job, Outcome, Setup
+from harness.backends.device import PLAIN_LIMIT, SWEEP_LIMIT, Device, DeviceFault, of_target
+from harness.case import Case, CaseError, Policies, Variant, policies
+from harness.evaluate import runs_on_host
+from harness.gpus import gpus
+from harness.inputs import InputSet
+from harness.inputs.sets import generated_set
+from harness.judge import Judgement
+from harness.loader import LoadedCase, load
+from harness.provenance import fingerprint
+from harness.sweep import Swept
+
+
+@dataclass(frozen=True)
+class JobRef:
+    """A job by names, as another process finds it. fingerprint: what the variant was made of here."""
+
+    path: str
+    case: str
+    variant: str
+    target: str
+    setup: Setup
+    inputs: Mapping[str, Any]
+    fingerprint: Mapping[str, str]
+
+    def job(self) -> Job:
+        """The job, from the case file. Raises CaseError where the file has not, or no longer, what is meant."""
+        loaded = next((c for c in load(Path(self.path)) if self.case in (c.name, c.attribute)), None)
+        if loaded is None or self.variant not in loaded.case.variants:
+            raise CaseError(f"{self.path} binds no case {self.case!r} with a variant {self.variant!r} to a name")
+        variant = loaded.case.variants[self.variant]
+        if fingerprint_of(loaded.case, variant, loaded) != self.fingerprint:
+            raise CaseError(f"{self.path} was changed while it was being run")
+        return Job(
+            loaded.case, self.case, Path(self.path), self.variant, variant, self.target, self.setup, self.inputs
+        )  # fmt: skip
+
+
+def fingerprint_of(case: Case, variant: Variant, loaded: LoadedCase) -> dict[str, str]:
+    """The hashes of a variant."""
+    return fingerprint(loaded, variant, policies(case, variant))
+
+
+@dataclass(frozen=True)
+class SetRef:
+    """An input set that is computed from its numbers, without the functions that do it."""
+
+    name: str
+    count: int
+    seed: int
+    generator: Any
+    first: int
+
+    def input_set(self) -> InputSet:
+        """The set."""
+        return generated_set(self.name, self.count, self.seed, self.generator, self.first)
+
+
+class WatchedGpu:
+    """See `harness.backends.Backend`. Runs on this process's share of the host's GPUs.
+
+    limit: seconds after which a piece of work is given up; None for 60, and 600 for a sweep. sanitize: the tool of
+    compute-sanitizer under which kernels run.
+    """
+
+    name = "gpu"
+
+    def __init__(self, *, limit: float | None = None, sanitize: str = "") -> None:
+        self._limits = (limit or PLAIN_LIMIT, limit or SWEEP_LIMIT)
+        self._sanitize = sanitize
+        self._known: tuple[Case | None, str, dict[str, str]] = (None, "", {})
+
+    def unavailable(self, target: str) -> str | None:
+        """Why nothing for `target` can run here."""
+        for package in ("torch", "triton"):
+            if importlib.util.find_spec(package) is None:
+                return f"{package} is not installed"
+        if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
+            return "TRITON_INTERPRET is set, so that Triton runs kernels on the CPU"
+        found = gpus()
+        if not found:
+            return "CUDA finds no device"
+        there = sorted({g.target for g in found})
+        if target not in there:
+            return f"the device is {there[0]}" if len(there) == 1 else f"the devices are {', '.join(there)}"
+        return None
+
+    def run(self, job: Job) -> Outcome:
+        """Compile here, launch there."""
+        from harness.backends.gpu import compiled, completed
+
+        if reason := self.unavailable(job.target):
+            return Outcome("not run", reason)
+        built = compiled(job)
+        if isinstance(built, Outcome):
+            return built
+        device = self._device(job.target)
+        try:
+            outcome: Outcome = device.call(f"{__name__}:run_here", self._ref(job), limit=self._limits[0])
+        except (DeviceFault, CaseError) as error:
+            outcome = Outcome("error", str(error))
+        return completed(replace(outcome, device=device.gpu.uuid), job, built)
+
+    def sweep(self, job: Job, policy: Policies, inputs: InputSet) -> Swept | None:
+        """Run and judge a large set on the device; None where its inputs or its reference are of the host only.
+
+        Raises OracleFault.
+        """
+        if inputs.generator is None or any(runs_on_host(r) for r in (policy.reference, job.case.reference)):
+            return None
+        if reason := self.unavailable(job.target):
+            return Swept(Outcome("not run", reason), Judgement())
+        device = self._device(job.target)
+        named = SetRef(inputs.name, inputs.count, inputs.seed, inputs.generator, inputs.first)
+        try:
+            swept: Swept = device.call(f"{__name__}:sweep_here", self._ref(job), named, limit=self._limits[1])
+        except (DeviceFault, CaseError) as error:
+            swept = Swept(Outcome("error", str(error)), Judgement())
+        return replace(swept, outcome=replace(swept.outcome, device=device.gpu.uuid))
+
+    def _device(self, target: str) -> Device:
+        device = of_target(target)
+        assert device is not None  # `unavailable` has said so
+        return device
+
+    def _ref(self, job: Job) -> JobRef:
+        case, name, known = self._known
+        if case is not job.case or name != job.variant_name:
+            known = fingerprint_of(job.case, job.variant, LoadedCase(job.case, job.case_name, "", job.path, ""))
+            self._known = (job.case, job.variant_name, known)
+        return JobRef(
+            str(job.path), job.case_name, job.variant_name, job.target, job.setup, dict(job.inputs), known
+        )  # fmt: skip
+
+
+# ---- What runs in the GPU's process ------------------------------------------------------------------------------
+
+
+def run_here(ref: JobRef) -> Outcome:
+    """Launch a job in this process."""
+    import torch
+
+    from harness.backends.gpu import fault_words, launched
+
+    job = ref.job()
+    try:
+        return launched(job)
+    except Exception as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            torch.cuda.empty_cache()
+        return Outcome("error", fault_words(error))
+
+
+def sweep_here(ref: JobRef, named: SetRef) -> Swept:
+    """Sweep in this process."""
+    from harness.backends import gpusweep
+    from harness.backends.gpu import fault_words
+
+    job = ref.job()
+    return gpusweep.run(job, policies(job.case, job.variant), named.input_set(), fault_words)
