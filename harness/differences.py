@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.match import Match, NanPolicy
+from harness.records import Bits
 from references.formats import (
     Format,
     distance,
@@ -21,6 +22,7 @@ from references.formats import (
     is_nan,
     is_zero,
     ordinal,
+    render,
     sign,
     to_float64,
 )
@@ -203,3 +205,9 @@ def step_bin(steps: int) -> str:
         return str(steps)
     low = 1 << ((size - 1).bit_length() - 1)
     return f"{'-' if steps < 0 else ''}{low + 1}..{2 * low}"
+
+
+def bits(fmt: Format, code: int) -> Bits:
+    """A code as records hold it."""
+    hexadecimal, _, value = render(fmt.single, code).partition(" ")
+    return Bits(hexadecimal, value.strip("()"))

@@ -7,19 +7,20 @@ one that another place of the same pack would explain is positional.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.case import Case, Policies, Reference, format_of
-from harness.differences import Difference, classify_differences, signed_steps, step_histogram
+from harness.differences import Difference, bits, classify_differences, signed_steps, step_histogram
 from harness.evaluate import ReferenceFault, accepted, apply_reference, codes_of, flipped
+from harness.grid import axes_of, counted
 from harness.inputs.sets import values_of
 from harness.match import DomainError, Match
 from harness.records import Bits, Offender
-from references.formats import Format, is_finite, is_nan, is_zero, magnitude, render
+from references.formats import Format, is_finite, is_nan, is_zero, magnitude
 
 Codes = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -33,6 +34,7 @@ class Judgement:
     """The facts of one comparison; see the fields of the same names in `harness.records.Result`.
 
     promised: codes for which the match policies promise anything. meets: codes on the domain of `meets=`; None without.
+    failing: failing inputs by cell of `harness.grid`; None where none fails or the case has no such map.
     """
 
     total: int = 0
@@ -45,6 +47,7 @@ class Judgement:
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
     offenders: list[Offender] = field(default_factory=list)
     worst: Offender | None = None
+    failing: NDArray[np.int64] | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -61,6 +64,7 @@ class Judgement:
             dict(self.classes), dict(self.ulps), dict(self.ranges),
             (self.offenders + other.offenders)[:KEPT_OFFENDERS],
             max((w for w in (self.worst, other.worst) if w), key=lambda w: abs(w.ulp or 0), default=None),
+            _sum(self.failing, other.failing),
             list(dict.fromkeys(self.notes + other.notes)),
         )  # fmt: skip
         _merge(both.classes, other.classes)
@@ -96,6 +100,7 @@ def judge(case: Case, policy: Policies, inputs: Units, outputs: Units, pack: int
         differing += _compare_meets(case, policy, inputs, input_codes, got, judgement)
     for output in differing:
         _tally(case, output, input_codes, pack, judgement)
+    judgement.failing = _failing_cells(case, differing, input_codes)
     return judgement
 
 
@@ -104,10 +109,13 @@ def judge_same(case: Case, inputs: Units, expected: Units, outputs: Units, pack:
     want, got = codes_of(case.outputs, expected), codes_of(case.outputs, outputs)
     input_codes = codes_of(case.inputs, inputs)
     judgement = Judgement()
+    outputs_compared = []
     for name, argument in case.outputs.items():
         fmt, e, g = format_of(argument), want[name].reshape(-1), got[name].reshape(-1)
         output = _Output(name, fmt, e, g, classify_differences(fmt, Match(), "payload", e, g))
+        outputs_compared.append(output)
         _tally(case, output, input_codes, pack, judgement)
+    judgement.failing = _failing_cells(case, outputs_compared, input_codes)
     return judgement
 
 
@@ -297,6 +305,23 @@ def _tally(case: Case, output: _Output, inputs: Mapping[str, Codes], pack: int, 
         _keep_worst(case, output, inputs, pack, into)
 
 
+def _failing_cells(case: Case, outputs: Sequence[_Output], codes: Mapping[str, Codes]) -> NDArray[np.int64] | None:
+    """Inputs with a failing code in any output, by cell of the case's map."""
+    axes = axes_of(case)
+    if axes is None or not any((o.difference > Difference.UNCHECKED).any() for o in outputs):
+        return None
+    failing = np.zeros(codes[axes.names[0]].size, dtype=bool)
+    for o in outputs:
+        failing |= (o.difference > Difference.UNCHECKED).reshape(failing.size, -1).any(1)
+    return counted(axes, codes, failing)
+
+
+def _sum(one: NDArray[np.int64] | None, other: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return np.asarray(one + other)
+
+
 def _keep_worst(case: Case, output: _Output, inputs: Mapping[str, Codes], pack: int, into: Judgement) -> None:
     """The largest distance between finite results, failing or not: what an approximate instruction's envelope is."""
     differs = output.expected != output.got
@@ -339,12 +364,6 @@ def _inputs_of(case: Case, inputs: Mapping[str, Codes], element: int, elements: 
             label = name if fmt.codes_per_unit == 1 else f"{name}[{slot}]"
             found[label] = bits(fmt, int(flat[element * fmt.codes_per_unit + slot]))
     return found
-
-
-def bits(fmt: Format, code: int) -> Bits:
-    """A code as records hold it."""
-    hexadecimal, _, value = render(fmt.single, code).partition(" ")
-    return Bits(hexadecimal, value.strip("()"))
 
 
 def _merge(into: dict[str, int], counts: Mapping[str, int]) -> None:

@@ -20,6 +20,7 @@ from harness.derive import asm_form
 from harness.describe import reference_name
 from harness.diagnosis import diagnose
 from harness.evaluate import ReferenceFault
+from harness.grid import axes_of, packed
 from harness.inputs import InputSet
 from harness.inputs.fill import kernel_inputs, shaped
 from harness.judge import Judgement, judge, judge_same
@@ -328,6 +329,7 @@ class _ItemRun:
         setup = job.setup if job and swept else item.setup
         replayed = token(setup, job.inputs, place, item.input_set) if job and (job.inputs or not swept) else ""
         artifacts = outcome.artifacts
+        axes = axes_of(self.case)
         return Result(
             key=key,
             verdict=verdict,
@@ -338,6 +340,7 @@ class _ItemRun:
             classes=judgement.classes,
             ulps=judgement.ulps,
             ranges=judgement.ranges,
+            grid=packed(axes, judgement.failing) if judgement.failing is not None and axes else None,
             worst=judgement.worst,
             offenders=tuple(judgement.offenders),
             findings=outcome.findings,

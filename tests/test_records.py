@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from harness.records import (
+    Area,
     Bits,
     Block,
     CaseInfo,
     End,
+    Grid,
     Key,
     Offender,
     Record,
@@ -45,11 +47,13 @@ OFFENDER = Offender(
     0,
 )
 RUN = Run("20260101T000000Z", "2026-01-01T00:00:00+00:00", "quick", 0, {"gpus": [{"name": "H200"}]}, ("cases",))
+GRID = Grid("a", "b", (2, 1), "eJw=", (Bits("0x0", "0.0"),), (Bits("0xf", "-6.0"),),
+            (Area((Bits("0x0", "0.0"),), (Bits("0xf", "-6.0"),), 3),), 1)  # fmt: skip
 RESULT = Result(
     KEY, "fail", True, "hardware", "words", "message", "missing early clobber", 10, 2, 1, {"NaN": 2},
     {"-1": 3, "17..32": 1}, {"sub": (-1, 2), "-126": (0, 0)}, OFFENDER, (OFFENDER,), ("never written",),
     "pack=2", "abc", (Block(0, 10, "def"),), 7, True, "a", "p", "s", {"registers": 12}, {"MUFU": 1}, {"asm": "x"}, 0.5,
-    sweep={"seconds": 0.02, "copy": 0.008}, notes=("judged in chunks",), device="GPU-1",
+    sweep={"seconds": 0.02, "copy": 0.008}, notes=("judged in chunks",), grid=GRID, device="GPU-1",
 )  # fmt: skip
 VARIANT = VariantInfo(
     "asm", "ulp(1)", "never", "any", "every target", "note", "why", {"1": "asm"}, {"1": "=r,r"}, 1.0, 12

@@ -94,6 +94,35 @@ class Block:
 
 
 @dataclass(frozen=True)
+class Area:
+    """A rectangle of a `Grid` around failing inputs that touch: the first and the last code of each side."""
+
+    row: tuple[Bits, ...]
+    column: tuple[Bits, ...]
+    failing: int
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Where inputs fail, for a pair of inputs of at most 16 bits.
+
+    row, column: the inputs' names. shape: rows and columns, each a power of two; all codes of an input, in order, are
+    spread evenly over them. counts: failing inputs by cell, uint32 in little endian, row by row, deflated, in base64.
+    row_ticks, column_ticks: the code at which each eighth of an axis begins, and the last one. areas: the worst; more:
+    how many are not among them.
+    """
+
+    row: str
+    column: str
+    shape: tuple[int, ...]
+    counts: str
+    row_ticks: tuple[Bits, ...]
+    column_ticks: tuple[Bits, ...]
+    areas: tuple[Area, ...] = ()
+    more: int = 0
+
+
+@dataclass(frozen=True)
 class Result:
     """One verdict with all that was measured on the way to it."""
 
@@ -139,6 +168,8 @@ class Result:
     """Of a sweep on a device: "seconds" of device time; "copy", those of a copy of as many bytes in the same run."""
     notes: tuple[str, ...] = ()
     """How a sweep was judged, where that needs saying."""
+    grid: Grid | None = None
+    """Where inputs fail, for a case of two small inputs; None where none does."""
     device: str = ""
     """The UUID of the GPU that ran it; the run's environment says more about it."""
 

@@ -218,6 +218,8 @@ class DeviceSweep:
         for number, units in self._pieces(start, places):
             details = self.examiner.look(number, units)
             _merge(total, details)
+            assert details.failing is not None
+            self.examiner.map_failing(details.failing)
             windows.take(number, details, start)
 
     def _flagged_places(self, start: int, flagged: NDArray[Any]) -> Tensor:
@@ -256,6 +258,7 @@ class DeviceSweep:
         j.classes, j.ulps = dict(total.classes), near.histogram()
         _add(j.ulps, total.ulps)
         j.ranges = near.ranges(self.first, *self.examiner.extremes())
+        j.failing = self.examiner.failing_cells()
         if plain is not None:
             # For what was judged again, the plain judge's words: it tells flushes and exchanged places.
             j.different += plain.different - device.different

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from harness.case import Case, Policies, format_of
 from harness.differences import Difference, step_bin
+from harness.grid import axes_of
 from harness.judge import Judgement, judge
 from harness.match import Domain
 from harness.records import Offender
@@ -54,11 +55,26 @@ class Examiner:
         self.oracle = oracle
         self.case, self.policy = oracle.case, oracle.policy
         self._first = first
+        self.axes = axes_of(self.case)
+        self._failing: Tensor | None = None
         self._low, self._high = (torch.zeros(rows, dtype=torch.int64, device=device) for _ in range(2))
 
     def extremes(self) -> tuple[Any, Any]:
         """The least and greatest signed distance by row of inputs, of all that was looked at; numpy."""
         return self._low.cpu().numpy(), self._high.cpu().numpy()
+
+    def map_failing(self, number: Tensor) -> None:
+        """Count failing inputs in the cells of the case's map, if it has one; every input once."""
+        if self.axes is not None and number.numel():
+            rows, columns = self.axes.shape
+            found = torch.bincount(self.axes.cells(self.oracle.codes(number)), minlength=rows * columns)
+            self._failing = found if self._failing is None else self._failing + found
+
+    def failing_cells(self) -> Any:
+        """Failing inputs by cell of `harness.grid`, numpy; None where there is none."""
+        return (
+            None if self._failing is None or self.axes is None else self._failing.cpu().numpy().reshape(self.axes.shape)
+        )
 
     def look(self, number: Tensor, units: Mapping[str, Tensor]) -> Details:
         """number: int64. units: output storage units of these inputs, by name."""

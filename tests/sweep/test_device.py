@@ -85,6 +85,7 @@ def test_the_judgement_is_the_plain_judge_s(fault, match):
     assert found.faults == []
     for name in ("total", "different", "unchecked", "classes", "ulps", "ranges", "offenders"):
         assert getattr(found.judgement, name) == getattr(expected, name), name
+    assert np.array_equal(found.judgement.failing, expected.failing)
     assert found.judgement.passed == expected.passed
     assert (found.failing is None) == expected.passed
 
