@@ -32,6 +32,7 @@ class Recorder:
             if earlier.run.effort != config.option.ptx_effort:
                 raise RecordError(f"{self.path} was begun with --ptx-effort={earlier.run.effort}; go on with the same")
             self._count(earlier.results)
+            self.timings += earlier.timings
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write what the report carries."""

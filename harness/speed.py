@@ -19,6 +19,8 @@ CONFIDENCE = 0.95
 RESAMPLES = 4000
 # Two variants whose whole interval lies within this of each other are called the same, whatever the noise.
 SAME = 0.01
+# With more noise than this, differences that matter would be called the same: nothing is.
+TOO_NOISY = 0.05
 # Differences in a clock's readings up to this many seconds are rounding, not its step.
 _ROUNDING = 2e-9
 
@@ -90,7 +92,8 @@ def verdict(low: float, high: float, noise: float) -> Verdict:
     if high < 1 - noise:
         return "faster"
     band = max(noise, SAME)
-    return "same" if low >= 1 - band and high <= 1 + band else "too noisy to say"
+    within = low >= 1 - band and high <= 1 + band
+    return "same" if within and noise <= TOO_NOISY else "too noisy to say"
 
 
 def noise_of(one: Sequence[float], twin: Sequence[float]) -> float:

@@ -13,7 +13,7 @@ from harness.cli import UsageError
 if TYPE_CHECKING:
     from harness.loader import LoadedCase
     from harness.records import Timing
-    from harness.timing.session import Session
+    from harness.timing import Session
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -30,25 +30,24 @@ def main(args: argparse.Namespace) -> int:
     """Time and print; 0 where everything named could be timed."""
     from rich.console import Console
 
-    from harness.environment import gpu_visible
-
     chosen = [*_chosen(args.cases)]
     sizes = [_size(word) for word in args.size or ["large"]]
-    if not gpu_visible():
-        raise UsageError("there is no NVIDIA GPU here")
-    from harness import devicelock
-    from harness.backends.gpu import device_target
-    from harness.timing.session import CannotTime, time_case
+    from harness.backends.device import DeviceFault
+    from harness.gpus import gpus
+    from harness.timing import CannotTime
+    from harness.timing.ondevice import time_on_device
 
+    if not gpus():
+        raise UsageError("there is no NVIDIA GPU here")
+    target = gpus()[0].target
     console = Console()
+    if not console.is_terminal:  # a file or a pipe has no width, and the tables need some
+        console = Console(width=150)
     missed = 0
     for loaded in chosen:
         try:
-            with devicelock.alone(devicelock.current()):
-                session = time_case(
-                    str(loaded.path), loaded.attribute, device_target(), sizes=sizes, budget=args.seconds
-                )
-        except CannotTime as error:
+            session = time_on_device(None, str(loaded.path), loaded.attribute, target, (), sizes, args.seconds)
+        except (CannotTime, DeviceFault) as error:
             console.print(f"{loaded.name}: {error}", markup=False, highlight=False, soft_wrap=True)
             missed += 1
             continue

@@ -86,11 +86,17 @@ def _lines(path: Path) -> list[bytes]:
 
 
 def _whole_items(path: Path) -> Iterator[Record]:
-    """The records of a file; where its last line was cut off, without the results of the item it broke off in."""
+    """The records of a file; where its last line was cut off, without the measurements of the item it broke off in."""
     records = list(read_lines(path))
-    results = [r for r in records if isinstance(r, Result)]
-    broken = results[-1].key.item if results and _lines(path)[-1].strip() else None
-    return (r for r in records if not (isinstance(r, Result) and r.key.item == broken))
+    measured = [r for r in records if isinstance(r, Result | Timing)]
+    broken = _item(measured[-1]) if measured and _lines(path)[-1].strip() else None
+    return (r for r in records if not (isinstance(r, Result | Timing) and _item(r) == broken))
+
+
+def _item(record: Result | Timing) -> tuple[str, ...]:
+    """What names the item that a measurement came from; a case's timings come from one item."""
+    key = record.key
+    return key.item if isinstance(record, Result) else ("timing", key.case, key.target)
 
 
 def resumable(path: Path) -> RunRecords:

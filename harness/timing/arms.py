@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -69,7 +70,7 @@ def arms_of(loaded: LoadedCase, target: str, size: Size, variants: Sequence[str]
             launches[PYTORCH] = _compiled(case, tensors)
             setups[PYTORCH] = replace(setup_of(case, next(iter(case.variants.values())), size), pack=1)
         except Exception as error:  # torch.compile raises what it likes; the variants can be timed without it
-            notes.append(f"{PYTORCH}: {type(error).__name__}: {one_line(str(error).partition(chr(10))[0])}")
+            notes.append(f"{PYTORCH}: {type(error).__name__}: {one_line(str(error))[:300]}")
     launches |= {TWIN: first, COPY: _copy(size.bytes), EMPTY: lambda: templates.empty[(1,)]()}
     return Arms(launches, setups, tuple(notes))
 
@@ -140,7 +141,8 @@ def _compiled(case: Case, tensors: Mapping[str, Any]) -> Launch:
         natural = getattr(torch, fmt.view_dtype().name, None)
         arguments.append(tensors[name].view(natural) if natural is not None else tensors[name])
     fused = torch.compile(case.pytorch, fullgraph=True, dynamic=False)
-    with torch.no_grad():
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the compiler's, which pytest may have been told to turn into errors
         fused(*arguments)
 
     def launch() -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import subprocess
 import warnings
 from dataclasses import dataclass, field
@@ -64,8 +65,7 @@ class Clocks:
 def _nvml(uuid: str) -> tuple[Any, Any] | None:
     with contextlib.suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an old package of that name announces its end
-        import pynvml
-
+        pynvml = importlib.import_module("pynvml")  # installed or not, and without type information
         pynvml.nvmlInit()
         return pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid)
     return None

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from harness.describe import case_info
 from harness.loader import LoadedCase
-from harness.records import Record, Timing, to_json
-
-if TYPE_CHECKING:
-    from harness.timing.session import Session
+from harness.records import Record, Timing, resumable, to_json
+from harness.timing import CannotTime, Session
+from harness.timing.ondevice import time_on_device
+from harness.timing.rounds import LEAST
 
 NO_GPU = "no NVIDIA GPU on this machine"
 SIZES = ("small", "L2", "large")
@@ -35,6 +35,8 @@ class TimingItem(pytest.Item):
 
     def runtest(self) -> None:
         """Time the case; what cannot be timed here is skipped, in words."""
+        if (self.loaded.name, self.target) in _timed_before(self.config):
+            return
         self.session_of_case = timed(self.config, self.loaded, self.target)
 
     def ptxdiff_records(self) -> list[dict[str, Any]]:
@@ -66,18 +68,27 @@ def timing_item(parent: pytest.Collector, loaded: LoadedCase, target: str | None
     return made
 
 
-def timed(config: pytest.Config, loaded: LoadedCase, target: str | None, **words: Any) -> Session:
+_BEFORE = pytest.StashKey[set[tuple[str, str]]]()
+
+
+def _timed_before(config: pytest.Config) -> set[tuple[str, str]]:
+    """The cases that a resumed run's file has timings of, each with its target."""
+    if _BEFORE not in config.stash:
+        path = Path(config.option.ptx_records or "")
+        before = resumable(path).timings if config.option.ptx_resume and path.is_file() else []
+        config.stash[_BEFORE] = {(t.key.case, t.key.target) for t in before}
+    return config.stash[_BEFORE]
+
+
+def timed(config: pytest.Config, loaded: LoadedCase, target: str | None, *words: Any) -> Session:
     """A timing session with the device to itself. Skips, or under --ptx-require-gpu fails, where there is none."""
     if target is None:
         if config.option.ptx_require_gpu:
             raise TimingFailure(f"{loaded.name}: --ptx-require-gpu, and this was not timed: {NO_GPU}")
         pytest.skip(f"not run: {NO_GPU}")
-    from harness import devicelock
-    from harness.timing.session import CannotTime, time_case
-
+    limit = config.getoption("ptx_limit", None)
     try:
-        with devicelock.alone(devicelock.current()):
-            return time_case(str(loaded.path), loaded.attribute, target, **words)
+        return time_on_device(limit, str(loaded.path), loaded.attribute, target, *words)
     except CannotTime as error:
         pytest.skip(f"not run: {error}")
     except RuntimeError as error:
@@ -116,11 +127,11 @@ class DeviceClock:
 class BenchmarkItem(pytest.Function):
     """One variant at one size, with pytest-benchmark's fixture, options, tables and storage."""
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]
         """The message alone."""
         if isinstance(excinfo.value, TimingFailure):
             return str(excinfo.value)
-        return super().repr_failure(excinfo, style)
+        return super().repr_failure(excinfo)
 
 
 def benchmark_items(parent: pytest.Collector, loaded: LoadedCase, target: str | None) -> Iterator[pytest.Item]:
@@ -149,10 +160,7 @@ def _benchmark_of(
 
     def time_variant(benchmark: Any) -> None:
         budget, least = (config.getoption(f"benchmark_{name}") for name in ("max_time", "min_rounds"))
-        from harness.timing.rounds import LEAST
-
-        words = {"variants": (variant,), "sizes": (size,), "budget": float(budget), "least": max(LEAST, int(least))}
-        session = timed(config, loaded, target, **words)
+        session = timed(config, loaded, target, (variant,), (size,), float(budget), max(LEAST, int(least)))
         if not session.timings:
             pytest.skip(f"not run: {'; '.join(session.notes)}")
         timing = session.timings[0]

@@ -16,7 +16,7 @@ from harness.devicelock import current
 from harness.inputs.sets import seed_of
 from harness.loader import LoadedCase, load
 from harness.records import Key, Timing
-from harness.timing import timers
+from harness.timing import CannotTime, Session, timers
 from harness.timing.arms import INPUT_SET, Arms, arms_of
 from harness.timing.clocks import Clocks
 from harness.timing.rounds import COPY, EMPTY, LEAST, TWIN, Samples, Timer, measure
@@ -24,18 +24,6 @@ from harness.timing.sizes import Size, sized, sizes_of
 
 BUDGET = 1.0  # seconds of rounds at each size
 WARM_UP = 0.2  # seconds of work before anything is timed: an idle GPU's clocks are low
-
-
-class CannotTime(RuntimeError):
-    """Why a case cannot be timed here, in one line."""
-
-
-@dataclass(frozen=True)
-class Session:
-    """What a session gave. notes: what could not be timed, and why."""
-
-    timings: tuple[Timing, ...]
-    notes: tuple[str, ...] = ()
 
 
 def time_case(

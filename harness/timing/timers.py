@@ -47,7 +47,7 @@ class EventTimer:
         found: list[float] = []
         for start in range(0, len(launches), QUEUED):
             events = [(_event(), _event(), launch) for launch in launches[start : start + QUEUED]]
-            torch.cuda._sleep(SLEEP)
+            torch.cuda._sleep(SLEEP)  # type: ignore[no-untyped-call]
             for begin, end, launch in events:
                 self._flush()
                 begin.record()
@@ -84,9 +84,12 @@ class LostRecords(RuntimeError):
     """CUPTI's record does not hold what was launched."""
 
 
-def spans(activities: Sequence[tuple[str, float, float]], count: int) -> list[float]:
-    """Seconds of each of `count` launches, from (name, begin, end) in nanoseconds; a flush comes before each."""
-    found: list[tuple[float, float] | None] = []
+def spans(activities: Sequence[tuple[str, int, int]], count: int) -> list[float]:
+    """Seconds of each of `count` launches, from (name, begin, end) in nanoseconds; a flush comes before each.
+
+    The times are since 1970: as floating-point numbers they would be multiples of 256 ns.
+    """
+    found: list[tuple[int, int] | None] = []
     for name, begin, end in sorted(activities, key=lambda a: a[1]):
         if "ptxdiff_flush" in name:
             found.append(None)
@@ -109,12 +112,12 @@ def _recording() -> Iterator[Any]:
             yield recorded
 
 
-def _activities(recorded: Any) -> list[tuple[str, float, float]]:
+def _activities(recorded: Any) -> list[tuple[str, int, int]]:
     """What ran on the device, in nanoseconds."""
-    cuda = torch.autograd.DeviceType.CUDA
+    cuda = torch.autograd.DeviceType.CUDA  # type: ignore[attr-defined]
     results = recorded.profiler.kineto_results.events()  # `events()` would build a tree of all this, 50 times slower
     return [
-        (e.name(), float(e.start_ns()), float(e.start_ns() + e.duration_ns()))
+        (e.name(), e.start_ns(), e.start_ns() + e.duration_ns())
         for e in results
         if e.device_type() == cuda and e.duration_ns() > 0
     ]

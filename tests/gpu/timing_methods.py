@@ -174,6 +174,10 @@ def main(words):
     with contextlib.suppress(Exception):
         print("warm", pynvml.nvmlDeviceGetClockInfo(handle, 1), pynvml.nvmlDeviceGetClockInfo(handle, 2),
               pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle))  # fmt: skip
+    if "--proton" in words:
+        for name, (_, launch) in found.items():
+            print(f"{name:34}", told(protons(launch, flush)), flush=True)
+        return
     print(f"{'microseconds':34} {'event':>16} {'cupti':>16} {'event, graph':>16} "
           f"{'do_bench':>16} {'no flush':>16}  copy-rate by cupti")  # fmt: skip
     for name, (moved, launch) in found.items():

@@ -30,6 +30,13 @@ def test_the_interval_covers_the_median_as_often_as_it_says(kind, count):
     assert covered < trials
 
 
+def test_what_is_noisier_than_a_difference_that_matters_is_not_called_the_same():
+    assert speed.verdict(0.96, 1.04, 0.045) == "same"
+    assert speed.verdict(0.96, 1.04, 0.12) == "too noisy to say"
+    assert speed.verdict(0.96, 1.04, 0.02) == "too noisy to say"
+    assert speed.verdict(1.2, 1.3, 0.12) == "slower"
+
+
 @pytest.mark.parametrize("count", [31, 32, 201])
 def test_medians_are_those_of_resampling(count):
     samples = np.random.default_rng(1).gamma(3, 1, count)
@@ -93,7 +100,7 @@ def timing(level, spread=0.002, noise=0.01, seed=1, samples=51, variant="a"):
 
 @pytest.mark.parametrize(
     ("factor", "least", "verdict"),
-    [(1.0, 0.0, "same"), (1.005, 0.0, "same"), (1.05, 0.0, "slower"), (0.9, 0.0, "faster"), (1.05, 0.2, "same")],
+    [(1.0, 0.0, "same"), (1.005, 0.0, "same"), (1.05, 0.0, "slower"), (0.9, 0.0, "faster"), (1.04, 0.05, "same")],
 )
 def test_records_compare_themselves(factor, least, verdict):
     found = timing(1e-5 * factor, seed=2).beside(timing(1e-5), least=least)

@@ -1,0 +1,22 @@
+"""A timing session in the process that has the GPU, under its watchdog: a kernel that hangs ends the session only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.backends.device import SWEEP_LIMIT, of_target
+from harness.timing import CannotTime, Session
+
+
+def time_on_device(limit: float | None, path: str, attribute: str, target: str, *words: Any) -> Session:
+    """`harness.timing.session.time_case` in the process that has the GPU, nobody else's work on it meanwhile.
+
+    limit: seconds until it is given up; None for those of a sweep. Raises CannotTime, and DeviceFault where the process
+    has no answer.
+    """
+    device = of_target(target)
+    if device is None:
+        raise CannotTime(f"no GPU here is {target}")
+    function = "harness.timing.session:time_case"
+    made: Session = device.call(function, path, attribute, target, *words, limit=limit or SWEEP_LIMIT, alone=True)
+    return made

@@ -1,0 +1,166 @@
+"""Timing as pytest items: --ptx-timing, and pytest-benchmark's options, tables, storage and comparison.
+
+The device is a model: `time_case` gives samples of known levels, so that everything around it is the real thing.
+"""
+
+import json
+
+import numpy as np
+import pytest
+
+from harness.records import Key, Timing, read
+from harness.speed import median
+from harness.timing import CannotTime, Session
+
+pytest.importorskip("pytest_benchmark")
+
+SOURCE = '''
+"""A move."""
+from harness import Case, asm
+from references.formats import F32
+
+case = Case(
+    inputs={"x": F32}, outputs={"y": F32}, reference=lambda x: x, nan="payload",
+    variants={"plain": asm("mov.b32 $0, $1;"), "or": asm("or.b32 $0, $1, $1;")},
+)
+other = case
+'''
+LEVELS = {"plain": 1e-5, "or": 1.3e-5}
+
+
+def model(path, attribute, target, variants=(), sizes=(), budget=1.0, least=32):
+    """What a session would give."""
+    if attribute == "broken":
+        raise RuntimeError("an illegal memory access was encountered")
+    found = []
+    for size in sizes or ("small", "L2", "large"):
+        for variant in variants or LEVELS:
+            rng = np.random.default_rng(len(found))
+            samples = tuple(LEVELS[variant] * (1 + 0.002 * rng.standard_normal(least)))
+            known = median(samples)
+            key = Key("move" if attribute == "case" else f"move.{attribute}", variant, target, "gpu", shape=size)
+            found.append(Timing(key, 1 << 20, 8 << 20, samples, known.value, known.low, known.high, 9e-6, 0.003,
+                                5e-7, {"sm_min": 1980}, size=size, timer="cupti"))  # fmt: skip
+    return Session(tuple(found))
+
+
+@pytest.fixture
+def device(monkeypatch):
+    """A machine with one sm_90a, whose sessions are the model's."""
+    monkeypatch.setattr("harness.collection.places", lambda config: [("gpu", "sm_90a")])
+    monkeypatch.setattr("harness.timing.items.time_on_device", lambda limit, *words: model(*words))
+
+
+def test_without_a_gpu_benchmarks_are_skipped_in_words(run_cases):
+    done = run_cases("--benchmark-only", "--ptx-backend=gpu", "-rs", move=SOURCE)
+    done.assert_outcomes(skipped=12)
+    done.stdout.fnmatch_lines(["*not run: no NVIDIA GPU on this machine*"])
+    assert done.ret == 0
+
+
+def test_without_a_gpu_timing_is_skipped_in_words_or_fails_if_required(run_cases):
+    run_cases("--ptx-timing", "--ptx-backend=gpu", "-k", "timing", move=SOURCE).assert_outcomes(skipped=2)
+    done = run_cases("--ptx-timing", "--ptx-backend=gpu", "--ptx-require-gpu", "-k", "timing", move=SOURCE)
+    done.assert_outcomes(failed=2)
+    done.stdout.fnmatch_lines(["*--ptx-require-gpu, and this was not timed: no NVIDIA GPU on this machine*"])
+
+
+def test_timing_without_the_gpu_backend_is_a_contradiction(run_cases):
+    done = run_cases("--ptx-timing", "--ptx-backend=emulator", move=SOURCE)
+    done.stderr.fnmatch_lines(["*--ptx-timing needs a GPU, and --ptx-backend=emulator leaves it out*"])
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_timings_go_into_the_records_and_the_summary(run_cases, device, pytester):
+    done = run_cases("--ptx-timing", "--ptx-backend=gpu", "-k", "timing", "--ptx-records=r.jsonl", move=SOURCE)
+    done.assert_outcomes(passed=2)
+    done.stdout.fnmatch_lines(["timings: 12, A/A noise 0.30 to 0.30%"])
+    found = read(pytester.path / "r.jsonl")
+    assert {(t.key.case, t.key.variant, t.size) for t in found.timings} == {
+        (c, v, s) for c in ("move", "move.other") for v in LEVELS for s in ("small", "L2", "large")
+    }
+    assert all(len(t.samples) == 32 for t in found.timings)
+    assert set(found.cases) == {"move", "move.other"}
+
+
+def test_a_resumed_run_times_only_what_is_missing(run_cases, device, pytester, monkeypatch):
+    words = ("--ptx-timing", "--ptx-backend=gpu", "--ptx-records=r.jsonl")
+    run_cases(*words, "-k", "timing and not other", move=SOURCE).assert_outcomes(passed=1)
+    asked = []
+    monkeypatch.setattr(
+        "harness.timing.items.time_on_device", lambda limit, *words: asked.append(words[1]) or model(*words)
+    )
+    run_cases(*words, "-k", "timing", "--ptx-resume", move=SOURCE).assert_outcomes(passed=2)
+    assert asked == ["other"]
+    assert len(read(pytester.path / "r.jsonl").timings) == 12
+
+
+def test_timings_cut_off_in_the_middle_are_taken_again(run_cases, device, pytester):
+    words = ("--ptx-timing", "--ptx-backend=gpu", "--ptx-records=r.jsonl", "-k", "timing and not other")
+    run_cases(*words, move=SOURCE)
+    path = pytester.path / "r.jsonl"
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    assert b'"timing"' in lines[4]
+    path.write_bytes(b"".join(lines[:4]) + lines[4][:100])
+    run_cases(*words, "--ptx-resume", move=SOURCE)
+    assert sorted(t.key for t in read(path).timings) == sorted({t.key for t in read(path).timings})
+    assert len(read(path).timings) == 6
+
+
+def test_what_cannot_be_timed_is_skipped_and_what_breaks_down_fails(run_cases, device, monkeypatch):
+    def cannot(limit, *words):
+        raise CannotTime("the device is sm_80")
+
+    words = ("--ptx-timing", "--ptx-backend=gpu", "-k", "timing", "-rs")
+    monkeypatch.setattr("harness.timing.items.time_on_device", cannot)
+    done = run_cases(*words, move=SOURCE)
+    done.assert_outcomes(skipped=2)
+    done.stdout.fnmatch_lines(["*not run: the device is sm_80*"])
+    monkeypatch.setattr("harness.timing.items.time_on_device", lambda limit, path, *w: model(path, "broken", ""))
+    done = run_cases(*words, move=SOURCE)
+    done.assert_outcomes(failed=2)
+    done.stdout.fnmatch_lines(["move: timing broke down: RuntimeError: an illegal memory access was encountered"])
+
+
+def test_benchmarks_are_the_only_items_then_and_grouped_by_case_and_size(run_cases, device, pytester):
+    done = run_cases("--benchmark-only", "--ptx-backend=gpu", "--benchmark-json=b.json", move=SOURCE)
+    done.assert_outcomes(passed=12)
+    done.stdout.fnmatch_lines(["*benchmark 'move large': 2 tests*", "plain?large? *", "or?large? *"])
+    stored = json.loads((pytester.path / "b.json").read_text())
+    found = {(b["group"], b["name"]): b for b in stored["benchmarks"]}
+    assert len(found) == 12
+    one = found["move large", "or[large]"]
+    assert one["stats"]["median"] == pytest.approx(1.3e-5, rel=0.002)
+    assert one["stats"]["rounds"] == 32
+    assert one["options"]["timer"].endswith("device_time")
+    assert one["extra_info"]["bytes_per_second"] == pytest.approx((8 << 20) / 1.3e-5, rel=0.002)
+    assert one["fullname"] == "cases/move.py::or[large]"
+
+
+def test_benchmarks_heed_pytest_benchmarks_options(run_cases, device, pytester, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "harness.timing.items.time_on_device", lambda limit, *words: asked.append(words[3:]) or model(*words)
+    )
+    words = ("--benchmark-only", "--ptx-backend=gpu", "--benchmark-max-time=0.25", "--benchmark-min-rounds=100")
+    run_cases(*words, "-k", "plain and L2 and not other", move=SOURCE).assert_outcomes(passed=1)
+    assert asked == [(("plain",), ("L2",), 0.25, 100)]
+
+
+def test_benchmarks_are_saved_and_compared(run_cases, device, pytester, monkeypatch):
+    words = ("--benchmark-only", "--ptx-backend=gpu", "--benchmark-storage=store", "-k", "large and not other")
+    run_cases(*words, "--benchmark-save=one", move=SOURCE).assert_outcomes(passed=2)
+    done = run_cases(*words, "--benchmark-compare=0001", "--benchmark-compare-fail=median:10%", move=SOURCE)
+    done.assert_outcomes(passed=2)
+    done.stdout.fnmatch_lines(["*plain?large? (0001_one)*"])
+    monkeypatch.setitem(LEVELS, "plain", 1.2e-5)
+    done = run_cases(*words, "--benchmark-compare=0001", "--benchmark-compare-fail=median:10%", move=SOURCE)
+    assert done.ret != 0
+    assert "Performance has regressed" in done.stdout.str() + done.stderr.str()
+
+
+def test_an_ordinary_run_has_no_timing_items(run_cases, device):
+    done = run_cases("--collect-only", "-q", "--ptx-backend=gpu", move=SOURCE)
+    assert "timing" not in done.stdout.str()
+    assert "large" not in done.stdout.str()

@@ -1,0 +1,152 @@
+"""From samples to records, and from records to the page, the table and the comparison."""
+
+import csv
+import dataclasses
+import io
+
+import numpy as np
+import pytest
+
+from harness.compare import compare
+from harness.gate import Policy, gate
+from harness.records import End, Key, Run, RunRecords, Writer, read
+from harness.timing.rounds import COPY, EMPTY, TWIN, Samples, measure
+from harness.timing.session import Common, timings
+from harness.timing.sizes import Size
+from reports import html, tabular
+from reports.timing import measured
+from tests.reports import synthetic
+
+SIZE = Size("large", 1 << 25, 8 << 25)
+LEVELS = {"rcp.approx": 62e-6, "rcp.rn": 62.1e-6, "slow": 66e-6, TWIN: 62e-6, COPY: 61e-6, EMPTY: 0.5e-6}
+
+
+class Model:
+    """A timer whose noise is known: levels as given, 0.3% of spread, a clock of 32 ns."""
+
+    name = "cupti"
+
+    def __init__(self, seed, spread=0.003):
+        self.rng, self.spread = np.random.default_rng(seed), spread
+
+    def times(self, launches):
+        times = np.array([launch() for launch in launches])
+        times *= 1 + self.spread * self.rng.standard_normal(len(times))
+        return [float(t) for t in np.round(np.round(times / 32e-9) * 32e-9, 9)]
+
+
+def session(seed=1, spread=0.003, budget=5.0, limits=(), factors=None):
+    levels = {n: level * (factors or {}).get(n, 1.0) for n, level in LEVELS.items()}
+    arms = {n: (lambda level=level: level) for n, level in levels.items()}
+    judged = [n for n in arms if n != EMPTY]
+    samples = measure(arms, Model(seed, spread), seed=seed, budget=budget, judged=judged)
+    keys = {
+        n: Key("rcp", n, "sm_90a", "gpu", pack=4, shape=str(SIZE.elements), input_set="timing/1")
+        for n in LEVELS if not n.startswith("/")
+    }  # fmt: skip
+    common = Common(SIZE, "cupti", seed, budget, {"sm_min": 1965, "sm_max": 1980, "memory": 3201}, limits)
+    return timings(keys, samples, common)
+
+
+def test_a_record_says_all_that_was_measured():
+    found = session()
+    assert [t.key.variant for t in found] == ["rcp.approx", "rcp.rn", "slow"]
+    first = found[0]
+    assert first.median == pytest.approx(62e-6, rel=0.002)
+    assert first.low <= first.median <= first.high
+    assert first.copy == pytest.approx(61e-6, rel=0.002)
+    assert first.launch == pytest.approx(0.5e-6, abs=16e-9)
+    assert 0 < first.noise < 0.01
+    assert {t.noise for t in found} == {first.noise}
+    assert (first.size, first.timer, first.seed, first.notes, first.throttled) == ("large", "cupti", 1, (), False)
+    assert len(first.samples) >= 32
+
+
+def test_noise_and_limits_are_said():
+    found = session(spread=0.2, budget=0.0, limits=("power cap",))[0]
+    assert found.throttled
+    assert "wide after 32 samples, when 0 s were over" in found.notes[0]
+    assert found.notes[1] == "clocks held down: power cap"
+
+
+def test_samples_of_the_twin_set_the_noise():
+    samples = {name: [1.0, 1.001, 0.999, 1.0] * 10 for name in LEVELS}
+    samples[TWIN] = [1.05, 1.051, 1.049, 1.05] * 10
+    key = Key("rcp", "rcp.approx", "sm_90a", "gpu")
+    (found,) = timings({"rcp.approx": key}, Samples(samples), Common(SIZE, "cupti", 1, 1.0, {}))
+    assert found.noise == pytest.approx(0.05, abs=0.002)
+
+
+@pytest.fixture
+def run():
+    """A run of one case with timings as a session leaves them."""
+
+    def made(**words):
+        base = synthetic.catalogue(1, per_cell=2)
+        timed = session(**words)
+        return dataclasses.replace(base, timings=timed)
+
+    return made
+
+
+def test_the_page_shows_intervals_noise_and_notes(run, tmp_path):
+    found = run(spread=0.2, budget=0.0)
+    text = html.write([found], tmp_path / "r.html").read_text()
+    t = found.timings[0]
+    assert f"{t.low * 1e6:.3g} µs – {t.high * 1e6:.3g} µs" in text
+    assert "samples, when 0 s were over" in text
+    assert "too noisy to say" in text
+    assert "33,554,432" in text
+
+
+def test_the_page_names_what_is_slower_and_what_is_the_same(run):
+    rows = {m.timing.key.variant: m for m in measured(run())["rcp"]}
+    assert rows["slow"].against.verdict == "slower"
+    assert rows["rcp.rn"].against.verdict == "same"
+    assert rows["rcp.approx"].bandwidth == pytest.approx(SIZE.bytes / rows["rcp.approx"].timing.median)
+
+
+def test_the_table_has_a_row_for_each(run, tmp_path):
+    path = tabular.write_csv(run(), tmp_path / "r.csv")
+    rows = [r for r in csv.DictReader(io.StringIO(path.read_text())) if r["kind"] == "timing"]
+    assert [r["variant"] for r in rows] == ["rcp.approx", "rcp.rn", "slow"]
+    assert {(r["size"], r["timer"], r["bytes"]) for r in rows} == {("large", "cupti", str(SIZE.bytes))}
+
+
+def test_records_survive_the_file(run, tmp_path):
+    found = run()
+    writer = Writer(tmp_path / "r.jsonl")
+    writer.write(Run("1", "2026-01-01T00:00:00+00:00", "quick", 0, {}), *found.timings, End("x", 1.0, {}))
+    writer.close()
+    assert read(tmp_path / "r.jsonl").timings == found.timings
+
+
+def test_a_planted_slowdown_is_named_by_comparison_and_gate(run):
+    """5% between two runs, each with its own noise; what moved by less than 1% is not."""
+    before, after = run(seed=1), run(seed=2, factors={"rcp.rn": 1.05, "slow": 1.005})
+    found = compare(before, after).of("speed")
+    assert [(d.key.variant, d.worse) for d in found] == [("rcp.rn", True)]
+    refused = gate(after, before, Policy(speed=True, allow_model=True))
+    assert [f.subject for f in refused.findings if f.code == 3] == ["rcp::rcp.rn"]
+
+
+def test_times_by_different_timers_are_not_compared(run):
+    before, after = run(), run(factors={"rcp.rn": 1.5})
+    after = dataclasses.replace(after, timings=[dataclasses.replace(t, timer="events") for t in after.timings])
+    found = compare(before, after).of("speed")
+    assert {d.worse for d in found} == {None}
+    assert "timed by cupti, then by events" in found[0].detail
+    decided = gate(after, before, Policy(speed=True, allow_model=True))
+    assert not [f for f in decided.findings if f.code == 3]
+
+
+def test_page_and_comparison_give_one_verdict(run):
+    """The same samples as two variants of a run, and as one variant of two runs."""
+    found = run()
+    page = {m.timing.key.variant: m.against for m in measured(found)["rcp"]}["slow"]
+    first, slow = found.timings[0], found.timings[2]
+    before = RunRecords(found.run, timings=[first])
+    after = RunRecords(found.run, timings=[dataclasses.replace(slow, key=first.key)])
+    (difference,) = compare(before, after).of("speed")
+    assert difference.worse is (page.verdict == "slower")
+    assert difference.detail.startswith(f"{100 * (page.ratio - 1):+.1f}% ")
