@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 from harness import backends, loader
 from harness.case import Case, CaseError
-from harness.environment import gpu_visible
+from harness.gpus import gpus
 from harness.records import Record, to_json
 from harness.replay import TokenError, parse
 from harness.runner import Item, ItemResults, fingerprint_of, run_item
@@ -91,7 +90,7 @@ def _devices(config: pytest.Config) -> list[str | None]:
 
 
 def places(config: pytest.Config) -> list[tuple[str, str]]:
-    """(backend, target) pairs: the device's own target for the GPU, all chosen targets for the others."""
+    """(backend, target) pairs: the targets of this host's GPUs for them, all chosen targets for the others."""
     chosen = config.option.ptx_backend or ["auto"]
     wanted = list(backends.BACKEND_NAMES) if "auto" in chosen else list(dict.fromkeys(chosen))
     named = [normal(t) for t in config.option.ptx_target or []]
@@ -99,12 +98,9 @@ def places(config: pytest.Config) -> list[tuple[str, str]]:
     for backend in wanted:
         if backend != "gpu":
             found += [(backend, target) for target in named or _all_targets(config)]
-        elif gpu_visible():
-            from harness.backends.gpu import device_target
-
-            device = device_target()
+        elif there := list(dict.fromkeys(g.target for g in gpus())):
             explicit = "gpu" in chosen or config.option.ptx_require_gpu  # then another target's items say why not
-            found += [(backend, t) for t in named or [device] if explicit or t == device]
+            found += [(backend, t) for t in named or there if explicit or t in there]
         else:
             found.append((backend, NO_DEVICE))
     return found
@@ -153,8 +149,7 @@ class VariantItem(pytest.Item):
             backend = _backend(self.config, self.item.backend)
             effort = self.config.option.ptx_effort
             replay = self._replay(self.item.loaded.case)
-            with _device_in_use(self.item.backend):
-                self.found = run_item(self.item, backend, effort, node=self.address, replay=replay)
+            self.found = run_item(self.item, backend, effort, node=self.address, replay=replay)
         self._conclude(self.found)
 
     def _check_unchanged(self, done: ItemResults) -> None:
@@ -224,17 +219,11 @@ class VariantItem(pytest.Item):
 def _backend(config: pytest.Config, name: str) -> backends.Backend:
     made = config.stash.setdefault(_BACKENDS, {})
     if name not in made:
-        made[name] = backends.create(name)
+        limit = config.option.ptx_limit or config.getini("ptx_limit")
+        made[name] = backends.create(
+            name, limit=float(limit) if limit else None, sanitize=config.option.ptx_sanitize or ""
+        )
     return made[name]
-
-
-def _device_in_use(backend: str) -> contextlib.AbstractContextManager[None]:
-    """The GPU, shared with others that compute; nobody times anything on it meanwhile."""
-    if backend != "gpu":
-        return contextlib.nullcontext()
-    from harness import devicelock
-
-    return devicelock.shared(devicelock.current())
 
 
 def _done(config: pytest.Config) -> dict[tuple[str, str, str, str], ItemResults]:

@@ -74,18 +74,15 @@ def _assemblers() -> list[dict[str, Any]]:
 
 
 def devices() -> dict[str, Any]:
-    """The GPUs that torch sees, its CUDA version and the driver's; loads torch."""
+    """The GPUs here, torch's CUDA version and the driver's; loads torch, and makes no CUDA context."""
+    from harness.gpus import gpus
+
+    if not gpus():
+        return {"gpus": []}
     import torch
 
-    if not torch.cuda.is_available():
-        return {"gpus": []}
-    gpus = []
-    for index in range(torch.cuda.device_count()):
-        device = torch.cuda.get_device_properties(index)
-        gpus.append(
-            {"name": device.name, "target": f"sm_{device.major}{device.minor}", "memory_gb": device.total_memory >> 30}
-        )
-    return {"gpus": gpus, "cuda": torch.version.cuda, "driver": _driver()}
+    found = [{"name": g.name, "target": g.target, "memory_gb": g.memory >> 30, "uuid": g.uuid} for g in gpus()]
+    return {"gpus": found, "cuda": torch.version.cuda, "driver": _driver()}
 
 
 def _driver() -> str:

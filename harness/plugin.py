@@ -42,11 +42,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--ptx-resume", action="store_true", help="go on with the --ptx-records file, keeping what it already holds"
     )
     group.addoption(
+        "--ptx-limit",
+        type=float,
+        metavar="SECONDS",
+        help="give up work on a GPU after so long (default: 60, and 600 for a sweep; also an ini setting, ptx_limit)",
+    )
+    group.addoption(
+        "--ptx-sanitize",
+        choices=("memcheck", "racecheck", "initcheck", "synccheck"),
+        help="run kernels on a GPU under this tool of compute-sanitizer; what it finds is a failure",
+    )
+    group.addoption(
         "--ptx-timing",
         action="store_true",
         help="time the variants of every case as well, each GPU left to the timing meanwhile; --benchmark-only times "
         "them for pytest-benchmark",
     )
+    parser.addini("ptx_limit", "seconds after which work on a GPU is given up", default="")
     parser.addini("ptx_cases", "glob patterns of case files outside folders named 'cases'", type="args", default=[])
 
 
@@ -84,6 +96,9 @@ def _check_options(config: pytest.Config) -> None:
         raise pytest.UsageError(
             f"--ptx-require-gpu asks for a GPU, and --ptx-backend={option.ptx_backend[0]} leaves it out"
         )
+    _check_limit(option.ptx_limit if option.ptx_limit is not None else config.getini("ptx_limit"))
+    if option.ptx_sanitize:
+        _check_sanitizer(option.ptx_backend)
     if option.ptx_timing and option.ptx_backend and not {"auto", "gpu"} & set(option.ptx_backend):
         raise pytest.UsageError(f"--ptx-timing needs a GPU, and --ptx-backend={option.ptx_backend[0]} leaves it out")
     for name in option.ptx_target or []:
@@ -93,6 +108,23 @@ def _check_options(config: pytest.Config) -> None:
             normal(name)
         except ValueError as e:
             raise pytest.UsageError(f"--ptx-target: {e}") from None
+
+
+def _check_sanitizer(chosen: list[str] | None) -> None:
+    from harness.backends.sanitizer import missing
+
+    if chosen and not {"auto", "gpu"} & set(chosen):
+        raise pytest.UsageError(f"--ptx-sanitize watches kernels on a GPU, and --ptx-backend={chosen[0]} leaves it out")
+    if words := missing():
+        raise pytest.UsageError(f"--ptx-sanitize: {words}")
+
+
+def _check_limit(limit: Any) -> None:
+    try:
+        if limit != "" and not float(limit) > 0:
+            raise ValueError
+    except ValueError:
+        raise pytest.UsageError(f"--ptx-limit: {limit!r} is no number of seconds") from None
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -143,7 +175,10 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
     from harness.environment import devices, gpu_visible
 
     if gpu_visible():
-        machine_info["gpu"] = devices()
+        found = devices()
+        for gpu in found["gpus"]:
+            del gpu["uuid"]  # another GPU of the same kind is as good
+        machine_info["gpu"] = found
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.backends import Job, Outcome, Setup
+from harness.backends import Job, Outcome, Setup, Status, sanitizer
 from harness.backends.device import PLAIN_LIMIT, SWEEP_LIMIT, Device, DeviceFault, of_target
 from harness.case import Case, CaseError, Policies, Variant, policies
 from harness.evaluate import runs_on_host
@@ -82,7 +83,7 @@ class WatchedGpu:
 
     def __init__(self, *, limit: float | None = None, sanitize: str = "") -> None:
         self._limits = (limit or PLAIN_LIMIT, limit or SWEEP_LIMIT)
-        self._sanitize = sanitize
+        self._tool = Tool(sanitize) if sanitize else None
         self._known: tuple[Case | None, str, dict[str, str]] = (None, "", {})
 
     def unavailable(self, target: str) -> str | None:
@@ -102,7 +103,7 @@ class WatchedGpu:
 
     def run(self, job: Job) -> Outcome:
         """Compile here, launch there."""
-        from harness.backends.gpu import compiled, completed
+        from harness.backends.gpu import GUARD, compiled, completed
 
         if reason := self.unavailable(job.target):
             return Outcome("not run", reason)
@@ -110,10 +111,13 @@ class WatchedGpu:
         if isinstance(built, Outcome):
             return built
         device = self._device(job.target)
+        guard = 0 if self._tool else GUARD
         try:
-            outcome: Outcome = device.call(f"{__name__}:run_here", self._ref(job), limit=self._limits[0])
+            outcome: Outcome = device.call(f"{__name__}:run_here", self._ref(job), guard, limit=self._limits[0])
         except (DeviceFault, CaseError) as error:
             outcome = Outcome("error", str(error))
+        if self._tool:
+            outcome = self._tool.added(outcome, device)
         return completed(replace(outcome, device=device.gpu.uuid), job, built)
 
     def sweep(self, job: Job, policy: Policies, inputs: InputSet) -> Swept | None:
@@ -131,10 +135,12 @@ class WatchedGpu:
             swept: Swept = device.call(f"{__name__}:sweep_here", self._ref(job), named, limit=self._limits[1])
         except (DeviceFault, CaseError) as error:
             swept = Swept(Outcome("error", str(error)), Judgement())
+        if self._tool:
+            swept = replace(swept, outcome=self._tool.added(swept.outcome, device))
         return replace(swept, outcome=replace(swept.outcome, device=device.gpu.uuid))
 
     def _device(self, target: str) -> Device:
-        device = of_target(target)
+        device = of_target(target, *self._tool.around) if self._tool else of_target(target)
         assert device is not None  # `unavailable` has said so
         return device
 
@@ -148,18 +154,43 @@ class WatchedGpu:
         )  # fmt: skip
 
 
+class Tool:
+    """compute-sanitizer around a device's process, and how far its log has been read."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._folder = tempfile.TemporaryDirectory(prefix="ptxdiff-sanitizer-")
+        self._log = Path(self._folder.name, "log")
+        self._read = 0
+
+    @property
+    def around(self) -> tuple[tuple[str, ...], Mapping[str, str]]:
+        """The command to run a process under, and the variables it needs."""
+        return sanitizer.command(self._name, self._log), sanitizer.VARIABLES
+
+    def added(self, outcome: Outcome, device: Device) -> Outcome:
+        """An outcome with what the tool has found since it was asked last. What it stopped counts as run: it failed."""
+        text = self._log.read_text(errors="replace") if self._log.exists() else ""
+        found = sanitizer.findings(self._name, text[self._read :])
+        self._read = len(text)
+        if not found:
+            return outcome
+        status: Status = "ran" if outcome.status == "error" else outcome.status
+        return replace(outcome, status=status, words="", findings=(*outcome.findings, *found), evidence="hardware")
+
+
 # ---- What runs in the GPU's process ------------------------------------------------------------------------------
 
 
-def run_here(ref: JobRef) -> Outcome:
-    """Launch a job in this process."""
+def run_here(ref: JobRef, guard: int) -> Outcome:
+    """Launch a job in this process. guard: bytes around each tensor."""
     import torch
 
     from harness.backends.gpu import fault_words, launched
 
     job = ref.job()
     try:
-        return launched(job)
+        return launched(job, guard)
     except Exception as error:
         if isinstance(error, torch.OutOfMemoryError):
             torch.cuda.empty_cache()

@@ -113,6 +113,7 @@ rows = Case(
     variants={
         "copy": kernel(copy_rows, grid=one_program_a_row, meta={"BLOCK": 64}),
         "shifted": kernel(copy_rows, grid=one_program_a_row, meta={"BLOCK": 64, "SHIFT": 8}),
+        "far": kernel(copy_rows, grid=one_program_a_row, meta={"BLOCK": 64, "SHIFT": 1 << 40}),
         "half": kernel(half_written, grid=(1,), meta={"BLOCK": 256}),
         "input": kernel(writes_its_input, grid=(1,), meta={"BLOCK": 256}),
         "no block": kernel(copy_rows, grid=(1,)),

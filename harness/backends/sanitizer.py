@@ -1,0 +1,112 @@
+"""compute-sanitizer around the process that owns the GPU, and what it says as findings."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PROGRAM = "compute-sanitizer"
+
+# Without torch's caching allocator every tensor is an allocation of its own, whose end the tool knows.
+VARIABLES = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fault that the tool reports.
+
+    kind: what happened, in the tool's words. kernel, offset: where in the code. source: `file.py:12`, "" where that is
+    not known. thread: who did it. address: of the memory, "" where the tool names none. detail: what else it says.
+    """
+
+    tool: str
+    kind: str
+    kernel: str = ""
+    offset: str = ""
+    source: str = ""
+    thread: str = ""
+    address: str = ""
+    detail: str = ""
+
+    @property
+    def place(self) -> tuple[str, str, str, str]:
+        """What findings of the same fault share, whatever thread committed it."""
+        return (self.kind, self.kernel, self.offset, self.source)
+
+    def text(self, count: int) -> str:
+        """One line for `count` findings of the same place, of which this is the first."""
+        where = f" in {self.kernel}+{self.offset}" if self.kernel else ""
+        where += f" ({self.source})" if self.source else ""
+        words = [f"{self.tool}: {self.kind}{where}"]
+        words += [f"{count} times, first by {self.thread}" if count > 1 else f"by {self.thread}"] * bool(self.thread)
+        words += [f"address {self.address}"] * bool(self.address) + [self.detail] * bool(self.detail)
+        return ", ".join(words)
+
+
+def missing() -> str:
+    """Why it cannot be used here; "" where it can."""
+    if _program():
+        return ""
+    return f"{PROGRAM} is not installed; it comes with the CUDA toolkit: put its folder on the PATH, or set CUDA_HOME"
+
+
+def _program() -> str | None:
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
+    return shutil.which(PROGRAM) or shutil.which(PROGRAM, path=f"{home}/bin")
+
+
+def command(tool: str, log: Path) -> tuple[str, ...]:
+    """What to run a process under, so that its kernels are watched and the tool's words go to a file."""
+    program = _program() or PROGRAM
+    options = ("--tool", tool, "--log-file", str(log), "--target-processes", "application-only")
+    return (program, *options, "--report-api-errors", "no", "--show-backtrace", "no")
+
+
+_HEAD = re.compile(r"^========= (?P<kind>\S.*)$")
+_MORE = re.compile(r"^=========     +(?P<words>\S.*)$")
+_AT = re.compile(r"^at (?P<kernel>.+?)\+(?P<offset>0x[0-9a-f]+)(?: in (?P<source>\S+:\d+))?$")
+_BY = re.compile(r"^by (?P<thread>thread .*)$")
+_ADDRESS = re.compile(r"^(?:Address|Access at|Access to|Accessing|Access) (?P<address>0x[0-9a-f]+)\b ?(?P<detail>.*)$")
+# What the tool says of itself and of the program as a whole.
+_REMARKS = re.compile(
+    r"^(?:COMPUTE-SANITIZER|.* SUMMARY|Target application|Warning|Internal|No attachable|Program hit|Error: (?!Race))"
+)
+
+
+def findings(tool: str, log: str) -> tuple[str, ...]:
+    """The faults in what compute-sanitizer wrote, one line for each place in the code, in order."""
+    groups: dict[tuple[str, ...], list[Finding]] = {}
+    for found in parsed(tool, log):
+        groups.setdefault(found.place, []).append(found)
+    return tuple(group[0].text(len(group)) for group in groups.values())
+
+
+def parsed(tool: str, log: str) -> Iterator[Finding]:
+    """Every fault in what compute-sanitizer wrote."""
+    head, more = "", list[str]()
+    for line in [*log.splitlines(), "========= end"]:
+        if found := _MORE.match(line):
+            more.append(found["words"].strip())
+        elif found := _HEAD.match(line):
+            if head and not _REMARKS.match(head):
+                yield _finding(tool, head, more)
+            head, more = found["kind"].strip(), []
+
+
+def _finding(tool: str, kind: str, more: Iterable[str]) -> Finding:
+    facts: dict[str, str] = {}
+    rest = []
+    for words in more:
+        for pattern in (_AT, _BY, _ADDRESS):
+            if (found := pattern.match(words)) and not found.groupdict().keys() & facts.keys():
+                facts |= {k: v for k, v in found.groupdict().items() if v}
+                break
+        else:
+            if not words.startswith(("Saved host backtrace", "Host Frame", "Device Frame", "Leaked")):
+                rest.append(words)
+    detail = ", ".join(filter(None, (facts.pop("detail", ""), *rest)))
+    return Finding(tool, kind, detail=detail, **facts)
