@@ -17,6 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backend", action="append", default=[], choices=("auto", "gpu", "emulator", "assembler"))
     parser.add_argument("--target", action="append", default=[], metavar="sm_90a")
     parser.add_argument("--require-gpu", action="store_true")
+    parser.add_argument("--timing", action="store_true", help="time the variants of every case as well, on a GPU")
     parser.add_argument("--output", default="build/records", metavar="PATH", help="records: a .jsonl file or a folder")
     parser.add_argument("--report", metavar="FILE", help="write the HTML report here")
     parser.epilog = "What follows -- is handed on to pytest: ptxdiff run cases -- -k rcp -n 4"
@@ -39,7 +40,7 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(str(e)) from None
     words = [*args.paths, f"--ptx-effort={args.effort}", f"--ptx-records={records}", "-q", "--no-header"]
     words += [f"--ptx-backend={b}" for b in args.backend] + [f"--ptx-target={t}" for t in args.target]
-    words += ["--ptx-require-gpu"] * args.require_gpu
+    words += ["--ptx-require-gpu"] * args.require_gpu + ["--ptx-timing"] * args.timing
     words += args.rest
     if any(w.startswith(("-n", "--numprocesses")) for w in args.rest):
         words.append("--dist=loadgroup")

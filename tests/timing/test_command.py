@@ -1,0 +1,86 @@
+"""`ptxdiff speed` and `ptxdiff run --timing`, on a model of a device."""
+
+import numpy as np
+import pytest
+
+from harness.cli import main
+from harness.gpus import Gpu
+from harness.records import Key, Timing
+from harness.speed import median
+from harness.timing import CannotTime, Session
+from tests.case_sources import FLIP
+
+GPU = Gpu("0", "A GPU", "GPU-1", "sm_90a", 1 << 37)
+
+
+def session(limit, path, attribute, target, variants, sizes, budget):
+    """Three variants at a size: the second as fast as the first, the third a tenth slower."""
+    assert (target, variants, budget) == ("sm_90a", (), 0.5)
+    found = []
+    for k, (variant, level) in enumerate([("first", 60e-6), ("like-it", 60e-6), ("torch.compile", 66e-6)]):
+        samples = tuple(level * (1 + 0.001 * np.random.default_rng(k).standard_normal(48)))
+        known = median(samples)
+        key = Key("flip", variant, target, "gpu", shape=str(sizes[0]))
+        notes = ("clocks held down: power cap",)
+        found.append(Timing(key, 1 << 25, 8 << 25, samples, known.value, known.low, known.high, 61e-6, 0.002, 5e-7,
+                            {"sm_min": 1905}, timer="cupti", notes=notes))  # fmt: skip
+    return Session(tuple(found), ("cvt: unsupported: needs sm_100a",))
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "flip.py").write_text(FLIP)
+    monkeypatch.setattr("harness.gpus.gpus", lambda: (GPU,))
+    monkeypatch.setattr("harness.timing.ondevice.time_on_device", session)
+
+
+def test_the_table_has_medians_intervals_the_floor_and_verdicts(here, capsys):
+    assert main(["speed", "flip.py", "--size", "2^25", "--seconds", "0.5"]) == 0
+    out = capsys.readouterr().out
+    lines = {line.split()[0]: " ".join(line.split()) for line in out.splitlines() if line.strip()}
+    assert "flip, 33554432 elements on sm_90a" in out
+    assert "TB/s" in lines["first"]
+    assert "101" in lines["first"].partition("G/s")[2]
+    assert "same" in lines["like-it"]
+    assert "slower +10" in lines["torch.compile"]
+    assert lines["copy"].startswith("copy 61.00 µs 4.40 TB/s")
+    assert "A/A 0.20%; empty kernel 0.50 µs; 48 samples each by cupti; sm_min 1905 MHz" in out
+    assert "note: cvt: unsupported: needs sm_100a" in out
+    assert out.count("clocks held down: power cap") == 1
+
+
+def test_what_cannot_be_timed_is_said_and_counts(here, capsys, monkeypatch):
+    def cannot(*words):
+        raise CannotTime("first: error: no target accepts this asm")
+
+    monkeypatch.setattr("harness.timing.ondevice.time_on_device", cannot)
+    assert main(["speed", "flip.py"]) == 1
+    assert "flip: first: error: no target accepts this asm" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nowhere.py"], "no such file or folder: nowhere.py"),
+        (["flip.py::other"], "flip.py binds no case called other"),
+        (["flip.py", "--size", "big"], "--size big: small, L2, large, or a number of elements such as 2^28"),
+    ],
+)
+def test_usage(here, capsys, words, message):
+    assert main(["speed", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_without_a_gpu_it_says_so(here, capsys, monkeypatch):
+    monkeypatch.setattr("harness.gpus.gpus", lambda: ())
+    assert main(["speed", "flip.py"]) == 2
+    assert "there is no NVIDIA GPU here" in capsys.readouterr().err
+
+
+def test_run_hands_the_option_on(here, monkeypatch):
+    asked = []
+    monkeypatch.setattr("harness.cli.run.subprocess.call", lambda words: asked.append(words) or 0)
+    main(["run", "flip.py"])
+    main(["run", "flip.py", "--timing"])
+    assert ["--ptx-timing" in words for words in asked] == [False, True]
