@@ -21,7 +21,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from references.formats import F32, Format, is_nan, magnitude, sign, to_float64
+from references.formats import F32, Format, is_nan, magnitude, sign, to_float32, to_float64
 from references.rounding import Rounding, nan_code, odd_sum, round_float64
 
 
@@ -53,7 +53,9 @@ def sub(a: Tensor, b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn") -
 
 def mul(a: Tensor, b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn") -> Tensor:
     """`a * b`. 0 * inf is NaN; the sign is the exclusive or of the signs, of zeros and infinities too."""
-    return round_float64(fmt, _exact(fmt, a) * _exact(fmt, b), rounding=rounding)
+    # float32 holds float16's products: 22 bits, from 2^-48 on.
+    exact = to_float32 if fmt.precision <= 12 and fmt.exponent_bits <= 5 else _exact
+    return round_float64(fmt, exact(fmt, a) * exact(fmt, b), rounding=rounding)
 
 
 def fma(a: Tensor, b: Tensor, c: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn") -> Tensor:

@@ -263,6 +263,20 @@ def to_float64(fmt: Format, codes: Codes) -> Codes:
     return library.where(is_finite(fmt, codes), finite, special)
 
 
+def to_float32(fmt: Format, codes: Codes) -> Codes:
+    """The exact values of an array of codes of a float format as float32, numpy or torch; NaNs stay NaNs.
+
+    `ValueError` for formats with values that are none of float32.
+    """
+    if not fmt.is_float or fmt.code_bits > 32:
+        raise ValueError(f"{fmt.name} values do not all fit float32")
+    library, cast = _library(codes)
+    if _is_torch(codes) and fmt.name in ("float32", "float16", "bfloat16"):
+        bits = library.int32 if fmt.code_bits == 32 else library.int16
+        return codes.to(bits).view(getattr(library, fmt.name)).to(library.float32)
+    return cast(to_float64(fmt, codes), library.float32)
+
+
 def _library(codes: Codes) -> tuple[Any, Any]:
     if _is_torch(codes):
         import torch

@@ -14,7 +14,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from references.formats import E2M1, F32, F64, Format, encode, is_infinity, is_nan, magnitude, sign, to_float64
+from references.formats import (
+    E2M1,
+    F32,
+    F64,
+    Format,
+    encode,
+    is_infinity,
+    is_nan,
+    magnitude,
+    sign,
+    to_float32,
+    to_float64,
+)
 from references.rounding import (
     MIN64,
     Rounding,
@@ -63,7 +75,8 @@ def convert(
 
 
 def _float_to_float(codes: Tensor, source: Format, target: Format, rounding: Rounding, satfinite: bool) -> Tensor:
-    value = to_float64(source, codes)
+    narrow = source.code_bits <= 32 and target.precision < F32.precision
+    value = to_float32(source, codes) if narrow else to_float64(source, codes)
     if not target.has_sign:
         value = value.abs()
     return round_float64(target, value, rounding=rounding, satfinite=satfinite)

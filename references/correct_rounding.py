@@ -9,7 +9,9 @@ float64 functions err by less than 32 units in the last place. For float16 and b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import bisect
+import itertools
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -27,8 +29,28 @@ def round_function(name: str, function: Callable[[Tensor], Tensor], codes: Tenso
 
 
 def settle(name: str, codes: Tensor, rounded: Tensor) -> Tensor:
-    """`rounded`, with the results of the hard cases among the float32 `codes` taken from the table."""
-    table = torch.tensor(HARD_CASES[name], dtype=torch.int64, device=codes.device)
-    keys, results = table[:, 0].contiguous(), table[:, 1]
-    place = torch.searchsorted(keys, codes.contiguous()).clamp(max=len(HARD_CASES[name]) - 1)
-    return torch.where(keys[place] == codes, results[place], rounded)
+    """`rounded`, with the results of the hard cases among the float32 `codes` taken from the table.
+
+    The few hard cases that share a code's upper bits are compared one after the other, so that neighbouring codes, in
+    one order for all, read the same places of the table.
+    """
+    starts, keys, results, most = _TABLES[name]
+    first = torch.tensor(starts, device=codes.device)[(codes >> _INDEX_SHIFT).clamp(0, len(starts) - 2)]
+    keys, results = (torch.tensor(column, device=codes.device) for column in (keys, results))
+    for place in range(most):
+        rounded = torch.where(keys[first + place] == codes, results[first + place], rounded)
+    return rounded
+
+
+_INDEX_SHIFT = 20
+
+
+def _indexed(hard: Sequence[tuple[int, int]]) -> tuple[list[int], list[int], list[int], int]:
+    """Hard cases by upper bits: where these start; codes; results; how many share them at most."""
+    keys = [code for code, _ in hard]
+    starts = [bisect.bisect_left(keys, upper << _INDEX_SHIFT) for upper in range((1 << 32 - _INDEX_SHIFT) + 1)]
+    most = max(after - before for before, after in itertools.pairwise(starts))
+    return starts, keys + [-1] * most, [result for _, result in hard] + [0] * most, most
+
+
+_TABLES = {name: _indexed(hard) for name, hard in HARD_CASES.items()}

@@ -17,7 +17,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from references.formats import F64, Format, encode, is_nan, is_subnormal, sign
+from references.formats import F32, F64, Format, encode, is_infinity, is_nan, is_subnormal, sign
 
 Rounding = Literal["rn", "rna", "rz", "rm", "rp"]
 ROUNDINGS: tuple[Rounding, ...] = ("rn", "rna", "rz", "rm", "rp")
@@ -144,20 +144,56 @@ def decompose(fmt: Format, codes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def round_float64(fmt: Format, value: Tensor, *, rounding: Rounding = "rn", satfinite: bool = False) -> Tensor:
     """The code of a float64 tensor, specials included; exact for values that are exact or rounded to odd.
 
-    NaN gives the canonical NaN, or the largest finite value, positive, where the format has none (PTX ISA, cvt); an
-    infinity gives infinity, with `satfinite` the largest finite value, in a format without infinity its NaN. The sign
-    of zero is kept. Otherwise as `round_exact`, which this is the quick way to: significands arrive normalised.
+    A float32 tensor is taken as well, where it holds the exact values. NaN gives the canonical NaN, or the largest
+    finite value, positive, where the format has none (PTX ISA, cvt); an infinity gives infinity, with `satfinite` the
+    largest finite value, in a format without infinity its NaN. The sign of zero is kept. Otherwise as `round_exact`,
+    which this is the quick way to: significands arrive normalised.
 
     Why rounded to odd is enough: a value rounded to odd at 53 bits lies on the same side of every number of at most
     52 bits as the true value. The numbers where a decision changes are format values and midpoints, at most
     `fmt.precision + 1` bits, so the format may have up to 51. To float64 itself nothing is rounded.
     """
-    codes = value.view(torch.int64)
-    nan = is_nan(F64, codes)
     if fmt.precision > 51:
-        return torch.where(nan, nan_code(fmt), codes)
+        codes = value.view(torch.int64)
+        return torch.where(is_nan(F64, codes), nan_code(fmt), codes)
     _check_overflow(fmt, satfinite)
+    source = F32 if value.dtype == torch.float32 and fmt.precision < F32.precision else F64
+    codes = value.view(torch.int32) if source is F32 else value.double().view(torch.int64)
+    if rounding == "rn" and fmt.has_zero:
+        code = _to_nearest_even(fmt, source, codes)
+    else:
+        source, codes = F64, value.double().view(torch.int64)
+        code = _by_shifting(fmt, codes, rounding)
     negative = codes < 0
+    result = _overflow(fmt, negative, code, rounding, satfinite)
+    if rounding in ("rz", "rm", "rp") and not satfinite:
+        # An infinity is exact: it does not round down to the largest finite value, whatever the mode.
+        infinite = is_infinity(source, codes)
+        result = torch.where(infinite, (fmt.max_finite >> fmt.ignored_bits) + 1, result)
+    return torch.where(is_nan(source, codes), nan_code(fmt), attach_sign(fmt, negative, result.to(torch.int64)))
+
+
+def _to_nearest_even(fmt: Format, source: Format, codes: Tensor) -> Tensor:
+    """The magnitude of float32 or float64 codes in a narrower format, before overflow; in the codes' own width.
+
+    Of what becomes normal, the lower bits of the code are rounded off, and a carry moves on into the exponent. What
+    becomes subnormal is added to a power of two whose last place is the format's smallest value: the addition rounds.
+    """
+    size = codes & source.magnitude_mask
+    shift = source.mantissa_bits - fmt.mantissa_bits
+    odd_place = (size >> shift) & 1
+    normal = (size + odd_place + ((1 << (shift - 1)) - 1) >> shift) - ((source.bias - fmt.bias) << fmt.mantissa_bits)
+    lowest = fmt.min_exponent - fmt.mantissa_bits
+    power = encode(source, 2.0 ** (lowest + source.mantissa_bits))
+    sum_ = size.view(_FLOATS[source.name]) + 2.0 ** (lowest + source.mantissa_bits)
+    return torch.where(size < encode(source, 2.0**fmt.min_exponent), sum_.view(codes.dtype) - power, normal)
+
+
+_FLOATS = {"float32": torch.float32, "float64": torch.float64}
+
+
+def _by_shifting(fmt: Format, codes: Tensor, rounding: Rounding) -> Tensor:
+    """The magnitude of float64 codes in a narrower format in any rounding mode, before overflow."""
     size = codes & MAX64
     field = size >> 52
     # A subnormal float64 is far below half of any other format's smallest value: its leading bit does not matter.
@@ -166,15 +202,9 @@ def round_float64(fmt: Format, value: Tensor, *, rounding: Rounding = "rn", satf
     right = 52 - fmt.mantissa_bits - raised.clamp(-63 + 52 - fmt.mantissa_bits, 0)
     kept = significand >> right
     rest = significand - (kept << right)
-    kept = kept + _round_up(negative, kept, rest, right, rounding)
+    kept = kept + _round_up(codes < 0, kept, rest, right, rounding)
     code = (raised.clamp(min=0) << fmt.mantissa_bits) + kept
-    if not fmt.has_zero:
-        code = (code - 1).clamp(min=0)
-    result = _overflow(fmt, negative, code, rounding, satfinite)
-    if not satfinite:
-        # An infinity is exact: it does not round down to the largest finite value, whatever the mode.
-        result = torch.where(field == 2047, (fmt.max_finite >> fmt.ignored_bits) + 1, result)
-    return torch.where(nan, nan_code(fmt), attach_sign(fmt, negative, result))
+    return code if fmt.has_zero else (code - 1).clamp(min=0)
 
 
 def nan_code(fmt: Format) -> int:
