@@ -22,6 +22,7 @@ from references.formats import (
     is_infinity,
     is_nan,
     is_zero,
+    magnitude,
     ordinal,
     sign,
     to_float64,
@@ -88,12 +89,12 @@ def _within(fmt: Format, match: Match, expected: Tensor, got: Tensor, doubt: flo
 
 
 def _steps(fmt: Format, expected: Tensor, got: Tensor) -> Tensor:
-    """`distance`, without its care for 64-bit ordinals where there are none."""
-    if fmt.code_bits > 32:
-        wide: Tensor = distance(fmt, expected, got)
-        return wide
-    steps: Tensor = ordinal(fmt, got).to(torch.int64) - ordinal(fmt, expected).to(torch.int64)
-    return steps.abs()
+    """`distance`, for floats of at most 32 bits that have one sign or of which one is zero; then 32 bits hold it."""
+    if fmt.is_float and fmt.code_bits <= 32:
+        apart: Tensor = magnitude(fmt, got) - magnitude(fmt, expected)
+        return apart.abs()
+    whole: Tensor = distance(fmt, expected, got)
+    return whole
 
 
 def classify(fmt: Format, match: Match, nan: NanPolicy, expected: Tensor, got: Tensor) -> Tensor:

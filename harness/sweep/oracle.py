@@ -19,7 +19,7 @@ from harness.inputs.generated import Generator
 from harness.match import Match
 from harness.sweep.agree import agrees
 from harness.sweep.result import ROW, hashed
-from references.formats import Format, as_codes, is_finite, is_subnormal, ordinal, unpack
+from references.formats import Format, as_codes, is_finite, is_subnormal, magnitude, ordinal, sign, unpack
 
 NEAR = (-2, -1, 1, 2)
 """Signed distances that are counted one by one in the fused function; rows with others are looked at again."""
@@ -48,7 +48,7 @@ class Oracle:
         self.case, self.policy, self.generator = case, policy, generator
         self.inputs = {n: format_of(a) for n, a in case.inputs.items()}
         self.outputs = {n: format_of(a) for n, a in case.outputs.items()}
-        self._always_equal = _always_equal(policy.match.values())
+        self.always_equal = _always_equal(policy.match.values())
         self.comparisons = [Comparison(policy.reference, policy.match, True, self._flushes())]
         if policy.meets is not None:
             promised = dict.fromkeys(case.outputs, policy.meets.match)
@@ -130,40 +130,55 @@ class Oracle:
 
         units: the outputs' storage units, a multiple of `ROW` of them.
         """
-        number = numbers(first, units[0])
+        flagged, digest, *pairs = self.point(numbers(first, units[0]), *units)
+        columns = [_rows(flagged).sum(1, dtype=torch.int32), _rows(digest.to(torch.int64)).sum(1)]
+        for fmt, (keep, steps) in zip(self.floats.values(), zip(pairs[::2], pairs[1::2], strict=True), strict=True):
+            per = fmt.codes_per_unit
+            columns.append(_rows(keep, per).sum(1, dtype=torch.int32))
+            rows = _rows(steps, per)
+            columns += [rows.amin(1), rows.amax(1), *((rows == d).sum(1, dtype=torch.int32) for d in NEAR)]
+        return torch.stack([c.to(torch.int64) for c in columns])
+
+    def point(self, number: Tensor, *units: Tensor) -> list[Tensor]:
+        """What is tallied of each input: whether it is flagged, its hash, and for each float output two more.
+
+        These are whether a code was not flagged and is finite beside a finite reference, and then the signed distance
+        (int32, else 0). number: int64. units: the outputs' storage units.
+        """
         codes = self.codes(number)
         raw = {n: as_codes(units[k]) for k, n in enumerate(self.outputs)}
         got = self.codes_of_outputs(raw)
         flagged, expected = self.flags(codes, got)
-        digest = torch.zeros_like(number)
+        digest: Any = 0
         for k, (name, fmt) in enumerate(self.outputs.items()):
-            digest = digest + hashed(raw[name], number, bits=fmt.unit_bits, output=k)
-        columns = [_rows(flagged).sum(1, dtype=torch.int32), _rows(digest).sum(1)]
-        for name, fmt in self.outputs.items():
-            if fmt.is_float:
-                columns += self._distances(fmt, expected[name], got[name], flagged)
-        return torch.stack([c.to(torch.int64) for c in columns])
+            digest = hashed(raw[name], number, bits=fmt.unit_bits, output=k).to(torch.int64) + digest
+        found = [flagged, digest]
+        for name, fmt in self.floats.items():
+            found += self._distance(fmt, self.policy.match[name], expected[name], got[name], flagged)
+        return found
 
-    def _distances(self, fmt: Format, expected: Tensor, got: Tensor, flagged: Tensor) -> list[Tensor]:
-        """Of the codes not flagged: finite pairs, the extremes of their signed distance, and how many are near."""
+    @property
+    def floats(self) -> dict[str, Format]:
+        """The outputs that have distances."""
+        return {n: f for n, f in self.outputs.items() if f.is_float}
+
+    def _distance(self, fmt: Format, match: Match, expected: Tensor, got: Tensor, flagged: Tensor) -> list[Tensor]:
         per = fmt.codes_per_unit
         if fmt.code_bits <= 32:
             expected, got = expected.to(torch.int32), got.to(torch.int32)
         keep = ~(flagged.repeat_interleave(per) if per > 1 else flagged)
         keep = keep & is_finite(fmt, expected) & is_finite(fmt, got)
-        finite = _rows(keep, per).sum(1, dtype=torch.int32)
-        if self._always_equal:
+        if self.always_equal:
             # What is not flagged is equal, or a zero of the other sign: at distance 0.
-            return [finite] + [finite * 0] * (2 + len(NEAR))
-        # Agreeing finite codes are less than 2^31 apart, but where an absolute bound spans many binades.
-        steps = (
-            (ordinal(fmt, got).to(torch.int64) - ordinal(fmt, expected).to(torch.int64))
-            .clamp(-_FAR, _FAR)
-            .to(torch.int32)
-        )
-        steps = _rows(torch.where(keep, steps, 0), per)
-        near = [(steps == distance).sum(1, dtype=torch.int32) for distance in NEAR]
-        return [finite, steps.amin(1), steps.amax(1), *near]
+            return [keep, keep.to(torch.int32) * 0]
+        if fmt.code_bits <= 32 and _one_sign(match):
+            apart = magnitude(fmt, got) - magnitude(fmt, expected)
+            steps = torch.where(sign(fmt, expected) == 1, -apart, apart)
+        else:
+            # Agreeing finite codes are less than 2^31 apart, but where an absolute bound spans many binades.
+            wide = ordinal(fmt, got).to(torch.int64) - ordinal(fmt, expected).to(torch.int64)
+            steps = wide.clamp(-_FAR, _FAR).to(torch.int32)
+        return [keep, torch.where(keep, steps, 0)]
 
     def mask(self, first: Tensor, *units: Tensor) -> Tensor:
         """Which of consecutive inputs are flagged: bool, one for each."""
@@ -181,6 +196,12 @@ _FAR = (1 << 31) - 1
 
 def _always_equal(matches: Any) -> bool:
     return all(m.kind == "exact" and (m.outside is None or m.outside.kind == "exact") for m in matches)
+
+
+def _one_sign(match: Match) -> bool:
+    """Whether all finite pairs that agree have one sign, or are both zero."""
+    policies = [m for m in (match, match.outside) if m is not None]
+    return all(m.kind in ("exact", "ulp") and not m.underflow for m in policies)
 
 
 def _rows(values: Tensor, per: int = 1) -> Tensor:
