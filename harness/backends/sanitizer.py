@@ -60,7 +60,10 @@ def _program() -> str | None:
 
 
 def command(tool: str, log: Path) -> tuple[str, ...]:
-    """What to run a process under, so that its kernels are watched and the tool's words go to a file."""
+    """What to run a process under, so that its kernels are watched and the tool's words go to a file.
+
+    log: `%p` in its name is the process's id.
+    """
     program = _program() or PROGRAM
     options = ("--tool", tool, "--log-file", str(log), "--target-processes", "application-only")
     return (program, *options, "--report-api-errors", "no", "--show-backtrace", "no")

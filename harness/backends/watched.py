@@ -6,8 +6,10 @@ where workers survive it; only launching, and sweeps, happen there.
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -117,7 +119,7 @@ class WatchedGpu:
         except (DeviceFault, CaseError) as error:
             outcome = Outcome("error", str(error))
         if self._tool:
-            outcome = self._tool.added(outcome, device)
+            outcome = self._tool.added(outcome)
         return completed(replace(outcome, device=device.gpu.uuid), job, built)
 
     def sweep(self, job: Job, policy: Policies, inputs: InputSet) -> Swept | None:
@@ -136,7 +138,7 @@ class WatchedGpu:
         except (DeviceFault, CaseError) as error:
             swept = Swept(Outcome("error", str(error)), Judgement())
         if self._tool:
-            swept = replace(swept, outcome=self._tool.added(swept.outcome, device))
+            swept = replace(swept, outcome=self._tool.added(swept.outcome))
         return replace(swept, outcome=replace(swept.outcome, device=device.gpu.uuid))
 
     def _device(self, target: str) -> Device:
@@ -155,28 +157,31 @@ class WatchedGpu:
 
 
 class Tool:
-    """compute-sanitizer around a device's process, and how far its log has been read."""
+    """compute-sanitizer around a device's process, and how far its logs have been read."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._folder = tempfile.TemporaryDirectory(prefix="ptxdiff-sanitizer-")
-        self._log = Path(self._folder.name, "log")
-        self._read = 0
+        self._folder = Path(tempfile.mkdtemp(prefix="ptxdiff-sanitizer-"))
+        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
+        self._read: dict[Path, int] = {}
 
     @property
     def around(self) -> tuple[tuple[str, ...], Mapping[str, str]]:
         """The command to run a process under, and the variables it needs."""
-        return sanitizer.command(self._name, self._log), sanitizer.VARIABLES
+        return sanitizer.command(self._name, self._folder / "%p.log"), sanitizer.VARIABLES
 
-    def added(self, outcome: Outcome, device: Device) -> Outcome:
+    def added(self, outcome: Outcome) -> Outcome:
         """An outcome with what the tool has found since it was asked last. What it stopped counts as run: it failed."""
-        text = self._log.read_text(errors="replace") if self._log.exists() else ""
-        found = sanitizer.findings(self._name, text[self._read :])
-        self._read = len(text)
+        found = sanitizer.findings(self._name, "".join(map(self._news, self._folder.iterdir())))
         if not found:
             return outcome
         status: Status = "ran" if outcome.status == "error" else outcome.status
         return replace(outcome, status=status, words="", findings=(*outcome.findings, *found), evidence="hardware")
+
+    def _news(self, log: Path) -> str:
+        text = log.read_text(errors="replace")
+        known, self._read[log] = self._read.get(log, 0), len(text)
+        return text[known:]
 
 
 # ---- What runs in the GPU's process ------------------------------------------------------------------------------

@@ -18,6 +18,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", action="append", default=[], metavar="sm_90a")
     parser.add_argument("--require-gpu", action="store_true")
     parser.add_argument("--timing", action="store_true", help="time the variants of every case as well, on a GPU")
+    parser.add_argument("--limit", type=float, metavar="SECONDS", help="give up work on a GPU after so long")
+    parser.add_argument("--sanitize", action="store_true", help="run kernels on a GPU under compute-sanitizer")
+    parser.add_argument(
+        "--sanitizer", choices=("memcheck", "racecheck", "initcheck", "synccheck"), default="memcheck",
+        help="the tool for --sanitize (default: memcheck)",
+    )  # fmt: skip
     parser.add_argument("--output", default="build/records", metavar="PATH", help="records: a .jsonl file or a folder")
     parser.add_argument("--report", metavar="FILE", help="write the HTML report here")
     parser.epilog = "What follows -- is handed on to pytest: ptxdiff run cases -- -k rcp -n 4"
@@ -41,7 +47,11 @@ def main(args: argparse.Namespace) -> int:
     words = [*args.paths, f"--ptx-effort={args.effort}", f"--ptx-records={records}", "-q", "--no-header"]
     words += [f"--ptx-backend={b}" for b in args.backend] + [f"--ptx-target={t}" for t in args.target]
     words += ["--ptx-require-gpu"] * args.require_gpu + ["--ptx-timing"] * args.timing
+    words += [f"--ptx-limit={args.limit}"] * (args.limit is not None)
+    words += [f"--ptx-sanitize={args.sanitizer}"] * args.sanitize
     words += args.rest
+    if args.sanitize and not args.backend:
+        words.append("--ptx-backend=gpu")
     if any(w.startswith(("-n", "--numprocesses")) for w in args.rest):
         words.append("--dist=loadgroup")
     # A process of its own: pytest rewrites plugins as it imports them, and this one has imported ours already.

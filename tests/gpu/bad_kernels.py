@@ -14,21 +14,33 @@ def flipped(x):
 FLIP = "xor.b32 $0, $1, 0x01010101;"
 
 
-def flip(text):
-    return asm(text, constraints="=r,r", pack=4)
+def flip(text=""):
+    return asm(f"{{ {text} {FLIP} }}", constraints="=r,r", pack=4)
 
+
+FIRST = ".reg .pred p; .reg .b32 t; mov.u32 t, %tid.x; setp.eq.u32 p, t, 0;"
 
 bytes_case = Case(
     inputs={"x": U8},
     outputs={"y": U8},
     reference=flipped,
     variants={
-        "right before": flip(FLIP),
-        "traps": flip(f"{{ .reg .pred p; setp.eq.u32 p, $1, 0x03020100; @p trap; {FLIP} }}"),
-        "loops": flip(f"{{ .reg .pred p; again: setp.eq.u32 p, $1, 0x03020100; @p bra again; {FLIP} }}"),
+        "right before": flip(),
+        "traps": flip(f"{FIRST} @p trap;"),
+        "loops": flip(f"{FIRST} again: @p bra again;"),
         # The barrier waits for more threads than the block has.
-        "deadlocks": flip(f"bar.sync 1, 1024; {FLIP}"),
-        "right after": flip(FLIP),
+        "deadlocks": flip("bar.sync 1, 1024;"),
+        "right after": flip(),
+    },
+)
+
+sanitized = Case(
+    inputs={"x": U8},
+    outputs={"y": U8},
+    reference=flipped,
+    variants={
+        "races": flip(f"{FIRST} .shared .b32 s; st.shared.b32 [s], $1; ld.shared.b32 t, [s];"),
+        "diverges": flip(f"{FIRST} @p bar.sync 0;"),
     },
 )
 

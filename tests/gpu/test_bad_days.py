@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import bad_kernels
@@ -14,6 +13,7 @@ import pytest
 
 from harness.backends import Job, Setup, create
 from harness.backends.device import of_target
+from harness.backends.sanitizer import missing
 from harness.gpus import gpus
 from harness.records import read
 
@@ -43,7 +43,7 @@ def by_variant(records):
 
 
 def test_every_bad_day_is_an_error_in_words_and_what_comes_after_runs(tmp_path):
-    records, _ = run_pytest(tmp_path, "--ptx-limit=6", "-k", "not past")
+    records, _ = run_pytest(tmp_path, "--ptx-limit=6", "-k", "not past and not sanitized")
     found = by_variant(records)
     for name in ("bytes_case", "words"):
         for variant in ("right before", "right after"):
@@ -89,6 +89,7 @@ def leave(fraction):
     """In the GPU's process: take away all of its memory but this."""
     import torch
 
+    torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction(fraction)
 
 
@@ -103,15 +104,51 @@ def test_out_of_memory_is_an_error_and_the_next_job_runs(backend):
     assert backend.run(a_job()).status == "ran"
 
 
-def test_the_way_through_the_process_is_short(backend, benchmark):
-    """What an item costs that does next to nothing on the device."""
-    backend.run(a_job())
-    benchmark.pedantic(backend.run, (a_job(),), rounds=20, warmup_rounds=2)
+@pytest.mark.parametrize("where", ["there", "here"])
+def test_what_a_job_costs_that_does_next_to_nothing(backend, benchmark, where):
+    """Through the GPU's process, and in this one."""
+    from harness.backends.gpu import GpuBackend
+
+    chosen = backend if where == "there" else GpuBackend()
+    assert chosen.run(a_job()).status == "ran"
+    benchmark.pedantic(chosen.run, (a_job(),), rounds=30, warmup_rounds=3)
 
 
-def test_starting_over_is_told(backend):
-    device = of_target(gpus()[0].target)
-    device.close()
-    began = time.perf_counter()
-    assert backend.run(a_job()).status == "ran"
-    print(f"a new process and its context: {device.started:.2f} s of {time.perf_counter() - began:.2f} s")
+def test_starting_a_process_over(backend, benchmark):
+    """The process with torch and its CUDA context, and the first launch in it."""
+
+    def start_over():
+        of_target(gpus()[0].target).close()
+        return backend.run(a_job())
+
+    assert benchmark.pedantic(start_over, rounds=2).status == "ran"
+
+
+# ---- Under compute-sanitizer -------------------------------------------------------------------------------------
+
+needs_sanitizer = pytest.mark.skipif(bool(missing()), reason="needs compute-sanitizer, which is not installed")
+
+
+@needs_sanitizer
+def test_a_read_past_the_end_is_found_and_fails(tmp_path):
+    """It gives the right bits otherwise: what it reads is masked in no output, and lies in the guard zone."""
+    records, _ = run_pytest(tmp_path, "--ptx-sanitize=memcheck", "-k", "words and not nowhere")
+    found = by_variant(records)
+    assert {r.verdict for v in ("right before", "right after") for r in found["words", v]} == {"pass"}
+    (result,) = found["words", "reads past the end"]
+    assert result.verdict == "fail"
+    finding = next(f for f in result.findings if f.startswith("memcheck: "))
+    assert "Invalid __global__ read of size 4 bytes in reads_far+0x" in finding
+    assert "(bad_kernels.py:" in finding
+    assert "1 bytes after the nearest allocation" in finding
+    assert result.words
+
+
+@needs_sanitizer
+@pytest.mark.parametrize(
+    ("tool", "variant", "words"), [("racecheck", "races", "Race"), ("synccheck", "diverges", "Barrier")]
+)
+def test_the_other_tools_find_what_they_are_for(tmp_path, tool, variant, words):
+    records, _ = run_pytest(tmp_path, f"--ptx-sanitize={tool}", "-k", f"sanitized and {variant}")
+    assert {r.verdict for r in records.results} == {"fail"}
+    assert any(words in f and f.startswith(tool) for r in records.results for f in r.findings)

@@ -1,0 +1,87 @@
+"""What compute-sanitizer says becomes findings; without it, one line says so."""
+
+import pytest
+
+from harness.backends import Outcome, sanitizer
+from harness.backends.sanitizer import Finding, findings, parsed
+from harness.backends.watched import Tool
+
+# compute-sanitizer on an H200, as it wrote it.
+MEMCHECK = """\
+========= COMPUTE-SANITIZER
+========= Invalid __global__ read of size 4 bytes
+=========     at reads_far+0xa0 in bad_kernels.py:40
+=========     by thread (47,0,0) in block (0,0,0)
+=========     Access to 0x7fe3628000c0 is out of bounds
+=========     and is 1 bytes after the nearest allocation at 0x7fe362800000 of size 192 bytes
+========= 
+========= Invalid __global__ read of size 4 bytes
+=========     at reads_far+0xa0 in bad_kernels.py:40
+=========     by thread (111,0,0) in block (0,0,0)
+=========     Access to 0x7fe3628000c0 is out of bounds
+=========     and is 1 bytes after the nearest allocation at 0x7fe362800000 of size 192 bytes
+========= 
+========= Error: process didn't terminate successfully
+========= Target application returned an error
+========= ERROR SUMMARY: 2 errors
+"""  # noqa: W291 - as it stands
+QUIET = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
+
+LINE = (
+    "memcheck: Invalid __global__ read of size 4 bytes in reads_far+0xa0 (bad_kernels.py:40), 2 times, first by thread "
+    "(47,0,0) in block (0,0,0), address 0x7fe3628000c0, is out of bounds, and is 1 bytes after the nearest allocation "
+    "at 0x7fe362800000 of size 192 bytes"
+)
+
+
+def test_every_fault_is_read_with_its_place():
+    first, second = parsed("memcheck", MEMCHECK)
+    assert first == Finding(
+        tool="memcheck",
+        kind="Invalid __global__ read of size 4 bytes",
+        kernel="reads_far",
+        offset="0xa0",
+        source="bad_kernels.py:40",
+        thread="thread (47,0,0) in block (0,0,0)",
+        address="0x7fe3628000c0",
+        detail="is out of bounds, and is 1 bytes after the nearest allocation at 0x7fe362800000 of size 192 bytes",
+    )
+    assert second.thread == "thread (111,0,0) in block (0,0,0)"
+    assert second.place == first.place
+
+
+def test_faults_of_one_place_are_one_finding():
+    assert findings("memcheck", MEMCHECK) == (LINE,)
+    assert findings("memcheck", QUIET) == ()
+    assert findings("memcheck", "") == ()
+
+
+def test_a_fault_without_a_source_line_is_still_one():
+    without = MEMCHECK.replace(" in bad_kernels.py:40", "")
+    (found,) = findings("memcheck", without)
+    assert found.startswith("memcheck: Invalid __global__ read of size 4 bytes in reads_far+0xa0, 2 times")
+
+
+def test_what_the_tool_finds_makes_an_outcome_fail_once():
+    """What it stopped has run, and failed; what it said before is not said again."""
+    tool = Tool("memcheck")
+    (tool._folder / "17.log").write_text(MEMCHECK)
+    found = tool.added(Outcome("error", "the process on the GPU aborted (SIGABRT)"))
+    assert (found.status, found.words, found.findings, found.evidence) == ("ran", "", (LINE,), "hardware")
+    clean = Outcome("ran", evidence="hardware")
+    assert tool.added(clean) == clean
+
+
+def test_without_the_program_one_line_says_so(run_cases, monkeypatch):
+    monkeypatch.setattr(sanitizer, "_program", lambda: None)
+    result = run_cases("--ptx-sanitize=memcheck", "--ptx-backend=gpu", flip="")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["ERROR: --ptx-sanitize: compute-sanitizer is not installed; it comes with the CUDA toolkit*"]
+    )
+
+
+def test_it_needs_the_gpu_backend(run_cases):
+    result = run_cases("--ptx-sanitize=memcheck", "--ptx-backend=emulator", flip="")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --ptx-sanitize watches kernels on a GPU*"])
