@@ -118,7 +118,11 @@ class ConstantExpressions:
 
     def integer(self, what: str) -> int:
         """A plain integer literal."""
-        return _integer(self.take("int", what))
+        offset = self.offset
+        try:
+            return _integer(self.take("int", what))
+        except ValueError as problem:
+            raise self.source.error(ParseError, f"{what}: {problem}", offset) from None
 
     def constant(self) -> Immediate:
         """A constant expression. Raises ParseError when it has no value."""

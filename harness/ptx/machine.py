@@ -76,6 +76,8 @@ class Frame:
         kind: Any = UNSIGNED[writer.width]
         if value.dtype != kind:
             value, undefined = _widen(value, undefined, kind, writer.signed)
+        if writer.upper >= 0:
+            self.write(Writer(writer.upper, 64), *_above(value, undefined, writer.signed), active)
         if undefined is not None and not undefined.any():
             undefined = None
         if active is not None:
@@ -116,6 +118,14 @@ def _widen(value: Array, undefined: Any, kind: Any, signed: bool) -> tuple[Array
     if undefined is None:
         return extended, None
     return extended, undefined.view(narrow).astype(wide).view(kind)
+
+
+def _above(value: Array, undefined: Any, signed: bool) -> tuple[Array, Any]:
+    """The 64 bits above 64-bit values and their masks: zeros, or copies of the sign."""
+    if not signed:
+        return np.zeros_like(value), None
+    signs = value.view(np.int64) >> 63
+    return signs.view(np.uint64), None if undefined is None else (undefined.view(np.int64) >> 63).view(np.uint64)
 
 
 class Observer(Protocol):
@@ -198,11 +208,12 @@ def _taint(frame: Frame, step: Step, doubtful: Array) -> None:
         return
     frame.under_doubt(step, doubtful)
     for writer in step.destinations:
-        if writer.slot >= 0:
-            kind: Any = UNSIGNED[writer.width]
-            ones = kind(1 if writer.width == 1 else (1 << writer.width) - 1)
-            old: Any = frame.undefined[writer.slot]
-            frame.undefined[writer.slot] = np.where(doubtful, ones, kind(0) if old is None else old)
+        kind: Any = UNSIGNED[writer.width]
+        ones = kind(1 if writer.width == 1 else (1 << writer.width) - 1)
+        for slot in (writer.slot, writer.upper):
+            if slot >= 0:
+                old: Any = frame.undefined[slot]
+                frame.undefined[slot] = np.where(doubtful, ones, kind(0) if old is None else old)
 
 
 class Scheduler:

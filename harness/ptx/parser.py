@@ -43,11 +43,7 @@ def parse_asm(text: str, operand_count: int | None = None) -> tuple[Block, Sourc
     """
     source = Source(text)
     expanded = _expand(source, operand_count)
-    parser = _Parser(source, tokenize(source, expanded))
-    block = Block([], 0)
-    while parser.kind != "end":
-        parser.statement(block.statements)
-    return block, source
+    return _Parser(source, tokenize(source, expanded)).whole(), source
 
 
 def parse_module(text: str) -> Module:
@@ -119,6 +115,16 @@ class _Parser(ConstantExpressions):
         self.location: Location | None = None
         self.files: dict[int, str] = {}
         self.signed_operands = False
+
+    def whole(self) -> Block:
+        """All of an asm block's text."""
+        block = Block([], 0)
+        try:
+            while self.kind != "end":
+                self.statement(block.statements)
+        except RecursionError:
+            raise self.error("operands or constants are nested too deeply") from None
+        return block
 
     # statements ------------------------------------------------------------------------------------------
 
@@ -377,15 +383,22 @@ class _Parser(ConstantExpressions):
                 self.advance()
                 if self.kind == "name":
                     raise self.error("an address adds a constant to a register, not a register to a register")
-                value = int(self.constant().value)
+                value = self.displacement()
                 displacement = -value if minus else value
         else:
-            displacement = int(self.constant().value)
+            displacement = self.displacement()
         node = Address(base, displacement, offset)
         while self.accept(","):
             node.extra.append(self.operand())
         self.expect("]", "']' after the address")
         return node
+
+    def displacement(self) -> int:
+        """The constant in an address."""
+        found = self.constant()
+        if isinstance(found.value, float):
+            raise self.source.error(ParseError, "an address takes an integer constant", found.offset)
+        return found.value
 
     # modules ---------------------------------------------------------------------------------------------
 

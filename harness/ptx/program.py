@@ -57,11 +57,15 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """A destination: a register slot (-1: the result is discarded) and how a narrower result is widened."""
+    """A destination: a register slot (-1: the result is discarded) and how a narrower result is widened.
+
+    `upper`: the slot of a .b128 register's upper half, which the widening fills.
+    """
 
     slot: int
     width: int
     signed: bool = False
+    upper: int = -1
 
 
 @dataclass(slots=True)
@@ -370,6 +374,8 @@ class Builder:
             raise self.error(OperandError, f"the destination of {bound.spelling} must be a register", node.offset)
         register = self.resolve(node)
         self.check(register, kind, bound.form.relaxed, node, f"destination of {bound.spelling}")
+        if register.type.width == 128:
+            return Writer(register.slot, 64, kind.signed, register.slot + 1)
         return Writer(register.slot, register.type.width, kind.signed)
 
     def source_operand(self, node: Operand, bound: Bound, spec: OperandSpec) -> Reader:

@@ -264,3 +264,14 @@ def test_packs_and_orders_change_nothing(x: list[int], pack: int, order: int | N
     constraints = ",".join(["=&r"] * pack + ["r"] * pack)
     got = emulate(asm, constraints, [array], "uint32", pack=pack, order=order)
     np.testing.assert_array_equal(got, array ^ 0x5A5A)
+
+
+@pytest.mark.parametrize(("kind", "upper"), [("s", 0xFFFFFFFF), ("u", 0)])
+def test_conversion_into_128_bits(kind: str, upper: int) -> None:
+    """ptxas takes a wider register for a conversion's result, the widest of all included."""
+    asm = (
+        f"{{ .reg .b128 wide; .reg .b64 lo, hi; .reg .pred p; setp.ne.u32 p, $1, 0; cvt.{kind}64.{kind}32 wide, $1;"
+        f" @p cvt.{kind}32.{kind}16 wide, $1; mov.b128 {{lo, hi}}, wide; cvt.u32.u64 $0, hi; }}"
+    )
+    got = emulate(asm, "=r,r", [np.array([0x8000, 0x7000, 0], np.uint32)], "uint32")
+    assert got.tolist() == [upper, 0, 0]

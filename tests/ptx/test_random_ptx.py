@@ -1,0 +1,141 @@
+"""Whatever it is given, `emulate` answers or raises its own error; what is well typed, it answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import random_ptx as rp
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from legality import assembler, told_by_ptxas
+
+from harness.ptx import PtxError, emulate, machine
+
+QUICK, LONG = 150, 20_000
+RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
+INPUTS = [np.array([0x3F800000, 0, 0x80000001, 0x7FC00001, 0xFFFFFFFF], np.uint32), np.arange(5, dtype=np.uint32)]
+SOURCES = {
+    "mutated": rp.mutated(),
+    "operands": rp.random_operands(),
+    "characters": rp.characters(),
+}
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Endless loops end sooner."""
+    monkeypatch.setattr(machine, "STEP_LIMIT", 2000)
+
+
+def answers(asm: str, constraints: str, **more: Any) -> bool:
+    """Whether there is an answer; anything but that or a PtxError is raised."""
+    try:
+        got = emulate(asm, constraints, INPUTS, "uint32", **more)
+    except PtxError:
+        return False
+    assert got.shape == (5,)
+    return True
+
+
+def check(source: str, examples: int) -> list[bool]:
+    """Many examples of one kind, and which of them were answered."""
+    answered: list[bool] = []
+
+    @settings(RELAXED, max_examples=examples)
+    @given(SOURCES[source], st.sampled_from(rp.TARGETS), st.sampled_from([1] * 9 + [2]), st.booleans())
+    def one(block: tuple[str, str], target: str, pack: int, fuse: bool) -> None:
+        answered.append(answers(*block, target=target, pack=pack, fuse=fuse, padding=3))
+
+    one()
+    return answered
+
+
+def check_well_typed(examples: int) -> None:
+    """Programs that must run."""
+
+    @settings(RELAXED, max_examples=examples)
+    @given(rp.well_typed())
+    def one(program: tuple[str, str]) -> None:
+        asm, target = program
+        assert emulate(asm, "=&r,r,r", INPUTS, "uint32", target=target).shape == (5,)
+
+    one()
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_answers_or_says_why_not(source: str) -> None:
+    check(source, QUICK)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", SOURCES)
+def test_answers_or_says_why_not_at_length(source: str) -> None:
+    """Twenty thousand blocks a kind: minutes each."""
+    check(source, LONG)
+
+
+def test_mutations_keep_some_blocks_valid() -> None:
+    """Both outcomes are reached, or the test would say little."""
+    answered = check("mutated", 300)
+    assert 10 < sum(answered) < len(answered) - 10
+
+
+def test_well_typed_programs_run() -> None:
+    check_well_typed(QUICK)
+
+
+@pytest.mark.slow
+def test_many_well_typed_programs_run() -> None:
+    check_well_typed(LONG)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a", "sm_107a", "sm_120a"])
+def test_well_typed_programs_assemble(target: str) -> None:
+    """The generator is right about what ptxas takes."""
+    if assembler(target) is None:
+        pytest.skip(f"no ptxas for {target}: pip install triton")
+    lines: list[str] = []
+
+    @settings(RELAXED, max_examples=300)
+    @given(rp.well_typed())
+    def one(program: tuple[str, str]) -> None:
+        if program[1] == target:
+            lines.append(program[0].replace("$0", "%u32_0").replace("$1", "%u32_1").replace("$2", "%u32_2"))
+
+    one()
+    assert len(lines) > 20
+    assert not [told for told in told_by_ptxas(lines, target) if told]
+
+
+def test_an_unexpected_exception_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parser that fails at a vector in Python's way."""
+
+    def vector(parser: Any) -> Any:
+        return {}[parser.text]
+
+    monkeypatch.setattr("harness.ptx.parser._Parser.vector", vector)
+    with pytest.raises(KeyError):
+        check("mutated", 300)
+
+
+@pytest.mark.parametrize(
+    ("asm", "said"),
+    [
+        ("mov.b32 $0, " + "(" * 3000 + "1" + ")" * 3000 + ";", "nested too deeply"),
+        ("mov.b32 $0, " + "{" * 3000 + "$1" + "}" * 3000 + ";", "nested too deeply"),
+        ("mov.b32 $0, " + "$1|" * 3000 + "$1;", "nested too deeply"),
+        ("{" * 3000 + "}" * 3000, "nested too deeply"),
+        ("mov.b32 $0, " + "-" * 3000 + "1;", "nested too deeply"),
+        ("mov.b32 $0, " + "9" * 9000 + ";", "constant"),
+        (".reg .b32 a<" + "9" * 9000 + ">;", "9"),
+        ("mov.b32 $0, 1e400;", "overflow"),
+        ("ld.global.b32 $0, [$1+1e300*1e300];", "an address"),
+        ("mov.b32 $0, 0f3F8;", "directly after a number"),
+    ],
+)
+def test_texts_of_unusual_size(asm: str, said: str) -> None:
+    with pytest.raises(PtxError, match=said):
+        emulate(asm, "=r,r,r", INPUTS, "uint32")
