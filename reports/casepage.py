@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.records import CaseInfo, Offender, Result, VariantInfo
+from reports.failingmap import FailingMap, failing_map
 from reports.highlight import Language, Run, runs
 from reports.history import Change, History, distance
 from reports.listing import Line, excerpt, listing
@@ -21,7 +22,6 @@ from reports.model import (
     anchor,
     readability,
     simplicity,
-    state_of,
     target_order,
     with_sass,
     worst_state,
@@ -30,6 +30,7 @@ from reports.timing import Measured
 
 WORST_SHOWN = 8
 OPCODES_SHOWN = 12
+SWEPT_SHOWN = 40
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ class CasePage:
     opcodes: tuple[str, list[str], list[tuple[str, list[int]]]]
     speed: list[Measured]
     changes: list[Change]
+    maps: list[FailingMap]
+    swept: list[Result]
 
     @property
     def state(self) -> State:
@@ -124,6 +127,8 @@ def case_page(view: View, name: str, speed: Sequence[Measured], history: History
         opcodes=_opcodes(rows),
         speed=list(speed),
         changes=[c for c in history.changes if c.case == name],
+        maps=[m for row in rows if (m := failing_map(row)) is not None],
+        swept=sorted((r for r in results if r.sweep or r.notes), key=lambda r: (not r.sweep, -r.total)),
     )
 
 
@@ -184,13 +189,16 @@ def _classes(results: Sequence[Result]) -> list[tuple[str, str, Mapping[str, int
 
 
 def _worst(results: Sequence[Result]) -> list[tuple[str, Result, Offender]]:
-    """The worst inputs of each variant, by distance; an input is named once."""
+    """The worst inputs of each variant: those that fail before those within their bound, then by distance.
+
+    An input is named once.
+    """
     seen: dict[tuple[str, str, str], tuple[str, Result, Offender]] = {}
     for r in results:
-        if r.worst is not None:
-            bits = ",".join(b.bits for b in r.worst.inputs.values())
-            seen.setdefault((r.key.variant, bits, r.worst.got.bits), (r.key.variant, r, r.worst))
-    ranked = sorted(seen.values(), key=lambda w: (state_of(w[1]) == "pass", -abs(w[2].ulp or 0), simplicity(w[1])))
+        for o in (*r.offenders[:1], *([r.worst] if r.worst else [])):
+            bits = ",".join(b.bits for b in o.inputs.values())
+            seen.setdefault((r.key.variant, bits, o.got.bits), (r.key.variant, r, o))
+    ranked = sorted(seen.values(), key=lambda w: (w[2] not in w[1].offenders, -abs(w[2].ulp or 0), simplicity(w[1])))
     return ranked[:WORST_SHOWN]
 
 

@@ -79,21 +79,6 @@ def ranges() -> dict[str, Any]:
     return _finished(alt.layer(band, points, *bounds))
 
 
-def grid() -> dict[str, Any]:
-    """Where mismatches are over a pair of inputs: rows of row, column and count."""
-    chart = (
-        alt.Chart(ROWS)
-        .mark_rect()
-        .encode(
-            x=alt.X("column:O", title=None, axis=alt.Axis(labels=False, ticks=False)),
-            y=alt.Y("row:O", title=None, axis=alt.Axis(labels=False, ticks=False), sort="descending"),
-            color=alt.Color("count:Q", scale=alt.Scale(type="symlog", scheme="viridis"), title="mismatches"),
-            tooltip=["row:O", "column:O", "count:Q"],
-        )
-    )
-    return _finished(chart, 260)
-
-
 def speed() -> dict[str, Any]:
     """Speed beside the copy floor: rows of size, order, variant, and value, low, high (percent of the copy's speed)."""
     x = alt.X("size:N", sort=alt.SortField("order"), title="size", axis=alt.Axis(labelAngle=0))
@@ -138,7 +123,7 @@ def _tips(*names: str, number: str = ".4~g") -> list[Any]:
 @cache
 def specifications() -> dict[str, dict[str, Any]]:
     """Every kind of chart by name."""
-    return {chart.__name__: chart() for chart in (ulps, ranges, grid, speed, trend)}
+    return {chart.__name__: chart() for chart in (ulps, ranges, speed, trend)}
 
 
 @cache

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
@@ -23,8 +22,9 @@ from markupsafe import Markup
 
 from harness.records import RunRecords
 from reports import charts, packing
-from reports.casepage import CasePage, case_page, promised_ulp
+from reports.casepage import SWEPT_SHOWN, CasePage, case_page, promised_ulp
 from reports.conformance import Ledger, ledger
+from reports.failingmap import map_anchor
 from reports.history import KINDS, History, history, seconds
 from reports.model import EVIDENCE, STATES, FailureGroup, View, anchor, reasons, view
 from reports.timing import Measured, measured
@@ -34,7 +34,7 @@ SCRIPTS = ("packets.js", "matrix.js", "listings.js", "charts.js", "page.js")
 # What all packets together may take of the page's 5 MB; the library of charts takes 0.9.
 PACKET_BUDGET = 2_000_000
 CHANGES_FIRST = 12
-FAILURES_FIRST = 6
+WRONG_FIRST = 6
 
 # The kind of change that each series of the history shows.
 TREND_KINDS = {"time": "speed", "ulp": "ulp", "registers": "registers"}
@@ -51,6 +51,9 @@ GENERATIONS = {
     "12": "Blackwell",
 }
 
+
+# What a backend does, in a sentence.
+RAN = {"gpu": "run on the GPU", "emulator": "emulated", "assembler": "assembled"}
 
 LedgerSource = Path | str | Mapping[str, Any] | Sequence[Any]
 
@@ -92,7 +95,8 @@ def page(found: View, past: History, book: Ledger | None) -> str:
             facts=headline_facts(found.records),
             environment=environment_rows(found.records.run.environment),
             failures=found.failures,
-            failures_first=found.failures[:FAILURES_FIRST],
+            wrong=found.wrong,
+            wrong_first=found.wrong[:WRONG_FIRST],
             history=past,
             changes_first=past.standing[:CHANGES_FIRST],
             not_run=reasons(found.records.results, ["not run"]),
@@ -123,7 +127,7 @@ def _charts(cases: Sequence[CasePage], past: History) -> bool:
 
 def _details(case: CasePage) -> bool:
     results = (r for row in case.rows for r in row.results)
-    return any(r.ranges or getattr(r, "grid", None) for r in results)
+    return any(r.ranges for r in results)
 
 
 def _chart_rows(case: CasePage, past: History) -> dict[str, Any]:
@@ -161,24 +165,17 @@ def _range_rows(case: CasePage) -> dict[str, Any]:
     for n, row in enumerate(case.rows):
         bound = promised_ulp(row.info) or 0
         ranges: dict[int, tuple[int, int]] = {}
-        grid: Counter[str] = Counter()
         for r in row.results:
             for exponent, (low, high) in r.ranges.items():
                 if exponent.lstrip("-").isdigit():
                     before = ranges.get(int(exponent), (low, high))
                     ranges[int(exponent)] = (min(low, before[0]), max(high, before[1]))
-            found = getattr(r, "grid", None)
-            grid.update(found.counts if found is not None else {})
         if any(low or high for low, high in ranges.values()):
             points = [
                 {"exponent": e, "low": low, "high": high, "bound": bound, "minus": -bound}
                 for e, (low, high) in sorted(ranges.items())
             ]
             rows[f"{case.anchor}--ranges-{n}"] = {"kind": "ranges", "rows": points}
-        if grid:
-            cells = [(*map(int, where.split(",")), count) for where, count in grid.items()]
-            points = [{"row": y, "column": x, "count": c} for y, x, c in cells]
-            rows[f"{case.anchor}--grid-{n}"] = {"kind": "grid", "rows": points}
     return rows
 
 
@@ -267,6 +264,7 @@ def _environment() -> Environment:
     env.filters |= {
         "count": lambda n: f"{n:,}",
         "generation": generation,
+        "ran": lambda backend: RAN.get(backend, backend),
         "moment": moment,
         "si": _si,
         "size": size_text,
@@ -276,7 +274,9 @@ def _environment() -> Environment:
         "STATES": STATES,
         "EVIDENCE": EVIDENCE,
         "KINDS": KINDS,
+        "SWEPT_SHOWN": SWEPT_SHOWN,
         "anchor": anchor,
+        "map_anchor": map_anchor,
         "since": _failure_since,
     }
     return env

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from harness.records import CaseInfo, Result, RunRecords, VariantInfo
+from harness.records import CaseInfo, Offender, Result, RunRecords, VariantInfo
 
 
 @dataclass(frozen=True)
@@ -187,6 +187,8 @@ class FailureGroup:
     state: State
     results: list[Result]
     simplest: Result
+    kinds: int = 1
+    """How many kinds of wrong answer it stands for."""
 
     @property
     def backends(self) -> list[str]:
@@ -215,6 +217,16 @@ class FailureGroup:
         return sorted({r.key.shape for r in self.results if r.key.shape}, key=shape_order)
 
     @property
+    def offender(self) -> Offender | None:
+        """The input to look at: the first that fails (`worst` may lie within its bound); None where no bits differ."""
+        return offender_of(self.simplest)
+
+    @property
+    def mapped(self) -> bool:
+        """Whether some result of it says where its inputs fail."""
+        return any(r.grid is not None for r in self.results)
+
+    @property
     def anchor(self) -> str:
         """The id under which the page links to this group."""
         k = self.simplest.key
@@ -238,6 +250,19 @@ class View:
     def failures(self) -> list[FailureGroup]:
         """Everything that is an error or a failure that no case declares, worst first."""
         return failure_groups([r for r in self.records.results if state_of(r) in ("error", "fail")])
+
+    @cached_property
+    def wrong(self) -> list[FailureGroup]:
+        """The failures once more, all of a variant as one, those on the most targets first; errors before failures."""
+        members: dict[tuple[str, str, str], list[FailureGroup]] = defaultdict(list)
+        for g in self.failures:
+            members[(g.state.name, g.case, g.variant)].append(g)
+        found = []
+        for groups in members.values():
+            simplest = min((g.simplest for g in groups), key=simplicity)
+            results = [r for g in groups for r in g.results]
+            found.append(replace(groups[0], results=results, simplest=simplest, kinds=len(groups)))
+        return sorted(found, key=lambda g: (RANK[g.state.name], -len(g.targets)))
 
     @cached_property
     def expected(self) -> list[FailureGroup]:
@@ -293,9 +318,15 @@ def failure_groups(results: Iterable[Result]) -> list[FailureGroup]:
 
 
 def _signature(r: Result) -> tuple[object, ...]:
-    if r.worst is None:
-        return (r.words.replace(r.key.target, "TARGET"),)
-    return (r.diagnosis, tuple(sorted(r.classes)), r.worst.output, r.worst.expected.bits, r.worst.got.bits)
+    # Not the bits: every input set has another first offender of the same mistake.
+    if r.classes:
+        return (r.diagnosis, *sorted(r.classes))
+    return (r.words.replace(r.key.target, "TARGET"),)
+
+
+def offender_of(r: Result) -> Offender | None:
+    """The first failing input of a result, or what else is known of it."""
+    return r.offenders[0] if r.offenders else r.worst
 
 
 def simplicity(r: Result) -> tuple[object, ...]:
@@ -307,7 +338,7 @@ def simplicity(r: Result) -> tuple[object, ...]:
 
 def readability(r: Result) -> tuple[object, ...]:
     """Sorts results so that the one whose compiled code is worth reading first comes first."""
-    return (state_of(r) not in ("error", "fail"), not r.sass, simplicity(r))
+    return (not r.sass, state_of(r) not in ("error", "fail"), simplicity(r))
 
 
 def with_sass(results: Iterable[Result]) -> list[Result]:

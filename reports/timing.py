@@ -27,12 +27,14 @@ class Measured:
 
 
 def measured(records: RunRecords) -> dict[str, list[Measured]]:
-    """The timings of a run by case, by target and size, each variant beside the first of its case."""
+    """The timings of a run by case, by target and size, each variant beside the first that its case file names."""
     groups: dict[tuple[str, str, int, str], list[Timing]] = defaultdict(list)
     for t in records.timings:
         groups[(t.key.case, t.key.target, t.elements, t.key.shape)].append(t)
+    places = {(name, v): n for name, info in records.cases.items() for n, v in enumerate(info.variants)}
     found: dict[str, list[Measured]] = defaultdict(list)
     for (case, *_), members in sorted(groups.items()):
+        members.sort(key=lambda t: places.get((t.key.case, t.key.variant), len(places)))
         first = members[0]
         found[case] += [_row(t, None if t is first else t.beside(first)) for t in members]
     return dict(found)

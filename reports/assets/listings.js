@@ -39,13 +39,18 @@ const Listings = (() => {
 
   const title = (l) => `${l.variant}, ${l.target}, pack ${l.pack}${l.shape ? `, ${l.shape}` : ""}${l.context === "straight" ? "" : `, ${l.context}`}${l.fusion ? ", fusion on" : ""}`;
 
+  function sass(chosen, label, keep) {
+    if (!chosen.sass.length) return pane("SASS: not taken for this kernel; each variant is disassembled once a target", []);
+    return pane(label, keep(chosen.sass).map((x) => line(x)));
+  }
+
   function show(box, listings, chosen, other, kind, onlyOurs) {
     box.replaceChildren();
     const keep = (lines) => (onlyOurs ? lines.filter((x) => x.mark === "ours") : lines);
     if (!other) {
       const unknown = chosen.sass.length && !chosen.sass.some((x) => x.number) ? " (which PTX line each came from is not recorded)" : "";
       const resources = chosen.resources.filter(([, v]) => v).map(([n, v]) => `${n.replace("_", " ")} ${v}`).join(", ");
-      box.append(pane(`PTX: ${title(chosen)}`, keep(chosen.ptx).map((x) => line(x))), pane(`SASS${resources ? `: ${resources}` : ""}${unknown}`, keep(chosen.sass).map((x) => line(x))));
+      box.append(pane(`PTX: ${title(chosen)}`, keep(chosen.ptx).map((x) => line(x))), sass(chosen, `SASS${resources ? `: ${resources}` : ""}${unknown}`, keep));
       return;
     }
     const a = keep(chosen[kind]), b = keep(other[kind]);

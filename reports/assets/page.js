@@ -1,10 +1,16 @@
 // The page as a whole: what opens when, keys, the theme, printing.
 document.documentElement.classList.add("js");
 
+// Resolves when what is drawn later stands in its place.
+const filled = new WeakMap();
 function fill(details) {
+  if (!filled.has(details)) filled.set(details, fillOnce(details));
+  return filled.get(details);
+}
+function fillOnce(details) {
   const holder = details.querySelector(".listings");
-  if (holder) Listings.build(holder).catch((fault) => { holder.textContent = `The listings cannot be unpacked here: ${fault.message}`; });
-  Charts.build(details.dataset.case, details).catch((fault) => console.error(fault));
+  const listings = holder && Listings.build(holder).catch((fault) => { holder.textContent = `The listings cannot be unpacked here: ${fault.message}`; });
+  return Promise.all([listings, Charts.build(details.dataset.case, details).catch((fault) => console.error(fault))]);
 }
 for (const details of document.querySelectorAll("details.case, details.timed")) {
   if (details.open) fill(details);
@@ -23,6 +29,12 @@ function arrive() {
   }
   for (let up = element.closest("details"); up; up = up.parentElement.closest("details")) up.open = true;
   element.scrollIntoView();
+  // Charts above it push it down as they are drawn; whoever has scrolled on since stays where they are.
+  const within = element.closest("details.case");
+  if (!within) return;
+  let moved = false;
+  for (const act of ["wheel", "touchmove", "pointerdown", "keydown"]) addEventListener(act, () => { moved = true; }, { once: true, passive: true });
+  fill(within).then(() => { if (!moved) element.scrollIntoView(); });
 }
 window.addEventListener("hashchange", arrive);
 if (!location.hash.startsWith("#filter?")) Matrix.apply();

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
+
 from harness.records import (
+    Area,
     Bits,
     Block,
     CaseInfo,
     End,
+    Grid,
     Key,
     Offender,
     Result,
@@ -41,6 +46,9 @@ def run(planted: str = EVERYTHING, *, started: str = "2026-03-01T02:00:00Z") -> 
     p = planted
     bits = Bits(p, p)
     offender = Offender(0, 1, p, {p: bits}, bits, bits, p, 3)
+    ends = (Bits("0x0", p), Bits("0xf", p))
+    counts = base64.b64encode(zlib.compress(bytes([1, 0, 0, 0] * 4))).decode()
+    grid = Grid(p, p, (2, 2), counts, ends, ends, (Area(ends, ends, 4),))
     ptx = "\n".join([p, BEGIN, p, f"rcp.rn.f32 %r1, %r2; // {p}", END, p])
     ours = ptx.splitlines().index(BEGIN) + 2
     sass = "\n".join([p, f'\t//## File ".nv_debug_ptx_txt", line {ours}', f"        /*0000*/ {p} ;"])
@@ -74,6 +82,9 @@ def run(planted: str = EVERYTHING, *, started: str = "2026-03-01T02:00:00Z") -> 
                     resources={"registers": 5, "spill_stores": 8, p: 3},
                     instructions={p: 4},
                     fingerprint={p: p},
+                    sweep={"seconds": 0.02, "copy": 0.008, p: 1.0},
+                    notes=(p,),
+                    grid=grid,
                 )
             )
     info = VariantInfo(p, p, p, p, p, p, p, {p: p}, {p: p})

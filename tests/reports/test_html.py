@@ -5,11 +5,13 @@ import dataclasses
 import hashlib
 import json
 import re
+import struct
 import zlib
 from html.parser import HTMLParser
 
 import pytest
 
+from harness.records import Area, Bits, Grid
 from reports import html
 from tests.reports import hostile, synthetic
 
@@ -51,6 +53,7 @@ TAGS = {
         "dd",
     ),
     *("code", "form", "label", "input", "fieldset", "legend", "select", "option", "output", "table", "thead", "tbody"),
+    *("svg", "mask", "image", "rect", "text", "tspan", "line"),
     *("tr", "th", "td", "small", "caption", "article", "pre", "figure", "figcaption", "footer", "kbd", "script", "br"),
 }
 
@@ -206,6 +209,50 @@ def test_since_when_a_failure_is_there(base, tmp_path):
     assert "the oldest run here" in Page(written(tmp_path, nights[3:])).words
 
 
+def grid_of(wrong, size=256):
+    """The record of a map of two bytes, from a function that tells a wrong pair."""
+    counts = [int(wrong(a, b)) for a in range(size) for b in range(size)]
+    packed = base64.b64encode(zlib.compress(struct.pack(f"<{len(counts)}I", *counts))).decode()
+    ticks = tuple(Bits(f"0x{code:02x}", str(code)) for code in (*range(0, 256, 32), 255))
+    area = Area((ticks[4], ticks[-1]), (ticks[0], Bits("0x0f", "15")), sum(counts))
+    return Grid("a", "b", (size, size), packed, ticks, ticks, (area,), more=2)
+
+
+def test_a_map_shows_where_inputs_fail_and_says_it_in_words(base, tmp_path):
+    grid = grid_of(lambda a, b: a >= 0x80 and b < 0x10)
+    first = next(r for r in base.results if r.key.backend == "emulator" and r.key.variant == "asm.rn")
+    failing = dataclasses.replace(synthetic.failing(first, different=2048), total=65536, grid=grid)
+    run = dataclasses.replace(base, results=[failing if r is first else r for r in base.results])
+    text = html.write([run], tmp_path / "page.html").read_text()
+    assert "2,048 failing inputs, of 65,536 codes compared" in text
+    assert 'a <code class="bits">0x80</code> to <code class="bits">0xff</code> <span class="value">(128 to 255)' in text
+    assert "<b>2,048</b> failing inputs, of 2,048 pairs there" in text
+    assert "and 2 smaller areas" in text
+    assert text.count('href="#map--rcp--asm.rn"') == 2  # from the first screen and from the failure
+    (image,) = re.findall(r"data:image/png;base64,([^\"]+)", text)
+    lines = zlib.decompress(base64.b64decode(image)[41:-16])
+    assert [lines[257 * a + 1 + b] > 0 for a, b in ((0x7F, 0), (0x80, 0), (0x80, 15), (0x80, 16))] == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "change", [{"counts": "nonsense"}, {"shape": (256, 4096)}, {"shape": (1 << 20, 1 << 20)}, {"row_ticks": ()}]
+)
+def test_a_map_that_cannot_be_unpacked_costs_no_page(base, tmp_path, change):
+    broken = dataclasses.replace(grid_of(lambda a, b: a == b), **change)
+    run = dataclasses.replace(base, results=[dataclasses.replace(r, grid=broken) for r in base.results[:9]])
+    assert 'class="failing"' not in html.write([run], tmp_path / "page.html").read_text()
+
+
+def test_a_sweep_stands_beside_its_copy_with_its_notes(base, tmp_path):
+    swept = dataclasses.replace(
+        base.results[0], total=1 << 32, sweep={"seconds": 0.024, "copy": 0.008}, notes=("4096 judged again",)
+    )
+    run = dataclasses.replace(base, results=[swept, *base.results[1:]])
+    text = Page(written(tmp_path, [run])).words
+    for words in ("4,294,967,296", "24 ms", "8 ms", "3.00 ×", "4096 judged again"):
+        assert words in text
+
+
 def test_packets_hold_every_result_and_the_code(base, tmp_path):
     content = packet(written(tmp_path, [base]), "rcp")
     assert len(content["results"]) == sum(r.key.case == "rcp" for r in base.results)
@@ -245,7 +292,9 @@ def test_hostile_texts_change_nothing_about_the_pages_structure(tmp_path):
     for tag, attributes in page.elements:
         assert not any(name.startswith("on") for name in attributes), (tag, attributes)
         assert set(attributes) <= {a for t, found in expected.elements if t == tag for a in found} | {"class", "style"}
-        assert attributes.get("href", "#").startswith("#")
+        # An image is one that the page made: of a map of failing inputs.
+        inside = r"data:image/png;base64,[\w+/=]+" if tag == "image" else r"#.*"
+        assert re.fullmatch(inside, attributes.get("href", "#"), re.S)
     assert "window.pwned=1" in page.words  # shown, as text
 
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from harness.records import CaseInfo, End, Key, Result, Run, RunRecords, VariantInfo
+from harness.records import Bits, CaseInfo, End, Key, Result, Run, RunRecords, VariantInfo
 from reports.model import STATES, anchor, evidence_of, shape_order, state_of, target_order, view, worst_state
 from reports.verdict import overall
 from tests.reports import synthetic
@@ -88,12 +88,19 @@ def test_alike_failures_on_several_targets_and_backends_are_one_group_with_the_s
 
 
 def test_different_wrong_answers_are_different_groups():
-    other = dataclasses.replace(
-        synthetic.offender(), got=dataclasses.replace(synthetic.offender().got, bits="0x7f800000")
-    )
     a = synthetic.failing(result())
-    b = dataclasses.replace(synthetic.failing(result(pack=2)), worst=other)
-    assert len(view(run(a, b)).failures) == 2
+    b = dataclasses.replace(synthetic.failing(result(pack=2)), classes={"NaN": 1})
+    found = view(run(a, b))
+    assert len(found.failures) == 2
+    (both,) = found.wrong
+    assert (both.kinds, both.packs, both.anchor) == (2, [1, 2], found.failures[0].anchor)
+
+
+def test_the_input_shown_is_one_that_fails_and_not_the_farthest_within_the_bound():
+    within = dataclasses.replace(synthetic.offender(), ulp=1, inputs={"x": Bits("0x1", "1e-45")})
+    r = dataclasses.replace(synthetic.failing(result()), worst=within)
+    (group,) = view(run(r)).failures
+    assert group.offender == r.offenders[0] != within
 
 
 def test_the_same_words_for_different_targets_are_one_group():

@@ -14,6 +14,14 @@ def test_every_variant_stands_beside_the_first_of_its_size():
     assert rows[3].against.verdict == "slower"
 
 
+def test_the_first_is_the_first_of_the_case_file_in_whatever_order_records_come():
+    run = synthetic.catalogue(1, per_cell=2)
+    shown = [r.timing.key.variant for r in measured(run)["rcp"]]
+    run.timings.reverse()
+    assert [r.timing.key.variant for r in measured(run)["rcp"]] == shown
+    assert shown[: len(synthetic.VARIANTS)] == list(run.cases["rcp"].variants)
+
+
 def test_rates_count_what_is_read_and_what_is_written():
     row = measured(synthetic.catalogue(1, per_cell=2))["rcp"][0]
     assert row.bandwidth == pytest.approx(row.timing.bytes / row.timing.median)
