@@ -76,13 +76,25 @@ def step(samples: Sequence[float]) -> float:
 
 
 def beside(base: Sequence[float], other: Sequence[float], noise: float) -> Beside:
-    """The samples of `other` beside those of `base`; noise: the relative difference below which they are the same."""
+    """The samples of `other` beside those of `base`; noise: the relative difference below which they are the same.
+
+    Each side may be off by half a step of its clock, and the interval is that much wider.
+    """
+    import numpy as np
+
+    ratio, low, high = _ratio(base, other)
+    half = sum(step(samples) / 2 / float(np.median(samples)) for samples in (base, other))
+    low, high = low - half * ratio, high + half * ratio
+    return Beside(ratio, low, high, verdict(low, high, noise))
+
+
+def _ratio(base: Sequence[float], other: Sequence[float]) -> tuple[float, float, float]:
+    """The ratio of the medians with its bootstrap interval."""
     import numpy as np
 
     rng = np.random.default_rng(0)
-    ratios = medians(other, rng) / medians(base, rng)
-    low, high = (float(q) for q in np.quantile(ratios, _tails()))
-    return Beside(float(np.median(other)) / float(np.median(base)), low, high, verdict(low, high, noise))
+    low, high = np.quantile(medians(other, rng) / medians(base, rng), _tails())
+    return float(np.median(other)) / float(np.median(base)), float(low), float(high)
 
 
 def verdict(low: float, high: float, noise: float) -> Verdict:
@@ -101,11 +113,11 @@ def noise_of(one: Sequence[float], twin: Sequence[float]) -> float:
 
     The end of their ratio's interval that lies farther from 1, and at least half a step of the clock.
     """
-    found = beside(one, twin, 0.0)
     import numpy as np
 
+    _, low, high = _ratio(one, twin)
     half = step([*one, *twin]) / 2 / float(np.median(one))
-    return max(abs(found.low - 1), abs(found.high - 1), half)
+    return max(abs(low - 1), abs(high - 1), half)
 
 
 def medians(samples: Sequence[float], rng: np.random.Generator, count: int = RESAMPLES) -> NDArray[np.float64]:

@@ -140,6 +140,7 @@ def _compiled(case: Case, tensors: Mapping[str, Any]) -> Launch:
         fmt = format_of(argument)
         natural = getattr(torch, fmt.view_dtype().name, None)
         arguments.append(tensors[name].view(natural) if natural is not None else tensors[name])
+    torch._dynamo.reset()  # it keeps a few compilations of one function, and all of torch's own count as one
     fused = torch.compile(case.pytorch, fullgraph=True, dynamic=False)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the compiler's, which pytest may have been told to turn into errors

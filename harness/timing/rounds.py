@@ -9,11 +9,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from harness.speed import median, step
+from harness.speed import Median, median, step
 
-PRECISION = 0.01  # the width of a median's 95% interval, relative to it, at which it is known well enough
+PRECISION = 0.01  # a median whose 95% interval is wider than this, relative to it, is noisy, and that is said
+AIM = PRECISION / 2  # the width at which rounds end: the ratio of two medians is then known to a little more than 1%
 LEAST = 32  # rounds before an interval is believed
-BATCH = 16  # rounds between two looks at the intervals
+BATCH = 16  # rounds at a time
+SPARSER = 1.25  # so many times as many rounds lie before the next look at the intervals: looking takes time as well
 WARM_UP = 3  # rounds that are not counted
 
 # What is launched beside the variants; no variant can have such a name.
@@ -41,7 +43,7 @@ class Samples:
 
     seconds: dict[str, list[float]]
     wide: dict[str, float] = field(default_factory=dict)
-    """The arms whose interval stayed too wide when the budget ended, with its relative width."""
+    """The arms that stayed noisy, with the relative width of their interval."""
 
     @property
     def rounds(self) -> int:
@@ -68,15 +70,19 @@ def measure(
     samples = Samples({name: [] for name in arms})
     timer.times([arm for arm in arms.values() for _ in range(WARM_UP)])
     started = time.perf_counter()
+    due: float = least
     while True:
         order = [name for _ in range(BATCH) for name in _permuted(list(arms), rng)]
         for name, seconds in zip(order, timer.times([arms[n] for n in order]), strict=True):
             samples.seconds[name].append(seconds)
         after_batch()
-        if samples.rounds < least:
+        over = samples.rounds >= least and time.perf_counter() - started >= budget
+        if samples.rounds < due and not over:
             continue
-        samples.wide = _wide({n: samples.seconds[n] for n in (judged or arms)})
-        if not samples.wide or time.perf_counter() - started >= budget:
+        due = samples.rounds * SPARSER
+        known = {n: median(samples.seconds[n]) for n in (judged or arms)}
+        if over or all(_settled(k, samples.seconds[n]) for n, k in known.items()):
+            samples.wide = {n: k.width for n, k in known.items() if k.width > PRECISION}
             return samples
 
 
@@ -84,11 +90,11 @@ def _permuted(names: list[str], rng: np.random.Generator) -> list[str]:
     return [names[k] for k in rng.permutation(len(names))]
 
 
-def _wide(samples: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """The arms whose interval is too wide; one as narrow as the clock's step gets no narrower."""
-    found = {}
-    for name, seconds in samples.items():
-        known = median(seconds)
-        if known.high - known.low > max(PRECISION * known.value, step(seconds) * 1.001):
-            found[name] = known.width
-    return found
+def _settled(known: Median, seconds: Sequence[float]) -> bool:
+    """Whether more rounds are of no use: an interval as narrow as the clock's step gets no narrower."""
+    return known.width <= AIM or known.high - known.low <= clock_bound(seconds)
+
+
+def clock_bound(seconds: Sequence[float]) -> float:
+    """The width of an interval, in seconds, that the clock's step alone explains."""
+    return step(seconds) * 1.001

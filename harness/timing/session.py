@@ -19,7 +19,7 @@ from harness.records import Key, Timing
 from harness.timing import CannotTime, Session, timers
 from harness.timing.arms import INPUT_SET, Arms, arms_of
 from harness.timing.clocks import Clocks
-from harness.timing.rounds import COPY, EMPTY, LEAST, TWIN, Samples, Timer, measure
+from harness.timing.rounds import COPY, EMPTY, LEAST, TWIN, Samples, Timer, clock_bound, measure
 from harness.timing.sizes import Size, sized, sizes_of
 
 BUDGET = 1.0  # seconds of rounds at each size
@@ -138,8 +138,7 @@ def timings(keys: Mapping[str, Key], samples: Samples, common: Common) -> list[T
         known = speed.median(seconds)
         notes = []
         if arm in samples.wide:
-            width = f"the 95% interval is {100 * samples.wide[arm]:.1f}% wide"
-            notes.append(f"{width} after {samples.rounds} samples, when {common.budget:g} s were over")
+            notes.append(_noisy(known, seconds, common.budget))
         if common.limits:
             notes.append(f"clocks held down: {', '.join(common.limits)}")
         timing = Timing(
@@ -149,3 +148,11 @@ def timings(keys: Mapping[str, Key], samples: Samples, common: Common) -> list[T
         )  # fmt: skip
         found.append(timing)
     return found
+
+
+def _noisy(known: speed.Median, seconds: Sequence[float], budget: float) -> str:
+    """Why an interval stayed wide, in words."""
+    wide = f"the 95% interval is {100 * known.width:.1f}% wide"
+    if known.high - known.low <= clock_bound(seconds):
+        return f"{wide}, a step of the clock ({1e9 * speed.step(seconds):.0f} ns)"
+    return f"{wide} after {len(seconds)} samples, when {budget:g} s were over"

@@ -56,6 +56,15 @@ def test_an_interval_is_no_narrower_than_the_clocks_step():
         speed.median([])
 
 
+def test_readings_of_a_coarse_clock_are_not_told_apart_by_less_than_a_step():
+    """All samples of either fall on one reading: the bootstrap alone would be sure of 2%."""
+    found = speed.beside([1.408e-6] * 99 + [1.44e-6], [1.44e-6] * 99 + [1.408e-6], 0.0)
+    assert found.ratio == pytest.approx(1.0227, abs=1e-4)
+    assert found.low < 1 < found.high
+    assert found.verdict == "too noisy to say"
+    assert speed.beside([1.408e-6] * 99 + [1.44e-6], [1.6e-6] * 99 + [1.632e-6], 0.0).verdict == "slower"
+
+
 def test_a_kernel_beside_itself_is_called_the_same():
     """Of 300 sessions with noise of 1%, no more than a few find a difference where there is none."""
     rng = np.random.default_rng(7)
