@@ -46,6 +46,27 @@ case = Case(
 )
 '''
 
+HANGS = '''
+"""A kernel without an end."""
+import triton
+import triton.language as tl
+from harness import Case, kernel
+from references.formats import F32
+
+@triton.jit
+def endless(x, y, n, BLOCK: tl.constexpr):
+    """Waits for a word that nobody writes."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    while tl.load(x, volatile=True) != 12345.0:
+        pass
+    tl.store(y + at, tl.load(x + at, mask=at < n), mask=at < n)
+
+case = Case(
+    inputs={"x": F32}, outputs={"y": F32}, reference=lambda x: x,
+    variants={"endless": kernel(endless, grid=lambda v: (triton.cdiv(v["n"], 1024),), meta={"BLOCK": 1024})},
+)
+'''
+
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
@@ -132,6 +153,20 @@ def test_the_option_writes_timings_beside_results(path, tmp_path):
     found = read(tmp_path / "r.jsonl")
     assert len(found.timings) == 12
     assert {r.verdict for r in found.results} == {"pass"}
+
+
+def test_a_kernel_that_hangs_costs_its_own_timing_only(path, tmp_path):
+    from harness.records import read
+
+    folder = tmp_path / "cases"
+    folder.mkdir()
+    (folder / "a_hangs.py").write_text(HANGS)
+    (folder / "b_plain.py").write_text(CASE.replace("pytorch=lambda x: x + 0, ", ""))
+    words = ["--ptx-timing", "--ptx-backend=gpu", "-k", "timing", "--ptx-limit=15"]
+    done = run(folder, *words, f"--ptx-records={tmp_path / 'r.jsonl'}")
+    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "a_hangs: timing broke down: DeviceFault: no end after 15 s" in done.stdout
+    assert {t.key.case for t in read(tmp_path / "r.jsonl").timings} == {"b_plain"}
 
 
 def test_pytest_benchmark_times_stores_and_compares(path, tmp_path):

@@ -1,0 +1,92 @@
+"""What is timed beside what: one set of buffers for all, refusals in words, the twin, the copy, the empty kernel."""
+
+import pytest
+import torch
+
+from harness.backends import gpu
+from harness.loader import load
+from harness.timing import arms
+from harness.timing.rounds import COPY, EMPTY, TWIN
+from harness.timing.sizes import sized
+
+SOURCE = '''
+"""A move."""
+from harness import Case, asm
+from references.formats import F32
+
+case = Case(
+    inputs={"x": F32}, outputs={"y": F32}, reference=lambda x: x, pytorch=lambda x: x + 0,
+    variants={
+        "refused": asm("nonsense.b32 $0, $1;", pack=1),
+        "mov": asm("mov.b32 $0, $1;", packs=(1, 4)),
+        "or": asm("or.b32 $0, $1, $1;", pack=1),
+    },
+)
+none = Case(inputs={"x": F32}, outputs={"y": F32}, reference=lambda x: x, variants={"a": asm("nonsense $0;", pack=1)})
+'''
+
+
+@pytest.fixture
+def loaded(tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu, "DEVICE", "cpu")
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)  # its compiler is not tested here
+    path = tmp_path / "moves.py"
+    path.write_text(SOURCE)
+    return load(path)
+
+
+@pytest.fixture
+def prepared(monkeypatch):
+    """The pointers with which each launch was made."""
+    found = []
+
+    def prepare(job, launch, pointers):
+        found.append({name: tensor.data_ptr() for name, tensor in pointers.items()})
+        return lambda: job.variant_name
+
+    monkeypatch.setattr(gpu, "prepared", prepare)
+    return found
+
+
+def test_all_variants_run_on_the_same_buffers(loaded, prepared):
+    size = sized(loaded[0].case, 1 << 12)
+    made = arms.arms_of(loaded[0], "sm_90a", size)
+    assert list(made.launches) == ["mov", "or", arms.PYTORCH, TWIN, COPY, EMPTY]
+    assert prepared[0] == prepared[1]
+    assert made.launches[TWIN] is made.launches["mov"]
+    assert [made.setups[n].pack for n in ("mov", "or", arms.PYTORCH)] == [4, 1, 1]
+    (note,) = made.notes
+    assert note.startswith("refused: error: ")
+
+
+def test_the_copy_reads_and_writes_as_many_bytes_in_all(loaded, prepared):
+    size = sized(loaded[0].case, 1 << 12)
+    target = arms.arms_of(loaded[0], "sm_90a", size).launches[COPY]()
+    assert 2 * target.numel() == size.bytes == 8 << 12
+
+
+def test_pytorch_gets_tensors_of_the_types_it_computes_in(loaded, prepared):
+    size = sized(loaded[0].case, 1 << 12)
+    found = arms.arms_of(loaded[0], "sm_90a", size).launches[arms.PYTORCH]()
+    assert found.dtype == torch.float32
+    assert found.isfinite().all()
+
+
+def test_chosen_variants_come_without_pytorch(loaded, prepared):
+    size = sized(loaded[0].case, 1 << 12)
+    assert list(arms.arms_of(loaded[0], "sm_90a", size, ("or",)).launches) == ["or", TWIN, COPY, EMPTY]
+
+
+def test_what_pytorch_cannot_compile_is_left_out_in_words(loaded, prepared, monkeypatch):
+    def broken(function, **options):
+        raise RuntimeError("inductor found\nno compiler")
+
+    monkeypatch.setattr(torch, "compile", broken)
+    made = arms.arms_of(loaded[0], "sm_90a", sized(loaded[0].case, 1 << 12))
+    assert arms.PYTORCH not in made.launches
+    assert made.notes[1] == "torch.compile: RuntimeError: inductor found no compiler"
+
+
+def test_a_case_of_which_nothing_can_be_built_says_why(loaded, prepared):
+    with pytest.raises(ValueError, match="a: error: "):
+        arms.arms_of(loaded[1], "sm_90a", sized(loaded[1].case, 1 << 12))
