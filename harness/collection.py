@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,21 @@ def _all_targets(config: pytest.Config) -> tuple[str, ...]:
         except NoTriton:  # the emulator works without it
             config.stash[_TARGETS] = KNOWN
     return config.stash[_TARGETS]
+
+
+_ADDRESS = re.compile(
+    r"(?P<file>[^:]+)\.py::(?:(?P<group>\w+)::)?(?P<variant>.+)\[(?P<target>\w+)-(?P<backend>\w+)\](?:@.*)?"
+)
+
+
+def item_of(nodeid: str) -> tuple[str, str, str, str] | None:
+    """Case, variant, target and backend of one of our items, by what pytest calls it; None for another's item."""
+    found = _ADDRESS.fullmatch(nodeid)
+    if found is None or found["backend"] not in backends.BACKEND_NAMES:
+        return None
+    stem = Path(found["file"]).name
+    case = f"{stem}.{found['group']}" if found["group"] else stem
+    return case, found["variant"], found["target"], found["backend"]
 
 
 class VariantItem(pytest.Item):

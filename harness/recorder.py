@@ -12,7 +12,21 @@ from typing import Any
 
 import pytest
 
-from harness.records import VERDICTS, End, RecordError, Result, Run, Timing, Writer, from_json, resumable
+from harness.records import (
+    VERDICTS,
+    End,
+    Key,
+    Record,
+    RecordError,
+    Result,
+    Run,
+    Timing,
+    WriteError,
+    Writer,
+    from_json,
+    resumable,
+    to_json,
+)
 
 
 class Recorder:
@@ -24,6 +38,7 @@ class Recorder:
         self.writer: Writer | None = None
         self.verdicts: Counter[str] = Counter()
         self.timings: list[Timing] = []
+        self.fault = ""
         self.path = records_path(config.option.ptx_records) if config.option.ptx_records else None
         self.resumed = bool(config.option.ptx_resume and self.path and self.path.is_file())
         if self.resumed:
@@ -38,12 +53,35 @@ class Recorder:
         """Write what the report carries."""
         records = [from_json(obj) for obj in getattr(report, "ptxdiff_records", ())]
         if records and self.path is not None:
-            self._open().write(*records)
+            self._write(records)
         self._count(r for r in records if isinstance(r, Result))
         self.timings += (replace(r, samples=()) for r in records if isinstance(r, Timing))
 
     def _count(self, results: Iterable[Result]) -> None:
         self.verdicts.update("expected failure" if r.expected_failure else r.verdict for r in results)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
+        """An item that took its pytest-xdist worker with it: an error, to be tried again when the run is resumed."""
+        from harness.collection import item_of
+
+        item = item_of(crashitem)
+        if item is not None:
+            words = "the process that ran it died: killed, out of memory, or crashed; --ptx-resume runs it again"
+            message = f"{item[0]}::{item[1]}[{item[2]}-{item[3]}]: error: {words}"
+            lost = Result(key=Key(*item), verdict="error", words=words, message=message)
+            report.ptxdiff_records = [to_json(lost)]  # type: ignore[attr-defined]
+
+    def _write(self, records: Sequence[Record]) -> None:
+        """Write; where that fails, end the run in one line: results that are not kept need not be made."""
+        try:
+            self._open().write(*records)
+        except WriteError as e:
+            if self.writer is not None:
+                self.writer.close()
+            self.writer = None
+            words = f"records: {e}; what was written before can be read, and --ptx-resume goes on with it"
+            pytest.exit(words, returncode=pytest.ExitCode.INTERNAL_ERROR)
 
     def _open(self) -> Writer:
         if self.writer is None:
@@ -70,7 +108,11 @@ class Recorder:
         """Close the file; and a run of ours in which nothing ran is not green."""
         if self.writer is not None:
             finished = datetime.now(UTC).isoformat(timespec="seconds")
-            self.writer.write(End(finished, round(time.time() - self.started, 1), dict(self.verdicts)))
+            try:
+                self.writer.write(End(finished, round(time.time() - self.started, 1), dict(self.verdicts)))
+            except WriteError as e:
+                self.fault = f"{e}: the last line, that the run was finished, is missing"
+                session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
             self.writer.close()
         if self._nothing_ran and exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
@@ -92,7 +134,7 @@ class Recorder:
         if self._nothing_ran:
             terminalreporter.write_line("nothing ran, so nothing passed")
         if self.path is not None:
-            terminalreporter.write_line(f"records: {self.path}")
+            terminalreporter.write_line(f"records: {self.fault or self.path}")
 
 
 def _timed(timings: Sequence[Timing]) -> str:

@@ -30,6 +30,7 @@ from harness.records.types import (
     Timing,
     VariantInfo,
     Verdict,
+    WriteError,
     text_hash,
 )
 from harness.speed import Beside
@@ -55,6 +56,7 @@ __all__ = [
     "Timing",
     "VariantInfo",
     "Verdict",
+    "WriteError",
     "Writer",
     "collect",
     "collector_paused",

@@ -8,28 +8,32 @@ import json
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TextIO
 
 from harness.records.encoding import from_json, to_line
-from harness.records.types import CaseInfo, End, Record, RecordError, Result, Run, RunRecords, Text, Timing
+from harness.records.types import CaseInfo, End, Record, RecordError, Result, Run, RunRecords, Text, Timing, WriteError
 
 
 class Writer:
-    """Appends records to a file as they come, flushing each line, and stores each text once.
+    """Appends records to a file as they come, at once, and stores each text once.
 
     The path's folders are made. Safe to use from several threads of one process; several processes never share a file
     (under pytest-xdist only the controller writes). resume: go on with a file that an earlier run left.
+    Raises WriteError where the file cannot be written, now or later; what was written before stays readable.
     """
 
     def __init__(self, path: Path, *, resume: bool = False) -> None:
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
         self._texts: set[str] = set()
         self._cases: set[str] = set()
         self._lock = threading.Lock()
-        if resume:
-            self._take_up()
-        self._file: TextIO = path.open("a" if resume else "w", encoding="utf-8")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if resume:
+                self._take_up()
+            # Unbuffered: what a full disk refuses must not come up again when the file is closed.
+            self._file = path.open("ab" if resume else "wb", buffering=0)
+        except OSError as e:
+            raise WriteError(f"{path}: {e.strerror or e}") from e
 
     def _take_up(self) -> None:
         """Know what the file has, and drop what a cut-off run left half done, and the end line of the earlier run."""
@@ -44,8 +48,15 @@ class Writer:
     def write(self, *records: Record) -> None:
         """Append records, all of an item's in one stroke; a text or a case that the file already has is dropped."""
         with self._lock:
-            self._file.write("".join(to_line(r) for r in records if self._is_new(r)))
-            self._file.flush()
+            left = memoryview("".join(to_line(r) for r in records if self._is_new(r)).encode())
+            whole = self._file.tell()
+            try:
+                while left:
+                    left = left[self._file.write(left) :]
+            except OSError as e:
+                with contextlib.suppress(OSError):
+                    self._file.truncate(whole)
+                raise WriteError(f"{self.path}: {e.strerror or e}") from e
 
     def _is_new(self, record: Record) -> bool:
         if isinstance(record, Text | CaseInfo):
@@ -86,11 +97,17 @@ def _lines(path: Path) -> list[bytes]:
 
 
 def _whole_items(path: Path) -> Iterator[Record]:
-    """The records of a file; where its last line was cut off, without the measurements of the item it broke off in."""
+    """The records of a file, without the measurements of items that must be run again.
+
+    Those are the item in which it broke off, where the last line was cut off, and items with an error: a process that
+    was killed, or a machine without memory, gives another result on a better day.
+    """
     records = list(read_lines(path))
     measured = [r for r in records if isinstance(r, Result | Timing)]
-    broken = _item(measured[-1]) if measured and _lines(path)[-1].strip() else None
-    return (r for r in records if not (isinstance(r, Result | Timing) and _item(r) == broken))
+    again = {_item(r) for r in measured if isinstance(r, Result) and r.verdict == "error"}
+    if measured and _lines(path)[-1].strip():
+        again.add(_item(measured[-1]))
+    return (r for r in records if not (isinstance(r, Result | Timing) and _item(r) in again))
 
 
 def _item(record: Result | Timing) -> tuple[str, ...]:
@@ -112,7 +129,15 @@ def read(path: Path) -> RunRecords:
             raise RecordError(f"{path}: no records (*.jsonl) in this folder")
         path = files[-1]
     with collector_paused():
-        return collect(read_lines(path), path)
+        return in_order(collect(read_lines(path), path))
+
+
+def in_order(found: RunRecords) -> RunRecords:
+    """The run with its items in order of name, each's results as they came: when which worker was done says nothing."""
+    found.cases = dict(sorted(found.cases.items()))
+    found.results.sort(key=lambda r: r.key.item)
+    found.timings.sort(key=lambda t: (t.key.case, t.key.target))
+    return found
 
 
 @contextlib.contextmanager

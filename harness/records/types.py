@@ -21,6 +21,10 @@ class RecordError(ValueError):
     """A records file that cannot be read; the message names the file and the line."""
 
 
+class WriteError(RecordError):
+    """A records file that cannot be written, for a full disk say."""
+
+
 @dataclass(frozen=True, order=True)
 class Key:
     """What a result is about. Two results with equal keys measured the same thing, on any machine, at any time.

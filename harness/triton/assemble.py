@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -69,23 +70,30 @@ def _assemble(compilation: Compilation) -> Assembled:
         source.write_text(compilation.ptx)
         command = [compilation.ptxas.path, "-lineinfo", *contraction, "-v", f"--gpu-name={spec.target}"]
         try:
-            done = subprocess.run(
-                [*command, str(source), "-o", str(cubin)],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=PTXAS_TIMEOUT,
-            )
+            status, said = _run([*command, str(source), "-o", str(cubin)])
         except subprocess.TimeoutExpired:
             return Refusal(
                 "error", f"ptxas {compilation.ptxas.version} did not finish in {PTXAS_TIMEOUT:g} s", stage="ptxas"
             )
-        said = (done.stdout + done.stderr).strip()
-        if done.returncode or not cubin.exists():
-            return _refusal(compilation, done.returncode, said)
+        if status or not cubin.exists():
+            return _refusal(compilation, status, said)
         warnings = tuple(dict.fromkeys(c.words for c in ptxas_complaints(said, ("warning",))))
         return Assembly(cubin.read_bytes(), resources(said), warnings)
+
+
+def _run(command: Sequence[str]) -> tuple[int, str]:
+    """A program's exit status, and what it said. Raises TimeoutExpired, and then nothing that it started is left."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        errors="replace", start_new_session=True,
+    )  # fmt: skip
+    with process:
+        try:
+            said, _ = process.communicate(timeout=PTXAS_TIMEOUT)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, said.strip()
 
 
 def _refusal(compilation: Compilation, status: int, said: str) -> Refusal:

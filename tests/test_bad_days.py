@@ -1,0 +1,264 @@
+"""Bad days that need no GPU: each costs its own item an `error` and loses nothing else; a resumed run makes it good."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.records import WriteError, Writer, read, read_lines
+from tests.case_sources import FLIP, RIGHT
+from tests.test_records import KEY, RESULT, RUN
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Each of these costs a second or so of compiling; the asm alone is enough here.
+CONFTEST = "from harness.backends import emulator\nemulator._has_triton = lambda: False\n"
+
+# The reference is called in the middle of an item: what it does there, it does to the process that runs the item.
+ACCIDENT = FLIP.replace(
+    "def flipped(x):\n",
+    """def flipped(x):
+    import os, pathlib, signal, time
+    mark = pathlib.Path(__file__).with_name("accident")
+    if mark.exists():
+        deed, at = mark.read_text().split()
+        calls.append(1)
+        if len(calls) >= int(at):
+            mark.unlink()
+            if deed == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise MemoryError
+""",
+).replace("from harness import", "calls = []\n\nfrom harness import")
+
+
+@pytest.fixture
+def catalogue(tmp_path):
+    """A folder of case files, the second of which has an accident once, when told to."""
+    folder = tmp_path / "cases"
+    folder.mkdir()
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    for name, source in (("a_first", FLIP), ("b_second", ACCIDENT), ("c_third", FLIP)):
+        (folder / f"{name}.py").write_text(source)
+    return tmp_path
+
+
+def accident(folder: Path, deed: str, at: int) -> None:
+    (folder / "cases" / "accident").write_text(f"{deed} {at}")
+
+
+def run(folder: Path, *options: str, limit: Any = None) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "pytest", "cases", "-q", "-p", "no:cacheprovider", "--ptx-backend=emulator"]
+    words += ["--ptx-target=sm_100a", "--ptx-target=sm_90a", *plugin(), *options]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, preexec_fn=limit, check=False
+    )
+
+
+def plugin() -> list[str]:
+    from harness.cli.run import plugin_words
+
+    return plugin_words()
+
+
+ITEMS = 3 * 2 * 2  # files, variants, targets
+
+
+def page(path: Path, folder: Path) -> bytes:
+    """The report's bytes, but for when the run was and how long things took."""
+    from reports import html
+
+    lines = []
+    for line in path.read_text().splitlines():
+        record = json.loads(line)
+        record |= {k: v for k, v in TIMES.items() if k in record}
+        lines.append(json.dumps(record))
+    timeless = folder / "run.jsonl"
+    folder.mkdir()
+    timeless.write_text("\n".join(lines) + "\n")
+    return html.write([read(timeless)], folder / "page.html").read_bytes()
+
+
+TIMES = {"run_id": "then", "started": "2026-01-01T00:00:00+00:00", "finished": "later", "seconds": 1.0, "arguments": []}
+
+
+@pytest.fixture
+def uninterrupted(catalogue):
+    """The records that a run without accidents gives."""
+    assert run(catalogue, "--ptx-records=good.jsonl").returncode == 1
+    return catalogue / "good.jsonl"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", [1, 30])
+def test_a_run_killed_in_the_middle_is_finished_by_a_second_start(catalogue, uninterrupted, at):
+    """Several pytest processes, one after another."""
+    accident(catalogue, "kill", at)
+    killed = run(catalogue, "--ptx-records=run.jsonl")
+    assert killed.returncode == -signal.SIGKILL
+    before = list(read_lines(catalogue / "run.jsonl"))
+    kept = len({r.key.item for r in read(catalogue / "run.jsonl").results})
+    assert 4 <= kept < ITEMS
+    assert run(catalogue, "--ptx-records=run.jsonl", "--ptx-resume").returncode == 1
+    after = list(read_lines(catalogue / "run.jsonl"))
+    assert after[: len(before)] == before
+    assert page(catalogue / "run.jsonl", catalogue / "one") == page(uninterrupted, catalogue / "two")
+
+
+@pytest.mark.slow
+def test_a_killed_worker_costs_one_item_until_the_run_is_resumed(catalogue, uninterrupted):
+    """Several pytest processes, one after another."""
+    accident(catalogue, "kill", 1)
+    found = run(catalogue, "--ptx-records=run.jsonl", "-n2", "--dist=loadgroup")
+    assert found.returncode == 1
+    records = read(catalogue / "run.jsonl")
+    assert len({r.key.item for r in records.results}) == ITEMS
+    (lost,) = [r for r in records.results if r.verdict == "error"]
+    assert lost.key.case == "b_second"
+    assert lost.words == "the process that ran it died: killed, out of memory, or crashed; --ptx-resume runs it again"
+    assert records.end is not None
+    assert records.end.verdicts["error"] == 1
+    assert run(catalogue, "--ptx-records=run.jsonl", "--ptx-resume", "-n2", "--dist=loadgroup").returncode == 1
+    assert not [r for r in read(catalogue / "run.jsonl").results if r.verdict == "error"]
+    assert page(catalogue / "run.jsonl", catalogue / "one") == page(uninterrupted, catalogue / "two")
+
+
+@pytest.mark.slow
+def test_memory_that_ran_out_is_an_error_until_the_run_is_resumed(catalogue, uninterrupted):
+    """Several pytest processes, one after another."""
+    accident(catalogue, "memory", 1)
+    assert run(catalogue, "--ptx-records=run.jsonl").returncode == 1
+    (lost,) = [r for r in read(catalogue / "run.jsonl").results if r.verdict == "error"]
+    assert lost.key.case == "b_second"
+    assert "MemoryError" in lost.words
+    assert "\n" not in lost.words
+    assert run(catalogue, "--ptx-records=run.jsonl", "--ptx-resume").returncode == 1
+    assert page(catalogue / "run.jsonl", catalogue / "one") == page(uninterrupted, catalogue / "two")
+
+
+def small_files() -> None:
+    """No file of this process grows beyond 64 KiB; writing more is refused, as on a full disk."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [[], ["-n2"]])
+def test_a_full_disk_ends_the_run_in_one_line_and_a_second_start_finishes_it(catalogue, uninterrupted, options):
+    """Several pytest processes, one after another."""
+    full = run(catalogue, "--ptx-records=run.jsonl", *options, limit=small_files)
+    assert full.returncode == pytest.ExitCode.INTERNAL_ERROR
+    told = [line for line in (full.stdout + full.stderr).splitlines() if "File too large" in line]
+    assert len(told) == 1
+    assert "records: run.jsonl: File too large; what was written before can be read" in told[0]
+    assert "Traceback" not in full.stdout + full.stderr
+    kept = read(catalogue / "run.jsonl")
+    assert 0 < len({r.key.item for r in kept.results}) < ITEMS
+    assert run(catalogue, "--ptx-records=run.jsonl", "--ptx-resume").returncode == 1
+    assert page(catalogue / "run.jsonl", catalogue / "one") == page(uninterrupted, catalogue / "two")
+
+
+def test_a_device_that_is_always_full_is_told_at_once(run_cases, pytester):
+    os.symlink("/dev/full", pytester.path / "run.jsonl")
+    result = run_cases("--ptx-records=run.jsonl", flip=RIGHT)
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
+    result.stdout.fnmatch_lines(["*records: run.jsonl: No space left on device; what was written before can be read*"])
+
+
+def test_what_a_writer_could_not_write_whole_it_takes_back(tmp_path, monkeypatch):
+    writer = Writer(tmp_path / "run.jsonl")
+    writer.write(RUN, RESULT)
+    before = (tmp_path / "run.jsonl").read_bytes()
+    real = writer._file
+
+    class Full:
+        """Takes ten bytes, then nothing."""
+
+        def __init__(self) -> None:
+            self.room = 10
+
+        def write(self, data: memoryview) -> int:
+            if not self.room:
+                raise OSError(28, "No space left on device")
+            self.room = 0
+            return real.write(data[:10])
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
+
+    monkeypatch.setattr(writer, "_file", Full())
+    with pytest.raises(WriteError, match=r"run\.jsonl: No space left on device"):
+        writer.write(RESULT)
+    real.close()
+    assert (tmp_path / "run.jsonl").read_bytes() == before
+    assert [r.key for r in read(tmp_path / "run.jsonl").results] == [KEY]
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WriteError, match=r"file/run\.jsonl: "):
+        Writer(tmp_path / "file" / "run.jsonl")
+
+
+# ---- ptxas -------------------------------------------------------------------------------------------------------
+
+
+def fake_ptxas(folder: Path, monkeypatch: pytest.MonkeyPatch, deed: str, mark: str) -> None:
+    """A ptxas that does as told for kernels with a mark in their asm, and else what the real one does."""
+    from harness.triton import targets
+
+    real = targets._bundled("ptxas")
+    program = folder / "ptxas"
+    program.write_text(
+        f"#!{sys.executable}\n"
+        "import os, pathlib, sys, time, signal\n"
+        "source = [w for w in sys.argv if w.endswith('.ptx')]\n"
+        f"if source and {mark!r} in pathlib.Path(source[0]).read_text():\n"
+        f"    {deed}\n"
+        f"os.execv({str(real)!r}, sys.argv)\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("TRITON_PTXAS_PATH", str(program))
+    monkeypatch.setenv("TRITON_PTXAS_BLACKWELL_PATH", str(program))
+
+
+@pytest.mark.parametrize(
+    ("mark", "deed", "words"),  # each a kernel of its own: no process compiles one twice
+    [
+        ("0x01010111", "os.kill(os.getpid(), signal.SIGSEGV)", r"ptxas \S+ ended by signal 11"),
+        ("0x01010121", "sys.exit(3)", r"ptxas \S+ failed with status 3"),
+        ("0x01010131", "os.system('sleep 600')", r"ptxas \S+ did not finish in 2 s"),
+    ],
+)
+def test_a_ptxas_that_crashes_or_hangs_costs_its_own_items_only(run_cases, tmp_path, monkeypatch, mark, deed, words):
+    from harness.triton import assemble, pool
+
+    pytest.importorskip("triton")
+    fake_ptxas(tmp_path, monkeypatch, deed, mark)
+    monkeypatch.setattr(assemble, "PTXAS_TIMEOUT", 2.0)
+    monkeypatch.setattr(pool, "_shared", None)
+    began = time.monotonic()
+    result = run_cases(
+        "--ptx-backend=assembler",
+        "--ptx-target=sm_90a",
+        "--ptx-records=run.jsonl",
+        flip=FLIP.replace("0x01010181", mark),
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    found = {r.key.variant: r for r in read(Path("run.jsonl")).results}
+    assert found["right"].verdict == "pass"
+    assert found["wrong"].verdict == "error"
+    assert re.search(words, found["wrong"].words), found["wrong"].words
+    assert time.monotonic() - began < 120  # the program that the hanging one had started would have held us up
