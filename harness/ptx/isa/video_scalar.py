@@ -1,11 +1,12 @@
 """Scalar video instructions (ISA 9.7.18.1): on a byte, a half or the whole of each source.
 
-Each extends the selected parts, computes exactly, clamps with .sat to the destination's type and size, and joins the
-result with c: by a secondary operation, or by putting it into the part of c that the destination's selector names.
+Each extends the selected parts, computes, clamps with .sat, and joins the result with c: by a secondary operation, or
+by putting it into the part of c that the destination's selector names.
 
-These follow the text of the ISA. Since sm_75 ptxas expands most of them, and where clamping, secondary operations or
-merges meet values of more than 32 bits its code departs from the text: the conformance ledger tells which forms differ
-on an H200, and on what.
+In the ISA's text intermediate values are exact, and .sat clamps to the destination's type and size. From sm_75 on no
+GPU has these instructions: ptxas writes sequences on pairs of 32-bit registers, which depart from the text where values
+leave 32 bits, alike on every target. The definitions give what these sequences give, as read in the machine code
+of ptxas 12.9 and as an H200 computes it. ptxas 13.4 repairs one departure, that of `merged`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from harness.ptx.bits import mask, scalar, shl64, shr64, sign_extend, wrap64
+from harness.ptx.bits import below64, mask, scalar, shl64, shr64, sign_extend
 
 from .compare import ordered
 from .integer import saturate
@@ -27,6 +28,7 @@ _instruction: Declare = instruction
 _TYPE = ".u32 .s32"
 _NONE = -1
 _WORD = 32 << 8
+_UPPER_HALF = 16 << 8 | 16
 
 
 @scalar
@@ -38,27 +40,44 @@ def part(x: int, sel: int, signed: int) -> int:
 
 
 @scalar
-def finish(value: int, c: int, sat: int, op2: int, dsel: int, dsigned: int) -> int:
-    """Clamp, then the secondary operation with c or the merge into it."""
+def clamped(value: int, dsel: int, signed: int) -> int:
+    """`.sat`: a whole u32 is clamped at zero only, and wraps above; a byte or half takes what is negative for huge."""
     bits = dsel >> 8
-    if sat:
-        value = saturate(value, bits, dsigned)
+    if bits == 32:
+        return saturate(value, 32, 1) if signed else max(value, 0)
+    top = mask(bits - signed)
+    return value if 0 <= value <= top else top
+
+
+@scalar
+def joined(value: int, c: int, op2: int, dsel: int, dsigned: int) -> int:
+    """The secondary operation with c, or the merge into it, or neither."""
     if op2 == ADD:
         return value + c
     if op2 != _NONE:
-        return min(value, c) if op2 == MIN else max(value, c)
-    if bits < 32:
-        field = mask(bits) << (dsel & 0xFF)
-        return (shl64(value, dsel & 0xFF) & field) | (c & ~field)
-    return value
+        # 64 bits are compared, as signed or unsigned as the destination: below zero is above every u32.
+        below = value < c if dsigned else below64(value, c)
+        return value if below == (op2 == MIN) else c
+    return value if dsel == _WORD else merged(value, c, dsel)
 
 
-def _declare(function: Callable[..., int], pattern: str, b: str, c: str, **groups: str) -> None:
+@scalar
+def merged(value: int, c: int, dsel: int) -> int:
+    """c with the selected part replaced: by the value's low bits, but .h1 by bits 16 to 31 where they stand.
+
+    The ISA has the low half there too, and so has ptxas 13.4; ptxas 12.9 permutes the wrong bytes.
+    """
+    field = mask(dsel >> 8) << (dsel & 0xFF)
+    moved = value if dsel == _UPPER_HALF else value << (dsel & 0xFF)
+    return (moved & field) | (c & ~field)
+
+
+def _declare(function: Callable[..., int], pattern: str, b: str, d: str, c: str, **groups: str) -> None:
     """The three rows of an instruction: alone, with a secondary operation, and merging into c."""
     row: Declare = partial(_instruction, section="9.7.18.1", atype=_TYPE, **groups)
-    row(pattern, f"d:{c}, a.part:atype, b.part:{b}")(function)
-    row(f"{pattern}.op2", f"d:{c}, a.part:atype, b.part:{b}, c:{c}", op2=".add .min .max")(function)
-    row(pattern, f"d.part:{c}, a.part:atype, b.part:{b}, c:{c}")(function)
+    row(pattern, f"d:{d}, a.part:atype, b.part:{b}")(function)
+    row(f"{pattern}.op2", f"d:{d}, a.part:atype, b.part:{b}, c:{c}", op2=".add .min .max")(function)
+    row(pattern, f"d.part:{d}, a.part:atype, b.part:{b}, c:{c}")(function)
 
 
 # The parameters after b that a row lacks have their defaults: no c, the whole word, no secondary operation.
@@ -68,16 +87,20 @@ def vadd(
     a: int, b: int, c: int = 0, asel: int = 0, bsel: int = 0, dsel: int = _WORD, sat: int = 0, op2: int = _NONE,
     asigned: int = 0, bsigned: int = 0, dsigned: int = 0,
 ) -> int:  # fmt: skip
-    """Sum of the selected parts."""
-    return finish(part(a, asel, asigned) + part(b, bsel, bsigned), c, sat, op2, dsel, dsigned)
+    """Sum of the selected parts; cut to 32 bits with a sign before a secondary operation."""
+    value = part(a, asel, asigned) + part(b, bsel, bsigned)
+    value = clamped(value, dsel, dsigned) if sat else value
+    return joined(sign_extend(value, 32), c, op2, dsel, dsigned)
 
 
 def vsub(
     a: int, b: int, c: int = 0, asel: int = 0, bsel: int = 0, dsel: int = _WORD, sat: int = 0, op2: int = _NONE,
     asigned: int = 0, bsigned: int = 0, dsigned: int = 0,
 ) -> int:  # fmt: skip
-    """Difference of the selected parts."""
-    return finish(part(a, asel, asigned) - part(b, bsel, bsigned), c, sat, op2, dsel, dsigned)
+    """Difference of the selected parts; cut as in `vadd`."""
+    value = part(a, asel, asigned) - part(b, bsel, bsigned)
+    value = clamped(value, dsel, dsigned) if sat else value
+    return joined(sign_extend(value, 32), c, op2, dsel, dsigned)
 
 
 def vabsdiff(
@@ -85,7 +108,9 @@ def vabsdiff(
     asigned: int = 0, bsigned: int = 0, dsigned: int = 0,
 ) -> int:  # fmt: skip
     """Distance of the selected parts."""
-    return finish(abs(part(a, asel, asigned) - part(b, bsel, bsigned)), c, sat, op2, dsel, dsigned)
+    value = abs(part(a, asel, asigned) - part(b, bsel, bsigned))
+    value = clamped(value, dsel, dsigned) if sat else value
+    return joined(value, c, op2, dsel, dsigned)
 
 
 def vmin(
@@ -93,7 +118,9 @@ def vmin(
     asigned: int = 0, bsigned: int = 0, dsigned: int = 0,
 ) -> int:  # fmt: skip
     """The smaller of the selected parts."""
-    return finish(min(part(a, asel, asigned), part(b, bsel, bsigned)), c, sat, op2, dsel, dsigned)
+    value = min(part(a, asel, asigned), part(b, bsel, bsigned))
+    value = clamped(value, dsel, dsigned) if sat else value
+    return joined(value, c, op2, dsel, dsigned)
 
 
 def vmax(
@@ -101,13 +128,15 @@ def vmax(
     asigned: int = 0, bsigned: int = 0, dsigned: int = 0,
 ) -> int:  # fmt: skip
     """The larger of the selected parts."""
-    return finish(max(part(a, asel, asigned), part(b, bsel, bsigned)), c, sat, op2, dsel, dsigned)
+    value = max(part(a, asel, asigned), part(b, bsel, bsigned))
+    value = clamped(value, dsel, dsigned) if sat else value
+    return joined(value, c, op2, dsel, dsigned)
 
 
 _ARITHMETIC: tuple[Callable[..., int], ...] = (vadd, vsub, vabsdiff, vmin, vmax)
 for _function in _ARITHMETIC:
     _pattern = f"{_function.__name__}.dtype.atype.btype{{.sat}}"
-    _declare(_function, _pattern, "btype", "dtype", dtype=_TYPE, btype=_TYPE)
+    _declare(_function, _pattern, "btype", "dtype", "dtype", dtype=_TYPE, btype=_TYPE)
 
 
 @scalar
@@ -121,37 +150,39 @@ def vshl(
     a: int, b: int, c: int = 0, asel: int = 0, bsel: int = 0, dsel: int = _WORD, sat: int = 0, mode: int = 0,
     op2: int = _NONE, asigned: int = 0, dsigned: int = 0,
 ) -> int:  # fmt: skip
-    """The selected part, shifted left."""
-    value = part(a, asel, asigned)
-    shift = amount(b, bsel, mode)
-    # By 32: the low 32 bits are 0, and if anything is left above them, it lies outside every range.
-    far = (1 << 40) * ((value > 0) - (value < 0))
-    return finish(value << shift if shift < 32 else far, c, sat, op2, dsel, dsigned)
+    """The selected part, shifted left; with .sat cut to 34 bits with a sign, and then clamped to 32, not to a part."""
+    value = shl64(part(a, asel, asigned), amount(b, bsel, mode))
+    if sat:
+        value = sign_extend(saturate(sign_extend(value, 34), 32, dsigned), 32)
+    return joined(value, c, op2, dsel, dsigned)
 
 
 def vshr(
     a: int, b: int, c: int = 0, asel: int = 0, bsel: int = 0, dsel: int = _WORD, sat: int = 0, mode: int = 0,
     op2: int = _NONE, asigned: int = 0, dsigned: int = 0,
 ) -> int:  # fmt: skip
-    """The selected part, shifted right; a signed one fills with its sign."""
-    return finish(part(a, asel, asigned) >> amount(b, bsel, mode), c, sat, op2, dsel, dsigned)
+    """The selected part, shifted right; a signed one fills with its sign. Clamped as in `vshl`."""
+    value = part(a, asel, asigned) >> amount(b, bsel, mode)
+    if sat:
+        value = sign_extend(saturate(value, 32, dsigned), 32)
+    return joined(value, c, op2, dsel, dsigned)
 
 
 for _function in (vshl, vshr):
     _pattern = f"{_function.__name__}.dtype.atype.u32{{.sat}}.mode"
-    _declare(_function, _pattern, "u32", "dtype", dtype=_TYPE, mode=".clamp .wrap")
+    _declare(_function, _pattern, "u32", "dtype", "dtype", dtype=_TYPE, mode=".clamp .wrap")
 
 
 def vset(
     a: int, b: int, c: int = 0, asel: int = 0, bsel: int = 0, dsel: int = _WORD, cmp: int = 0, op2: int = _NONE,
     asigned: int = 0, bsigned: int = 0,
 ) -> int:  # fmt: skip
-    """Whether the selected parts compare so: 1 or 0."""
+    """Whether the selected parts compare so: 1 or 0. In a secondary .min or .max, c is signed if a is."""
     x, y = part(a, asel, asigned), part(b, bsel, bsigned)
-    return finish(1 if ordered(cmp, x < y, x == y) else 0, c, 0, op2, dsel, 0)
+    return joined(1 if ordered(cmp, x < y, x == y) else 0, c, op2, dsel, asigned)
 
 
-_declare(vset, "vset.atype.btype.cmp", "btype", "u32", btype=_TYPE, cmp=".eq .ne .lt .le .gt .ge")
+_declare(vset, "vset.atype.btype.cmp", "btype", "u32", "atype", btype=_TYPE, cmp=".eq .ne .lt .le .gt .ge")
 
 
 def vmad(
@@ -160,23 +191,16 @@ def vmad(
 ) -> int:  # fmt: skip
     """Product plus c, either negated, or both and one more (.po); shifted right, clamped with .sat.
 
-    Unsigned throughout if a and b are and nothing is negated, else signed: c is then extended with its sign.
+    Factors and c are read as signed 32 bits whatever their types, and 64 bits are kept. If a and b are unsigned and
+    nothing is negated, these count as unsigned when shifted and as u32 with .sat; a negative sum clamps to 0 only if
+    the shift has left it negative.
     """
-    negative = aneg ^ bneg
-    signed = asigned or bsigned or negative or cneg
-    product = wrap64(part(a, asel, asigned) * part(b, bsel, bsigned))
-    # An unsigned product of 2**62 or more leaves every range, but not 64 bits, after it was negated or shifted.
-    huge = not asigned and not bsigned and shr64(product, 62) != 0
-    addend = sign_extend(c, 32) if signed else c
-    total = wrap64((-product if negative else product) + (-addend if cneg else addend) + po)
-    shifted = (total >> scale) if signed else shr64(total, scale)
-    if not sat:
-        return shifted
-    if signed and huge:
-        return -0x80000000 if negative else 0x7FFFFFFF
-    if not signed and shr64(shifted, 32) != 0:
-        return 0xFFFFFFFF
-    return saturate(shifted, 32, 1 if signed else 0)
+    product = sign_extend(part(a, asel, asigned), 32) * sign_extend(part(b, bsel, bsigned), 32)
+    addend = sign_extend(c, 32)
+    total = (-product if aneg ^ bneg else product) + (-addend if cneg else addend) + po
+    signed = 1 if asigned or bsigned or aneg ^ bneg or cneg else 0
+    shifted = total >> scale if signed else shr64(total, scale)
+    return saturate(shifted, 32, signed) if sat else shifted
 
 
 _vmad: Declare = partial(instruction, section="9.7.18.1.3", dtype=_TYPE, atype=_TYPE, btype=_TYPE)
