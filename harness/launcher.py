@@ -76,13 +76,17 @@ class Emulated:
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Every argument by name, defaults filled in, in the order of the kernel's parameters."""
-        plain = getattr(self.kernel, "fn", None)
+        plain, rules = self.kernel, dict[str, Any]()
         while plain is not None and not inspect.isfunction(plain):  # @triton.heuristics and the like around it
+            rules |= getattr(plain, "values", None) or {}
             plain = getattr(plain, "fn", None)
         if plain is None:
             raise LaunchError(f"{self.kernel!r} is no @triton.jit function")
+        signature = inspect.signature(plain)
         try:
-            bound = inspect.signature(plain).bind(*args, **kwargs)
+            for name, rule in rules.items():
+                kwargs[name] = rule(dict(signature.bind_partial(*args, **kwargs).arguments))
+            bound = signature.bind(*args, **kwargs)
         except TypeError as e:
             raise LaunchError(f"{plain.__name__}: {e}") from None
         bound.apply_defaults()
@@ -96,11 +100,14 @@ class Emulated:
         from harness.triton.specialise import Parameters, specialise
 
         try:
-            reference = FunctionRef.of(self.kernel)
+            kernel = self.kernel
+            reference = FunctionRef.of(kernel)
+            while type(kernel).__name__ == "Heuristics":
+                kernel = kernel.fn
             spec = specialise(
                 reference,
                 {name: _described(value) for name, value in values.items()},
-                Parameters.of(self.kernel),
+                Parameters.of(kernel),
                 target=normal(self.target),
                 enable_fp_fusion=fusion,
                 num_warps=num_warps,
@@ -137,6 +144,8 @@ def _described(value: Any) -> Any:
         return tuple(_described(v) for v in value)
     if hasattr(value, "arg_names"):
         return FunctionRef.of(value)
+    if type(value).__name__ == "TensorDescriptor":
+        raise TypeError("the emulator runs no tensor descriptors (TMA): pass the tensor and its strides")
     if not _is_tensor(value):
         return value.item() if isinstance(value, np.generic) else value
     name = str(value.dtype).removeprefix("torch.")
@@ -218,7 +227,8 @@ def _span(name: str, tensor: Any) -> NDArray[np.uint8]:
             raise LaunchError(f"{name} has negative strides, which a pointer cannot express; pass a copy")
         extent = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.strides, strict=True)) + tensor.itemsize
         extent = extent if tensor.size else 0
-        flat = np.lib.stride_tricks.as_strided(tensor.view(), (extent // tensor.itemsize,), (tensor.itemsize,))
+        units = tensor.view(f"u{tensor.itemsize}")
+        flat = np.lib.stride_tricks.as_strided(units, (extent // tensor.itemsize,), (tensor.itemsize,))
         return flat.view(np.uint8)
     if tensor.device.type != "cpu":
         raise LaunchError(f"{name} is on {tensor.device}; the emulator works on CPU tensors")

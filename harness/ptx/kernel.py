@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from . import operations_memory, operations_warp
+from . import operations_call, operations_memory, operations_warp
 from .analysis import Analysis, describe
 from .bits import f32_round, f64_bits
 from .contraction import fused
@@ -22,10 +22,10 @@ from .errors import ExecutionError, OperandError, PtxError
 from .kernelframe import KernelFrame
 from .machine import Constants, Scheduler, guarded
 from .memory import SHARED_BASE, VARIABLES_BASE, Buffer, GlobalMemory, Pointer, pointers
-from .nodes import Address, Declaration, Function, Module, Name, Operand
+from .nodes import Address, Declaration, Function, Instruction, Module, Name, Operand, Statement
 from .parallel import for_each
 from .parser import parse_module
-from .program import Builder, Program, Reader, Step
+from .program import Builder, Program, Reader, Register, Step
 from .targets import Target
 from .types import TYPES
 from .vectorise import Array
@@ -37,10 +37,7 @@ LANES = 1 << 14
 SHARED_BUDGET = 4 << 20
 """Bytes of shared memory of one frame; fewer blocks run together when each has much."""
 
-RETURNED = ""
-"""The name under which the results of calls are read."""
-
-_LOADED = (operations_memory, operations_warp)
+_LOADED = (operations_call, operations_memory, operations_warp)
 
 
 @dataclass(frozen=True)
@@ -79,11 +76,19 @@ class Report:
     threads: int
 
 
-class _KernelBuilder(Builder):
-    """A builder that knows variables in memory and kernel parameters."""
+class KernelBuilder(Builder):
+    """A builder that knows variables in memory, kernel parameters, and the functions that a kernel calls.
+
+    `passed`: the registers that stand for .param variables, by declaration, offset and width; `calling`: the functions
+    whose bodies are being put in place.
+    """
 
     def __init__(self, module: Module, function: Function) -> None:
         super().__init__(module.source, Target.parse(module.target), elementwise=False)
+        self.module = module
+        self.functions = {f.name: f for f in module.functions if not f.kernel and f.body is not None}
+        self.passed: dict[tuple[int, int, int], Register] = {}
+        self.calling: list[str] = []
         self.parameters = {p.name: p for p in function.parameters}
         self.sizes = {"shared": 0, "local": 0, "global": 0}
         self.variables = bytearray()
@@ -93,6 +98,18 @@ class _KernelBuilder(Builder):
             self.scope.variables[variable.name] = variable
         for variable in module.variables:
             self.place(variable)
+
+    def _add(self, statement: Statement) -> None:
+        if isinstance(statement, Instruction) and statement.opcode == "call":
+            name = operations_call.called(statement)
+            if name is not None and name.text in self.functions:
+                operations_call.inlined(self, statement, self.functions[name.text])
+                return
+        super()._add(statement)
+
+    def _bind(self, node: Instruction) -> Step:
+        step = super()._bind(node)
+        return operations_call.returning(self, step) if step.kind == "exit" else step
 
     def place(self, node: Declaration) -> None:
         """Give a variable its offset in its space."""
@@ -132,10 +149,6 @@ class _KernelBuilder(Builder):
 
     def parameter(self, node: Operand, size: int) -> tuple[str, int]:
         """The parameter and the offset in it that `[name+offset]` means."""
-        if isinstance(node, Address) and node.base is not None:
-            local = self.scope.variable(node.base.text)
-            if local is not None and local.space == "param":
-                return RETURNED, 0
         if not isinstance(node, Address) or node.base is None or node.base.text not in self.parameters:
             raise self.error(OperandError, "no parameter of this kernel has this name", node.offset)
         declared = self.parameters[node.base.text]
@@ -154,7 +167,7 @@ def load_kernel(text: str, name: str | None = None, fuse: bool = False) -> Kerne
     module = parse_module(text)
     function = module.kernel(name)
     assert function.body is not None
-    builder = _KernelBuilder(module, function)
+    builder = KernelBuilder(module, function)
     builder.add(function.body)
     program = builder.build()
     if fuse:
@@ -238,9 +251,7 @@ class Launch:
         return found
 
     def parameter(self, name: str, offset: int, size: int) -> int:
-        """The bit pattern of `size` bytes of a parameter; what a called function returned is zero."""
-        if name == RETURNED:
-            return 0
+        """The bit pattern of `size` bytes of a parameter."""
         return int.from_bytes(self._parameters[name][offset : offset + size], "little")
 
     def coordinates(self, block: int) -> str:

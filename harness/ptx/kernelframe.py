@@ -74,7 +74,6 @@ class KernelFrame(Frame):
         self.block_time = np.zeros(self.lanes, np.int32)
         self.warp_time = np.zeros(self.lanes, np.int32)
         self.copies = Copies(self)
-        self.arguments: dict[str, Array] = {}
 
     # messages --------------------------------------------------------------------------------------------
 

@@ -193,7 +193,7 @@ Statement = Instruction | Label | Declaration | Block
 
 @dataclass(slots=True)
 class Function:
-    """An `.entry` (kernel) or `.func`, with its directives such as `reqntid`."""
+    """An `.entry` (kernel) or `.func`, with its directives such as `reqntid`; `results`: what a `.func` returns."""
 
     name: str
     kernel: bool
@@ -201,6 +201,7 @@ class Function:
     directives: dict[str, list[int]]
     body: Block | None
     offset: int
+    results: list[Declaration] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from .errors import ExecutionError, NotElementwise, OperandError
+from .errors import OperandError
 from .isa.registry import Bound
 from .kernelframe import Access, KernelFrame
 from .memory import LOCAL_WINDOW, SHARED_WINDOW
 from .nodes import Address, Instruction, Name, Operand, Sink, Vector
 from .operations import binds, expect, runs
+from .operations_call import param_register
 from .program import Builder, Reader, Step, Writer
 from .types import TYPES
 from .vectorise import UNSIGNED, Array, ArrayFunction
@@ -53,6 +54,9 @@ def _bind_ld(builder: Builder, node: Instruction, bound: Bound) -> Step:
     writers = tuple(builder.destination(p, kind, bound, may_discard=True) for p in parts)
     space = _space(bound)
     if space == "param":
+        passed = [param_register(builder, node.operands[1], i, kind.width) for i in range(len(writers))]  # type: ignore[arg-type]
+        if passed[0] is not None:
+            return Step("param_move", node, bound, tuple(Reader(p.slot, kind.width) for p in passed if p), writers)
         return Step("ld_param", node, bound, (), writers, detail=builder.parameter(node.operands[1], kind.width // 8))
     reader, displacement = address(builder, node.operands[1], space)
     return Step("ld", node, bound, (reader,), writers, detail=Access(space, displacement, kind.width, len(writers)))
@@ -77,44 +81,12 @@ def _bind_st(builder: Builder, node: Instruction, bound: Bound) -> Step:
     space = _space(bound)
     readers = tuple(builder.read(p, kind, True, f"value of {bound.spelling}") for p in parts)
     if space == "param":
-        return Step("st_param", node, bound, readers, (), detail=_argument(builder, node.operands[0]))
+        passed = [param_register(builder, node.operands[0], i, kind.width) for i in range(len(readers))]  # type: ignore[arg-type]
+        if passed[0] is None:
+            raise builder.error(OperandError, "a kernel's parameters cannot be written", node.offset)
+        return Step("param_move", node, bound, readers, tuple(Writer(p.slot, kind.width) for p in passed if p))
     base, displacement = address(builder, node.operands[0], space)
     return Step("st", node, bound, (base, *readers), (), detail=Access(space, displacement, kind.width, len(readers)))
-
-
-def _argument(builder: Builder, node: Operand) -> str:
-    """The name of the argument of a call that `[name]` means."""
-    if not isinstance(node, Address) or node.base is None:
-        raise builder.error(OperandError, "an argument of a call is named in brackets", node.offset)
-    return node.base.text
-
-
-@runs("st_param")
-def _run_st_param(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    frame.arguments[step.detail] = frame.read(step.sources[0])[0]
-
-
-CALLABLE = ("vprintf", "__assertfail")
-"""Functions of the CUDA runtime that kernels with prints and assertions call."""
-
-
-@binds("call")
-def _bind_call(builder: Builder, node: Instruction, bound: Bound) -> Step:
-    names = [o.text for o in node.operands if isinstance(o, Name)]
-    if not names or names[0] not in CALLABLE:
-        called = names[0] if names else "a function"
-        raise builder.error(NotElementwise, f"the emulator runs no calls; this one goes to {called}", node.offset)
-    return Step("call", node, bound, detail=names[0])
-
-
-@runs("call")
-def _run_call(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    """A print prints nothing; a failed assertion stops the kernel."""
-    if step.detail == "__assertfail":
-        lane = 0 if active is None else int(np.flatnonzero(active)[0])
-        message = frame.arguments.get("param0")
-        text = "" if message is None else f": {frame.launch.memory.text(int(message[lane]))}"
-        raise frame.fault(ExecutionError, step, f"device assertion failed in {frame.who(lane)}{text}")
 
 
 @runs("ld_param")

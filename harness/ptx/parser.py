@@ -447,8 +447,7 @@ class _Parser(ConstantExpressions):
         kernel = self.text == ".entry"
         offset = self.offset
         self.advance()
-        if not kernel and self.kind == "(":
-            self.parameters()
+        results = self.parameters() if not kernel and self.kind == "(" else []
         name = self.take("name", "the name of a function")
         parameters = self.parameters() if self.kind == "(" else []
         directives: dict[str, list[int]] = {}
@@ -469,7 +468,7 @@ class _Parser(ConstantExpressions):
         body = self.block() if self.kind == "{" else None
         if body is None:
             self.expect(";", "'{' or ';' after the head of a function")
-        return Function(name, kernel, parameters, directives, body, offset)
+        return Function(name, kernel, parameters, directives, body, offset, results)
 
     def parameters(self) -> list[Declaration]:
         found: list[Declaration] = []

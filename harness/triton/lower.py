@@ -75,7 +75,9 @@ def _root_cause(error: BaseException) -> str:
     if wrapped := re.fullmatch(r"(\w+)\((['\"])(.*)\2,?\)", words, flags=re.DOTALL):
         words = f"{wrapped[1]}: {wrapped[3]}"
     source, line = getattr(error, "src", None), getattr(getattr(error, "node", None), "lineno", 0)
-    return f"{words} [in: {source.splitlines()[line - 1].strip()}]" if source and line else words
+    lines = source.splitlines() if source else []
+    # Triton may name a line of the caller with the source of what it calls.
+    return f"{words} [in: {lines[line - 1].strip()}]" if 0 < line <= len(lines) else words
 
 
 def _ptxas(arch: int) -> tuple[str, str]:
@@ -98,6 +100,8 @@ def load(ref: FunctionRef) -> Any:
         found = getattr(found, part, None)
     if found is None:
         raise CompileFailure(f"{ref.path} has no function {ref.qualname}")
+    while type(found).__name__ in ("Heuristics", "Autotuner"):
+        found = found.fn  # the caller has decided what they decide
     return found
 
 

@@ -11,7 +11,7 @@ _MEMORY = "a memory access"
 _BARRIER = "a barrier or a memory fence"
 _THREADS = "an exchange between the threads of a warp"
 _TENSOR = "a tensor core instruction"
-_COPY = "an asynchronous copy"
+_COPY = "an asynchronous copy (TMA)"
 _TEXTURE = "a texture or surface access"
 _CALL = "a call"
 
@@ -28,7 +28,8 @@ for _name in (
     "alloca",
 ):
     refuse(_name, _MEMORY)
-for _name in ("bar", "barrier", "membar", "fence", "mbarrier", "griddepcontrol", "setmaxnreg", "clusterlaunchcontrol"):
+refuse("mbarrier", "a barrier for asynchronous copies (TMA) and tensor cores")
+for _name in ("bar", "barrier", "membar", "fence", "griddepcontrol", "setmaxnreg", "clusterlaunchcontrol"):
     refuse(_name, _BARRIER)
 for _name in ("shfl", "vote", "match", "activemask", "redux", "elect"):
     refuse(_name, _THREADS)

@@ -78,6 +78,7 @@ class Form:
     module: str = ""
     constants: tuple[str, ...] = field(default=())
     given: dict[str, int] = field(default_factory=dict)
+    small: tuple[str, ...] = ()
 
     @cached_property
     def destinations(self) -> tuple[OperandSpec, ...]:
@@ -263,6 +264,7 @@ def instruction(
     writes: str = "",
     excludes: Iterable[str] = (),
     given: Mapping[str, int] | None = None,
+    small: str = "",
     **choices: str,
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Declare a form and the scalar definition under it; see `harness.ptx.isa` for the whole story.
@@ -292,6 +294,7 @@ def instruction(
             excludes=tuple(tuple(e.replace(".", " ").split()) for e in excludes),
             module=function.__module__.rpartition(".")[2],
             given=dict(given or {}),
+            small=tuple(small.split()),
         )
         parameters = list(inspect.signature(function).parameters)
         inputs = [s.name for s in form.sources] + list(form.reads)
@@ -425,7 +428,7 @@ def lookup(node: Instruction, source: Source, target: Target | None, elementwise
         message = f"{node.spelling} is {REFUSED[node.opcode]}; an elementwise snippet cannot use it"
         raise source.error(NotElementwise, message, node.offset)
     if not found:
-        if not FORMS.get(node.opcode) and node.opcode in REFUSED:
+        if node.opcode in REFUSED and (not FORMS.get(node.opcode) or "bulk" in node.modifiers):
             message = f"{node.spelling} is {REFUSED[node.opcode]} that the emulator does not run"
             raise source.error(NotElementwise, message, node.offset)
         raise source.error(UnknownInstruction, _unknown(node), node.offset)

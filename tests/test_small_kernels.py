@@ -1,0 +1,324 @@
+"""What Triton can do, kernel by kernel, on the CPU: small launches against numpy, on an old target and a new one."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+pytest.importorskip("triton", reason="Triton is not installed; it compiles the kernels of these tests")
+
+from harness import emulated
+from harness.launcher import LaunchError
+from harness.ptx.errors import NotElementwise
+from tests import small_kernels as k
+
+TARGETS = ["sm_80", "sm_100a"]
+pytestmark = pytest.mark.parametrize("target", TARGETS)
+N = 300
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def bits(array: np.ndarray) -> np.ndarray:
+    return array.view(f"u{array.itemsize}")
+
+
+ELEMENTWISE = {
+    "copy": ("int8 uint8 int16 int32 int64 float16 bfloat16 float32 float64 bool float8_e5m2", lambda a: a),
+    "negate": ("int8 int64 float16 bfloat16 float32 float64", lambda a: -a),
+    "square": ("int8 int16 int32 int64 float16 bfloat16 float32 float64", lambda a: a * a),
+    "root": ("float32", np.sqrt),
+    "third": ("float32", lambda a: a / np.float32(3)),
+    "floor": ("float32 float64", np.floor),
+    "round": ("float32 float64", np.rint),
+    "clamp": ("float32", lambda a: np.clip(a, np.float32(-1), np.float32(1))),
+    "high": ("uint32", lambda a: (a.astype(np.uint64) * 0x9E3779B9 >> np.uint64(32)).astype(np.uint32)),
+    "popcount": ("int32", lambda a: np.bitwise_count(a.view(np.uint32)).astype(np.int32)),
+    "shift": ("int32 int64 uint32", lambda a: (a << 3) ^ (a >> 5)),
+    "positive": ("int32 float32 float64", lambda a: np.where(a > 0, a, np.zeros_like(a))),
+}
+
+
+@pytest.mark.parametrize(("op", "dtype"), [(op, d) for op, (dtypes, _) in ELEMENTWISE.items() for d in dtypes.split()])
+def test_elementwise(target: str, op: str, dtype: str, rng: np.random.Generator) -> None:
+    kind = np.dtype(getattr(ml_dtypes, dtype, None) or dtype)
+    x = rng.integers(-90, 90, N).astype(np.float32).astype(kind) if kind.itemsize < 4 else _wide(rng, kind)
+    if op == "root":
+        x = np.abs(x)
+    y = np.zeros_like(x)
+    emulated(k.elementwise, target)[(2,)](x, y, N, B=256, OP=op, enable_fp_fusion=False)
+    with np.errstate(over="ignore"):
+        expected = ELEMENTWISE[op][1](x).astype(kind)
+    np.testing.assert_array_equal(bits(y), bits(expected))
+
+
+def _wide(rng: np.random.Generator, kind: np.dtype) -> np.ndarray:
+    if kind.kind == "f":
+        return (rng.standard_normal(N) * 100).astype(kind)
+    info = np.iinfo(kind)
+    return rng.integers(info.min, info.max, N, dtype=kind)
+
+
+def test_library_functions_of_the_device(target: str, rng: np.random.Generator) -> None:
+    for op, function in (("exp2", np.exp2), ("hypot", lambda a: np.hypot(a, 1))):
+        x = rng.standard_normal(N).astype(np.float32)
+        y = np.zeros_like(x)
+        emulated(k.elementwise, target)[(2,)](x, y, N, B=256, OP=op)
+        np.testing.assert_allclose(y, function(x.astype(np.float64)), rtol=1e-6)
+
+
+CONVERSIONS = [
+    "float32 float16", "float32 bfloat16", "float32 int32", "float32 int8", "float16 float32", "bfloat16 float32",
+    "int32 float32", "int64 float32", "float64 float32", "float32 float64", "int8 int64", "uint8 float16",
+    "int32 uint8", "float32 float8_e5m2", "float8_e5m2 float32", "float16 bfloat16",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", CONVERSIONS)
+def test_conversions(target: str, pair: str, rng: np.random.Generator) -> None:
+    source, to = (np.dtype(getattr(ml_dtypes, name, None) or name) for name in pair.split())
+    x = rng.integers(0 if source.kind == "u" else -90, 90, N).astype(np.float32)
+    x = (x + (np.float32(0.375) if source.kind in "fV" else 0)).astype(source)
+    y = np.zeros(N, to)
+    emulated(k.convert, target)[(2,)](x, y, N, B=256)
+    middle = x.astype(np.float32) if source.itemsize < 4 else x
+    np.testing.assert_array_equal(bits(y), bits(middle.astype(to)))
+
+
+def test_cache_hints_and_eviction(target: str, rng: np.random.Generator) -> None:
+    x = rng.integers(-90, 90, N).astype(np.int32)
+    y = np.zeros_like(x)
+    emulated(k.hinted, target)[(3,)](x, y, N, B=128)
+    np.testing.assert_array_equal(y, 2 * x)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "function"),
+    [("sum", np.cumsum), ("product", np.cumprod), ("greatest", np.maximum.accumulate)],
+)
+def test_scans(target: str, kind: str, function: object, reverse: bool, rng: np.random.Generator) -> None:
+    x = rng.integers(-90, 90, 512).astype(np.int32)
+    y = np.zeros_like(x)
+    emulated(k.scan, target)[(1,)](x, y, B=512, KIND=kind, REVERSE=reverse)
+    with np.errstate(over="ignore"):
+        expected = function(x[::-1])[::-1] if reverse else function(x)  # type: ignore[operator]
+    np.testing.assert_array_equal(y, expected.astype(np.int32))
+
+
+REDUCTIONS = {
+    "sum": lambda x, axis: x.sum(axis),
+    "max": lambda x, axis: x.max(axis),
+    "min": lambda x, axis: x.min(axis),
+    "xor": lambda x, axis: np.bitwise_xor.reduce(x, axis),
+    "argmax": lambda x, axis: x.argmax(axis),
+}
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [("sum", "int32"), ("sum", "float32"), ("max", "int32"), ("max", "float32"), ("min", "uint32"), ("min", "float32"),
+     ("max", "float16"), ("xor", "int32"), ("argmax", "float32"), ("sum", "int64")],
+)  # fmt: skip
+def test_reductions(target: str, kind: str, dtype: str, axis: int, rng: np.random.Generator) -> None:
+    x = rng.integers(0, 90, (32, 128)).astype(dtype)
+    expected = REDUCTIONS[kind](x, axis)
+    y = np.zeros(expected.shape, np.int32 if kind == "argmax" else dtype)
+    emulated(k.reduce, target)[(1,)](x, y, M=32, N=128, AXIS=axis, KIND=kind)
+    np.testing.assert_array_equal(y, expected)
+
+
+def test_a_maximum_of_floats_with_nan_in_one_warp(target: str) -> None:
+    x = np.arange(128, dtype=np.float32).reshape(1, 128)
+    x[0, 7] = np.nan
+    y = np.zeros(1, np.float32)
+    emulated(k.reduce, target)[(1,)](x, y, M=1, N=128, AXIS=1, KIND="max", num_warps=1)
+    assert y[0] == 127, "tl.max leaves NaN out unless asked to propagate it"
+
+
+ARRANGED = {
+    "sort": lambda x: np.sort(x)[::-1],
+    "flip": lambda x: x[::-1],
+    "gather": lambda x: x[(np.arange(len(x)) * 7 + 3) % len(x)],
+    "interleave": lambda x: np.stack([x[: len(x) // 2], x[len(x) // 2 :]], 1).ravel(),
+    "cat": lambda x: np.sort(np.concatenate([x[: len(x) // 2], x[: len(x) // 2] + 1])),
+    "permute": lambda x: x.reshape(4, len(x) // 16, 4).transpose(2, 0, 1).ravel(),
+}
+
+
+@pytest.mark.parametrize("kind", ARRANGED)
+@pytest.mark.parametrize("dtype", ["int32", "float32", "int16"])
+def test_arrangements(target: str, kind: str, dtype: str, rng: np.random.Generator) -> None:
+    x = rng.integers(-90, 90, 256).astype(dtype)
+    y = np.zeros_like(x)
+    emulated(k.arranged, target)[(1,)](x, y, N=256, KIND=kind)
+    np.testing.assert_array_equal(y, ARRANGED[kind](x))
+
+
+def test_a_histogram(target: str, rng: np.random.Generator) -> None:
+    x, y = rng.integers(0, 32, 1024).astype(np.int32), np.zeros(32, np.int32)
+    emulated(k.counted, target)[(1,)](x, y, N=1024, BINS=32)
+    np.testing.assert_array_equal(y, np.bincount(x, minlength=32))
+
+
+ATOMICS = {"add": np.add, "max": np.maximum, "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or,
+           "xor": np.bitwise_xor}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "sem"),
+    [*((op, d, "relaxed") for op in ATOMICS for d in ("int32", "int64", "uint32")),
+     ("add", "float32", "acq_rel"), ("add", "float64", "release"), ("add", "float16", "relaxed"),
+     ("add", "bfloat16", "relaxed"), ("max", "float32", "acquire"), ("min", "float32", "relaxed")],
+)  # fmt: skip
+def test_atomics(target: str, op: str, dtype: str, sem: str, rng: np.random.Generator) -> None:
+    if target == "sm_80" and dtype == "bfloat16":
+        pytest.skip("Triton has no atomic addition of bfloat16 before sm_90")
+    kind = np.dtype(getattr(ml_dtypes, dtype, None) or dtype)
+    x = rng.integers(0, 4, 600).astype(kind)  # so few that every sum is exact
+    y, old = np.full(8, 3, kind), np.zeros(600, kind)
+    emulated(k.atomic, target)[(5,)](x, y, old, 600, B=128, OP=op, PLACES=8, SEM=sem)
+    expected = np.array(
+        [ATOMICS[op].reduce(x[i::8].astype(np.float64 if kind.kind in "fV" else kind)) for i in range(8)]
+    )
+    expected = ATOMICS[op](expected.astype(kind), kind.type(3)).astype(kind)
+    np.testing.assert_array_equal(y, expected)
+    assert (old[:8] == 3).all()
+
+
+def test_exchanges(target: str) -> None:
+    x = np.arange(1, 129, dtype=np.int32)
+    for dtype in (np.int32, np.int64):
+        y, old = np.zeros(128, dtype), np.full(128, -1, dtype)
+        emulated(k.atomic, target)[(1,)](x.astype(dtype), y, old, 128, B=128, OP="xchg", PLACES=128, SEM="acq_rel")
+        np.testing.assert_array_equal((y, old), (x, 0 * x))
+        emulated(k.atomic, target)[(1,)](x.astype(dtype), y, old, 128, B=128, OP="cas", PLACES=128, SEM="acq_rel")
+        np.testing.assert_array_equal((y, old), (x, x))
+
+
+def test_loops_that_depend_on_data(target: str) -> None:
+    x, y = np.arange(1, 17, dtype=np.int32), np.zeros(16, np.int32)
+    emulated(k.collatz, target)[(1,)](x, y, 16, B=16, num_warps=1)
+    assert y.tolist() == [0, 1, 7, 2, 5, 8, 16, 3, 19, 6, 14, 9, 9, 17, 17, 4]
+
+
+def test_functions_that_are_called(target: str) -> None:
+    x, y = np.arange(6, dtype=np.int32), np.zeros((6, 64), np.int32)
+    emulated(k.calls, target)[(6,)](x, y, B=64)
+    row = np.arange(6)
+    first = np.where(row % 2 == 0, 4 * x * row + 4 * x, 4 * x)
+    np.testing.assert_array_equal(y, first[:, None] + np.arange(64))
+
+
+def philox(seed: int, offset: np.ndarray) -> np.ndarray:
+    """Philox 4x32-10, first word (Salmon et al., 2011)."""
+    c = [offset.astype(np.uint64), *(np.zeros(len(offset), np.uint64) for _ in range(3))]
+    key = [seed & 0xFFFFFFFF, seed >> 32]
+    for _ in range(10):
+        a, b = c[0] * 0xD2511F53, c[2] * 0xCD9E8D57
+        c = [(b >> 32) ^ c[1] ^ key[0], b & 0xFFFFFFFF, (a >> 32) ^ c[3] ^ key[1], a & 0xFFFFFFFF]
+        key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return c[0].astype(np.uint32)
+
+
+@pytest.mark.parametrize("seed", [42, 2**40 + 7])
+def test_random_numbers(target: str, seed: int) -> None:
+    y = np.zeros(512, np.uint32)
+    emulated(k.random_numbers, target)[(2,)](seed, y.view(np.int32), B=256)
+    expected = philox(seed, np.arange(512))
+    np.testing.assert_array_equal(y, expected)
+    u = np.zeros(512, np.float32)
+    emulated(k.uniform_numbers, target)[(2,)](seed, u, B=256)
+    assert ((u >= 0) & (u < 1)).all()
+    assert 0.4 < u.mean() < 0.6
+
+
+@pytest.mark.parametrize("extra", [None, np.array([1000], np.int32)])
+def test_grids_of_three_axes_and_arguments_that_are_none(target: str, extra: np.ndarray | None) -> None:
+    y = np.zeros((4, 3, 5), np.int32)
+    emulated(k.cube, target)[lambda meta: (meta["X"], meta["Y"], 4)](y, 5, 3, extra, scale=2, num_warps=1)
+    i, j, m = np.arange(5), np.arange(3)[:, None], np.arange(4)[:, None, None]
+    np.testing.assert_array_equal(y, (i + 10 * j + 100 * m) * 2 + 4 + (0 if extra is None else 1000))
+
+
+@pytest.mark.parametrize("grid", [0, (0,), (4, 0), (1, 2, 0)])
+def test_an_empty_grid_does_nothing(target: str, grid: object) -> None:
+    y = np.zeros(4, np.int32)
+    report = emulated(k.cube, target)[grid](y, 5, 3, None, scale=2)  # type: ignore[index]
+    assert report.thread_instructions == 0
+    assert not y.any()
+
+
+def test_scalars(target: str) -> None:
+    y = np.zeros(3, np.int64)
+    emulated(k.scalars, target)[(1,)](y, 2**40, 1, 2.5, True)
+    assert y.tolist() == [2**40 + 1, 10, 5]
+    emulated(k.scalars, target)[(1,)](y, np.int64(-(2**40)), 16, np.float32(1.5), False)
+    assert y.tolist() == [16 - 2**40, 6, 6]
+    emulated(k.scalars, target)[(1,)](y, 2**63 + 5, 0, 0.25, np.True_)
+    assert y.tolist() == [5 - 2**63, 1, 5]
+
+
+def test_branches_and_returns(target: str) -> None:
+    x, y = np.arange(640, dtype=np.int32).reshape(10, 64), np.full((10, 64), -1, np.int32)
+    emulated(k.branchy, target)[(10,)](x, y, 640, B=64, num_warps=2)
+    rows = np.arange(10)[:, None]
+    np.testing.assert_array_equal(y, np.where(rows % 3 == 0, -1, np.where(rows % 2 == 0, x + 1, x * 2)))
+
+
+def test_memory_between_threads(target: str) -> None:
+    x, y, scratch = np.arange(128, dtype=np.int32), np.zeros(128, np.int32), np.zeros(128, np.int32)
+    emulated(k.moved_through_memory, target)[(1,)](x, y, scratch, B=128)
+    np.testing.assert_array_equal(y, x ^ 64)
+
+
+def test_what_is_not_run_says_so(target: str) -> None:
+    x = np.ones((32, 32), np.float16)
+    with pytest.raises(NotElementwise, match="tensor core"):
+        emulated(k.product, target)[(1,)](x, np.zeros((32, 32), np.float32), B=32)
+    x, y = np.arange(1024, dtype=np.float32).reshape(32, 32), np.zeros((32, 32), np.float32)
+    if target == "sm_80":  # before the hardware had descriptors Triton makes ordinary loads and stores of them
+        emulated(k.described, target)[(1,)](x, y, 32, 32, B=32)
+        np.testing.assert_array_equal(x, y)
+    else:
+        with pytest.raises(NotElementwise, match=r"asynchronous cop(y|ies) \(TMA\)"):
+            emulated(k.described, target)[(1,)](x, y, 32, 32, B=32)
+
+
+def test_kernels_in_decorators(target: str) -> None:
+    x, y = np.arange(300, dtype=np.int32), np.zeros(300, np.int32)
+    emulated(k.by_rule, target)[lambda meta: (-(-300 // meta["B"]),)](x, y, 300)
+    np.testing.assert_array_equal(y, x + 1)
+    with pytest.raises(LaunchError, match=r"tuned is autotuned; give the @triton\.jit function"):
+        emulated(k.tuned, target)[(5,)](x, y, 300, B=64)
+    emulated(k.tuned.fn, target)[(5,)](x, y, 300, B=64, num_stages=2)
+    np.testing.assert_array_equal(y, x + 1)
+
+
+def test_functions_and_tuples_as_arguments(target: str) -> None:
+    x, y = np.arange(256, dtype=np.int32), np.zeros(256, np.int32)
+    emulated(k.applied, target)[(1,)](x, y, 256, k.greatest, B=256)
+    np.testing.assert_array_equal(y, np.maximum(x, 3))
+    a, b, total = np.ones(50, np.float32), np.arange(50, dtype=np.float32), np.zeros(50, np.float32)
+    emulated(k.tupled, target)[(1,)]((a, b, b), (50, 0.5), total, B=64)
+    np.testing.assert_array_equal(total, (a + 2 * b) / 2)
+
+
+def test_views_keep_their_gaps(target: str) -> None:
+    base = np.arange(601, dtype=np.int32)
+    y = np.full(700, -1, np.int32)
+    emulated(k.elementwise, target)[(3,)](base[1:], y[3:603], 600, B=256, OP="negate")
+    np.testing.assert_array_equal(y[3:603], -base[1:])
+    assert (y[:3] == -1).all()
+    assert (y[603:] == -1).all()
+
+
+def test_options_of_the_compiler(target: str) -> None:
+    x, y = np.arange(256, dtype=np.int32), np.zeros(256, np.int32)
+    emulated(k.elementwise, target)[(1,)](x, y, 256, B=256, OP="negate", num_stages=4, num_warps=8, num_ctas=1)
+    np.testing.assert_array_equal(y, -x)
