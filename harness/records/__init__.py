@@ -11,6 +11,7 @@ hexadecimal, because JSON has no NaN. Reports, comparisons and gates read these 
 from harness.records.encoding import from_json, to_json
 from harness.records.files import Writer, collect, collector_paused, read, read_lines, resumable
 from harness.records.types import (
+    PYTORCH,
     SCHEMA,
     VERDICTS,
     Area,
@@ -36,6 +37,7 @@ from harness.records.types import (
 from harness.speed import Beside
 
 __all__ = [
+    "PYTORCH",
     "SCHEMA",
     "VERDICTS",
     "Area",

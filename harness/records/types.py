@@ -14,6 +14,8 @@ from harness.speed import Beside
 SCHEMA = 1
 
 Verdict = Literal["pass", "fail", "unsupported", "error", "not run"]
+PYTORCH = "torch.compile"
+"""What timings of a case's expression in PyTorch have in the place of a variant's name."""
 VERDICTS: tuple[Verdict, ...] = ("pass", "fail", "unsupported", "error", "not run")
 
 
@@ -216,7 +218,7 @@ class CaseInfo:
 class Timing:
     """Device time of one variant at one size, the L2 emptied before every launch. Times in seconds, clocks in MHz.
 
-    key: backend "gpu"; shape is the size timed; the variant "torch.compile" is the case's expression in PyTorch.
+    key: backend "gpu"; shape is the size timed; the variant `PYTORCH` is the case's expression in PyTorch.
     elements: storage units of the shape, or of a whole kernel's largest tensor. bytes: those read plus those written,
     every input and output once. samples: raw, in the order taken. low, high: 95% bootstrap interval of the median.
     copy: median time of a device copy that reads and writes as many bytes in all, in the same session: the floor.

@@ -16,6 +16,7 @@ from harness.backends import Job, Setup, gpu
 from harness.case import Case, format_of
 from harness.inputs.sets import seed_of
 from harness.loader import LoadedCase
+from harness.records import PYTORCH
 from harness.timing.rounds import COPY, EMPTY, TWIN, Launch
 from harness.timing.sizes import Size, setup_of
 from harness.triton import templates
@@ -26,8 +27,6 @@ from references.formats import Format, Scalar
 INPUT_SET = "timing/1"
 PERIOD = 1 << 20  # units of an input that are made; a larger tensor repeats them
 BINADES = 8  # floats lie within so many on either side of 1: ordinary numbers, on no instruction's slow path
-
-PYTORCH = "torch.compile"
 
 
 @dataclass(frozen=True)
@@ -140,10 +139,10 @@ def _compiled(case: Case, tensors: Mapping[str, Any]) -> Launch:
         fmt = format_of(argument)
         natural = getattr(torch, fmt.view_dtype().name, None)
         arguments.append(tensors[name].view(natural) if natural is not None else tensors[name])
-    torch._dynamo.reset()  # it keeps a few compilations of one function, and all of torch's own count as one
-    fused = torch.compile(case.pytorch, fullgraph=True, dynamic=False)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the compiler's, which pytest may have been told to turn into errors
+        torch._dynamo.reset()  # it keeps a few compilations of one function, and all of torch's own count as one
+        fused = torch.compile(case.pytorch, fullgraph=True, dynamic=False)
         fused(*arguments)
 
     def launch() -> Any:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from harness.speed import Median, median, step
+from harness.speed import Median, median, readings
 
 PRECISION = 0.01  # a median whose 95% interval is wider than this, relative to it, is noisy, and that is said
 AIM = PRECISION / 2  # the width at which rounds end: the ratio of two medians is then known to a little more than 1%
@@ -91,10 +91,10 @@ def _permuted(names: list[str], rng: np.random.Generator) -> list[str]:
 
 
 def _settled(known: Median, seconds: Sequence[float]) -> bool:
-    """Whether more rounds are of no use: an interval as narrow as the clock's step gets no narrower."""
-    return known.width <= AIM or known.high - known.low <= clock_bound(seconds)
+    """Whether more rounds are of no use: an interval as narrow as the clock leaves it gets no narrower."""
+    return known.width <= AIM or bounded_by_clock(known, seconds)
 
 
-def clock_bound(seconds: Sequence[float]) -> float:
-    """The width of an interval, in seconds, that the clock's step alone explains."""
-    return step(seconds) * 1.001
+def bounded_by_clock(known: Median, seconds: Sequence[float]) -> bool:
+    """Whether the clock's step alone explains the width of an interval."""
+    return 0 < known.high - known.low <= 2.002 * readings(seconds)[1]

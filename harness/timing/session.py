@@ -19,7 +19,7 @@ from harness.records import Key, Timing
 from harness.timing import CannotTime, Session, timers
 from harness.timing.arms import INPUT_SET, Arms, arms_of
 from harness.timing.clocks import Clocks
-from harness.timing.rounds import COPY, EMPTY, LEAST, TWIN, Samples, Timer, clock_bound, measure
+from harness.timing.rounds import COPY, EMPTY, LEAST, TWIN, Samples, Timer, bounded_by_clock, measure
 from harness.timing.sizes import Size, sized, sizes_of
 
 BUDGET = 1.0  # seconds of rounds at each size
@@ -153,6 +153,6 @@ def timings(keys: Mapping[str, Key], samples: Samples, common: Common) -> list[T
 def _noisy(known: speed.Median, seconds: Sequence[float], budget: float) -> str:
     """Why an interval stayed wide, in words."""
     wide = f"the 95% interval is {100 * known.width:.1f}% wide"
-    if known.high - known.low <= clock_bound(seconds):
+    if bounded_by_clock(known, seconds):
         return f"{wide}, a step of the clock ({1e9 * speed.step(seconds):.0f} ns)"
     return f"{wide} after {len(seconds)} samples, when {budget:g} s were over"

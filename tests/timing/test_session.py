@@ -9,7 +9,7 @@ import pytest
 
 from harness.compare import compare
 from harness.gate import Policy, gate
-from harness.records import End, Key, Run, RunRecords, Writer, read
+from harness.records import PYTORCH, End, Key, Run, RunRecords, Writer, read
 from harness.timing.rounds import COPY, EMPTY, TWIN, Samples, measure
 from harness.timing.session import Common, timings
 from harness.timing.sizes import Size
@@ -128,6 +128,15 @@ def test_a_planted_slowdown_is_named_by_comparison_and_gate(run):
     assert [(d.key.variant, d.worse) for d in found] == [("rcp.rn", True)]
     refused = gate(after, before, Policy(speed=True, allow_model=True))
     assert [f.subject for f in refused.findings if f.code == 3] == ["rcp::rcp.rn"]
+
+
+def test_pytorchs_own_speed_is_shown_and_not_gated(run):
+    before, after = run(), run(seed=2, factors={"rcp.rn": 1.05})
+    for r in (before, after):
+        r.timings[:] = [dataclasses.replace(t, key=dataclasses.replace(t.key, variant=PYTORCH)) for t in r.timings[1:2]]
+    decided = gate(after, before, Policy(speed=True, allow_model=True))
+    assert not [f for f in decided.findings if f.code == 3]
+    assert any("slower" in f.text and "what PyTorch does is not gated" in f.text for f in decided.findings)
 
 
 def test_times_by_different_timers_are_not_compared(run):
