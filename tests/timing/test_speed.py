@@ -56,6 +56,29 @@ def test_an_interval_is_no_narrower_than_the_clocks_step():
         speed.median([])
 
 
+def on_clock(level, count, rng):
+    """Times around a level, 50 ns of spread, on a clock of 32 ns whose phase is arbitrary."""
+    return np.round((level + 50e-9 * rng.standard_normal(count)) / 32e-9) * 32e-9
+
+
+def test_medians_resolve_a_fraction_of_the_clocks_step():
+    rng = np.random.default_rng(9)
+    levels = 1.4e-6 + 32e-9 * rng.random(100)
+    intervals = [speed.median(on_clock(level, 1000, rng)) for level in levels]
+    assert all(m.width < 0.01 for m in intervals)  # less than half a step
+    covered = sum(m.low <= level <= m.high for m, level in zip(intervals, levels, strict=True))
+    assert covered >= 86  # 95 less four standard errors
+
+
+def test_what_differs_by_less_than_a_step_is_told_apart_where_times_vary_by_more():
+    rng = np.random.default_rng(10)
+    one, twin, other = (on_clock(level, 1000, rng) for level in (1.4e-6, 1.4e-6, 1.42e-6))
+    found = speed.beside(one, other, speed.noise_of(one, twin))
+    assert found.verdict == "slower"
+    assert found.ratio == pytest.approx(1.42 / 1.4, abs=0.004)
+    assert speed.beside(one, twin, speed.noise_of(one, twin)).verdict == "same"
+
+
 def test_readings_of_a_coarse_clock_are_not_told_apart_by_less_than_a_step():
     """All samples of either fall on one reading: the bootstrap alone would be sure of 2%."""
     found = speed.beside([1.408e-6] * 99 + [1.44e-6], [1.44e-6] * 99 + [1.408e-6], 0.0)
