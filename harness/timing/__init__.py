@@ -1,11 +1,12 @@
 """Timing: how long each variant of a case takes on the device here, believable to somebody who does not trust us.
 
-Sizes come from the device's L2 (`sizes`). All variants of a case at one size share one set of buffers and are launched
-in rounds (`rounds`), each round in another random order, with the L2 emptied before every launch; among them a second
-copy of the first variant (the A/A run, whose difference from itself is what a difference must exceed), an empty kernel
-and a device copy of as many bytes (the floor). Rounds go on until every median's 95% interval is below half a percent, or
-until the budget ends; one wider than a percent is said to be so. What a launch took is the device's own account of it (`timers`). Clocks and
-their limits are read all along (`clocks`). `session` puts this together and gives records.
+Sizes come from the device's L2 (`sizes`). All variants of a case at one size share one set of buffers and are
+launched in rounds (`rounds`), each round in another random order, with the L2 emptied before every launch; among them
+a second copy of the first variant (the A/A run, whose difference from itself is what a difference must exceed), an
+empty kernel and a device copy of as many bytes (the floor). Rounds go on until every median's 95% interval is below
+half a percent, or until the budget ends; one wider than a percent is said to be so. What a launch took is the
+device's own account of it (`timers`). Clocks and their limits are read all along (`clocks`). `session` puts this
+together and gives records.
 
 How it measures was decided by `tests/gpu/timing_methods.py`, run on an H200 (Triton 3.6, torch 2.11):
 
