@@ -91,7 +91,7 @@ def _constraint(part: str, text: str, before: Sequence[Constraint]) -> Constrain
         body = body[1:]
     if output and any(not c.output for c in before):
         raise refuse("outputs come before inputs")
-    if body.isdigit() and not output:
+    if re.fullmatch("[0-9]{1,9}", body) and not output:
         outputs = sum(1 for c in before if c.output)
         if int(body) >= outputs:
             raise refuse(f"there is no output {body} to tie to")

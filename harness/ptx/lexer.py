@@ -28,7 +28,7 @@ _TOKEN = re.compile(
   | (?P<sink>_)
   | (?P<op>::|&&|\|\||==|!=|<=|>=|<<|>>|[{}()\[\],;:|@!+\-*%<>=?~^&]|/(?!\*))
     """,
-    re.VERBOSE | re.DOTALL,
+    re.VERBOSE | re.DOTALL | re.ASCII,
 )
 
 _SECTION = re.compile(r"\.section\s+\S+\s*\{[^}]*\}")

@@ -52,7 +52,7 @@ def parse_module(text: str) -> Module:
     return _Parser(source, tokenize(source, text)).module()
 
 
-_DOLLAR = re.compile(r"\$(?:(\$)|([(|)])|(\d+)|\{(\d*)(?::(\w*))?\}|)")
+_DOLLAR = re.compile(r"\$(?:(\$)|([(|)])|(\d+)|\{(\d*)(?::(\w*))?\}|)", re.ASCII)
 
 
 def _expand(source: Source, operand_count: int | None) -> str:
@@ -100,10 +100,10 @@ def _operand(source: Source, at: int, digits: str | None, modifier: str | None, 
         raise source.error(BindingError, "${} must name an operand number", at)
     if modifier not in (None, "r", ""):
         raise source.error(BindingError, f"operand modifier ':{modifier}' does not exist for PTX", at)
-    number = int(digits)
-    if count is not None and number >= count:
+    number = int(digits[:9])
+    if len(digits) > 9 or (count is not None and number >= count):
         have = f"the constraints declare {count} operands, $0 to ${count - 1}" if count else "there are no operands"
-        raise source.error(BindingError, f"operand ${number} does not exist: {have}", at)
+        raise source.error(BindingError, f"operand ${digits} does not exist: {have}", at)
     return f"{OPERAND}{number}"
 
 

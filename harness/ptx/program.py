@@ -249,7 +249,7 @@ class Builder:
             return BINDERS[form.operation](self, node, bound)
         if form.selections:
             node, bound = selected(self.source, node, bound)
-        written = self._written_sources(node, form)
+        written = [self._unspecial(o, bound) for o in self._written_sources(node, form)]
         writers = self._destinations(node, bound)
         readers = [self.source_operand(o, bound, s) for o, s in zip(written, form.sources, strict=True)]
         readers += [Reader(self.carry.slot, 1) for _ in form.reads]
@@ -263,6 +263,21 @@ class Builder:
             destinations=tuple(writers[i] for i in wanted),
             functions=tuple(bound.array_function(i) for i in wanted),
         )
+
+    def _unspecial(self, node: Operand, bound: Bound) -> Operand:
+        """A register for a special register that a conversion between integers reads, as ptxas lets it."""
+        if not isinstance(node, Name) or node.text.partition(".")[0] not in SPECIAL_REGISTERS:
+            return node
+        kinds = [bound.type_of(s) for s in bound.form.operands]
+        own = TYPES[SPECIAL_REGISTERS[node.text.partition(".")[0]][0]]
+        if bound.form.opcode != "cvt" or len(kinds) != 2 or any(k.kind not in ("u", "s") for k in (own, *kinds)):
+            return node
+        name = f"({node.text})"
+        register = self.new_register(name, TYPES[f"u{own.width}"])
+        self.scope.registers[name] = register
+        moved = Instruction("mov", (register.type.name,), [Name(name, node.offset), node], None, node.offset)
+        self.steps.append(self._bind(moved))
+        return Name(name, node.offset)
 
     def _written_sources(self, node: Instruction, form: Form) -> list[Operand]:
         """The source operands one by one, the elements between braces too, as many as the form has."""
@@ -295,9 +310,10 @@ class Builder:
         missing = next((s.name for s in specs[len(parts) :] if not s.optional), None)
         if missing:
             raise self.error(OperandError, f"{node.spelling} has a further destination, {missing}", written.offset)
-        # The first of two destinations may be `_` even where both are needed (lop3).
+        # The first of two destinations may be `_` even where both are needed (lop3), and the one of setp for halves.
+        odd = bound.form.opcode == "setp" and any(bound.type_of(s).name in ("f16", "bf16") for s in bound.form.sources)
         writers = [
-            self.destination(p, bound.type_of(s), bound, s.optional or s is not specs[-1])
+            self.destination(p, bound.type_of(s), bound, odd or s.optional or s is not specs[-1])
             for p, s in zip(parts, specs, strict=False)
         ]
         return writers + [Writer(-1, 1)] * (len(specs) - len(parts))
@@ -381,17 +397,38 @@ class Builder:
     def source_operand(self, node: Operand, bound: Bound, spec: OperandSpec) -> Reader:
         """Check and bind an operand that is read, as a form declares it."""
         kind = bound.type_of(spec)
-        if spec.constant and not isinstance(node, Immediate):
-            raise self.error(OperandError, f"operand {spec.name} of {bound.spelling} must be a constant", node.offset)
-        return self.read(node, kind, bound.form.relaxed, f"operand {spec.name} of {bound.spelling}")
+        role = f"operand {spec.name} of {bound.spelling}"
+        constant = isinstance(node, Immediate) or (isinstance(node, Name) and node.text == "WARP_SZ")
+        if spec.constant and not constant:
+            raise self.error(OperandError, f"{role} must be a constant", node.offset)
+        if constant and (refusal := self._refused_constant(node, bound, spec, kind)):
+            raise self.error(OperandError, f"{role}{refusal}", node.offset)
+        if spec.vector and isinstance(node, Name) and not node.negated:
+            # ptxas looks at the size only of what stands between braces.
+            register = self.resolve(node)
+            self.check(register, TYPES[f"b{kind.width}"], False, node, role)
+            return Reader(register.slot, kind.width)
+        return self.read(node, kind, bound.form.relaxed, role)
+
+    def _refused_constant(self, node: Operand, bound: Bound, spec: OperandSpec, kind: ScalarType) -> str:
+        """What ptxas has against a constant at an operand that otherwise takes one; empty if nothing."""
+        types = {bound.type_of(s).name for s in bound.form.sources}
+        if kind.kind == "pred" and types & {"bf16", "bf16x2"}:
+            return " must be a predicate register here"
+        if isinstance(node, Immediate):
+            if spec.name in bound.form.small and isinstance(node.value, int) and not 0 <= node.value <= 255:
+                return f": the constant {node.value} is not in 0 to 255"
+            if "rna" in bound.chosen and isinstance(node.value, float) and node.single is None:
+                return ": a constant is written 0f and eight hexadecimal digits here"
+        return ""
 
     def read(self, node: Operand, kind: ScalarType, relaxed: bool, role: str) -> Reader:
         """Check and bind a source operand of type `kind`: a register, a negated predicate or a constant."""
         if isinstance(node, Immediate):
             return Reader(-1, kind.width, self.pattern(node, kind, role))
         if isinstance(node, Name):
-            if node.text == "WARP_SZ" and kind.kind in "bus":
-                return Reader(-1, kind.width, 32)
+            if node.text == "WARP_SZ" and kind.kind in ("b", "u", "s", "pred"):
+                return Reader(-1, kind.width, 1 if kind.kind == "pred" else 32)
             register = self.resolve(node)
             self.check(register, kind, relaxed, node, role)
             if node.negated and kind.kind != "pred":

@@ -17,10 +17,11 @@ def selected(source: Source, node: Instruction, bound: Bound) -> tuple[Instructi
     """
     codes: dict[str, int] = {}
     plain: list[Operand] = []
+    simd = any(s.selector in ("pair", "quad") for s in bound.form.operands)
     for operand, spec in zip(node.operands, bound.form.operands, strict=False):
-        if isinstance(operand, Name):
+        if isinstance(operand, Name) and not (simd and operand.text == "WARP_SZ"):
             plain.append(_strip(source, node, operand, spec, codes))
-        elif spec.selector in ("pair", "quad"):
+        elif simd:
             message = f"operand {spec.name} of {node.spelling} must be a register"
             raise source.error(OperandError, message, operand.offset)
         else:

@@ -85,7 +85,8 @@ def told_by_ptxas(lines: Sequence[str], target: str) -> list[str | None]:
 
     One run reports the errors of many lines, but not all: a syntax error hides what later passes would find. So
     the refused lines are taken out and the rest is assembled again, until it goes through. A line on which ptxas
-    crashes counts as refused.
+    crashes counts as refused. What is refused for another instruction than its own, is tried again alone: to move a
+    constant ptxas makes a `mov`, which gets the modifiers of a line that it refused before.
     """
     words: dict[int, str] = {}
     left = list(range(len(lines)))
@@ -95,7 +96,18 @@ def told_by_ptxas(lines: Sequence[str], target: str) -> list[str | None]:
             break
         words |= {left[at]: text for at, text in refused.items()}
         left = [i for i in left if i not in words]
+    for i in [i for i, text in words.items() if _of_another(lines[i], text)]:
+        alone = _assemble([lines[i]], target)
+        if alone:
+            words[i] = alone[0]
+        else:
+            del words[i]
     return [words.get(i) for i in range(len(lines))]
+
+
+def _of_another(line: str, told: str) -> bool:
+    """Whether ptxas's words may be about a `mov` that stands nowhere in the line."""
+    return not line.startswith("mov") and ("'mov'" in told or "to mov" in told or told.startswith("Feature"))
 
 
 def _assemble(lines: Sequence[str], target: str) -> dict[int, str]:
@@ -250,3 +262,13 @@ def operand_variations(form: Form) -> list[str]:
         kinds = [t for t in REGISTERS if t != "f16x2" or bound.type_of(spec).kind == "p"]
         lines += [written(bound, replace=(i, text)) for text in [*(f"%{t}_{i}" for t in kinds), *CONSTANTS]]
     return lines
+
+
+ODD = ("_", "!%pred_{0}", "{{%b32_{0}, %b32_5}}", "%b32_{0}|%b32_5", "-1", "0xFFFFFFFFFF", "0d3FF0000000000000", "1.5")
+ODD += ("!1", "%laneid", "%tid.x", "%clock64", "WARP_SZ", "-%b32_{0}", "%b32_{0}.b0", "[%b64_{0}]", "nowhere")
+
+
+def odd_operands(form: Form) -> list[str]:
+    """The plainest spelling with something unusual for each operand in turn: no register, or not only one."""
+    bound = next(iter(form.spellings()))
+    return [written(bound, replace=(i, text.format(i))) for i in range(len(form.operands)) for text in ODD]

@@ -134,8 +134,17 @@ def test_an_unexpected_exception_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
         ("mov.b32 $0, 1e400;", "overflow"),
         ("ld.global.b32 $0, [$1+1e300*1e300];", "an address"),
         ("mov.b32 $0, 0f3F8;", "directly after a number"),
+        ("mov.b32 $0, $" + "9" * 9000 + ";", "does not exist"),
+        ("mov.b32 $0, $\u0661;", "must be followed by an operand number"),
+        ("mov.b32 $0, 1\u0661;", "unexpected character"),
     ],
 )
 def test_texts_of_unusual_size(asm: str, said: str) -> None:
     with pytest.raises(PtxError, match=said):
         emulate(asm, "=r,r,r", INPUTS, "uint32")
+
+
+@pytest.mark.parametrize("constraint", ["\u00b9", "\u0661", "9" * 9000])
+def test_digits_that_are_no_operand(constraint: str) -> None:
+    with pytest.raises(PtxError, match="constraint"):
+        emulate("mov.b32 $0, $1;", f"=r,{constraint}", INPUTS, "uint32")

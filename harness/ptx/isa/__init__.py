@@ -35,10 +35,10 @@ must mean the same in both; `tests/ptx/test_isa_forms.py` holds the two together
 *Legality*: `requires=80` (that target and later) or names, `requires="100a 103a"` (`100f`: the family);
 `needs={"relu": 80}` for single modifiers, by spelling, types included.
 
-*Further facts*: `approximate=True` for a model of an approximate instruction. `contracts="mul"|"add"|"sub"` where
-ptxas may fuse when no rounding modifier (group `rnd`) is written. `relaxed=True` where registers wider than the
-operand are legal (cvt). `undefined=` says how undefined bits pass: "all" (default) or another rule of
-`definedness`. `section` is that of the PTX ISA.
+*Further facts*: `approximate=True` for a model of an approximate instruction. `contracts="mul"|"add"|"sub"` where ptxas
+may fuse when no rounding modifier (group `rnd`) is written. `relaxed=True` where registers wider than the operand are
+legal (cvt). `small="b c"` names operands at which a constant lies in 0 to 255. `undefined=` says how undefined bits
+pass: "all" (default) or another rule of `definedness`. `section` is that of the PTX ISA.
 
 What the machine does itself (vector moves, branches, memory) is declared with `operation`, and its operands are
 checked and executed in `harness.ptx.operations`. Opcodes that mean nothing for one element are in `other_threads`.

@@ -85,7 +85,7 @@ def field_place(x: int, width: int) -> int:
     return x & 0xFF if width == 32 else x
 
 
-@instruction("bfe.type", "d, a, b:u32, c:u32", section="9.7.1.19", type=_WORDS, undefined="moves a")
+@instruction("bfe.type", "d, a, b:u32, c:u32", section="9.7.1.19", type=_WORDS, undefined="moves a", small="b c")
 def bfe(a: int, b: int, c: int, width: int, signed: int) -> int:
     """The field of c bits from bit b on, what lies past the top being sign or zero.
 
@@ -101,7 +101,7 @@ def bfe(a: int, b: int, c: int, width: int, signed: int) -> int:
     return sign_extend(field, length) if signed else field & mask(length)
 
 
-@instruction("bfi.type", "f, a, b, c:u32, d:u32", section="9.7.1.20", type=_BITS, undefined="moves a b")
+@instruction("bfi.type", "f, a, b, c:u32, d:u32", section="9.7.1.20", type=_BITS, undefined="moves a b", small="c d")
 def bfi(a: int, b: int, c: int, d: int, width: int) -> int:
     """b with its field of d bits from bit c on (both as for bfe) replaced by the low bits of a."""
     start, length = field_place(c, width), field_place(d, width)

@@ -137,6 +137,14 @@ class Bound:
         """The instruction as the ISA orders it: `add.rn.ftz.f32`."""
         return ".".join([self.form.opcode, *(c for c in self.chosen if c)])
 
+    @cached_property
+    def name(self) -> str:
+        """The spelling; with the operands where an earlier row is spelled alike, `min.f32 d, a, b, c`."""
+        found = find(self.form.opcode, tuple(c for c in self.chosen if c))
+        if found[0].form is self.form:
+            return self.spelling
+        return f"{self.spelling} {', '.join(o.name for o in self.form.operands)}"
+
     @property
     def excluded(self) -> bool:
         """Whether the modifiers chosen cannot stand together."""
