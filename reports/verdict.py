@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.records import VERDICTS, RunRecords
+from harness.records import VERDICTS, RunRecords, machines
 from reports.model import STATES, View, state_of
 
 # How many names a sentence spells out before it counts the rest.
@@ -109,6 +109,12 @@ def _notes(view: View, word: str) -> list[str]:
             if n == 1
             else f"{n} variants fail as their cases declare."
         )
+    if conflicts := view.records.conflicts:
+        named = list(dict.fromkeys(f"{c.key.case}::{c.key.variant} on {c.key.target} ({c.words})" for c in conflicts))
+        more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
+        notes.append(
+            f"The merged runs disagree on {_count(len(conflicts), 'result')}: {', '.join(named[:NAMED])}{more}."
+        )
     unchecked = sum(r.unchecked for r in view.records.results)
     if unchecked:
         notes.append(f"{_count(unchecked, 'code')} differ where no bound is promised.")
@@ -129,7 +135,16 @@ def _count(n: int, word: str, plural: str = "") -> str:
 
 
 def environment_rows(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The environment as pairs of name and text, the familiar names first, everything else as it was written."""
+    """The environment as pairs of name and text, the familiar names first, everything else as it was written.
+
+    Of a merged run, what its machines do not share is named for each.
+    """
+    several = [dict(_rows(machine)) for machine in machines(environment)]
+    names = dict.fromkeys(name for rows in several for name in rows)
+    return [(name, " and ".join(dict.fromkeys(rows.get(name, "none") for rows in several))) for name in names]
+
+
+def _rows(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     rest = dict(environment)
     for name, label in _KNOWN.items():
@@ -195,7 +210,11 @@ def _gpus(value: Any) -> str:
 
 def revision(records: RunRecords) -> str:
     """The git revision of a run in twelve digits, with `+` for uncommitted changes; empty where it is unknown."""
-    git = records.run.environment.get("git")
+    return " and ".join(dict.fromkeys(filter(None, map(_revision, machines(records.run.environment)))))
+
+
+def _revision(environment: Mapping[str, Any]) -> str:
+    git = environment.get("git")
     if isinstance(git, Mapping):
         return str(git.get("revision") or "")[:12] + ("+" if git.get("dirty") else "")
     return str(git or "")[:12]
@@ -204,7 +223,10 @@ def revision(records: RunRecords) -> str:
 def headline_facts(records: RunRecords) -> list[str]:
     """What ran where, as short phrases for one line."""
     env = dict(environment_rows(records.run.environment))
-    facts = [env["GPUs"] if env.get("GPUs", "none") != "none" else "no GPU"]
+    facts = [re.sub(r"\bnone\b", "no GPU", env.get("GPUs", "none"))]
+    several = machines(records.run.environment)
+    if len(several) > 1:
+        facts.insert(0, f"{len(several)} runs merged")
     env["ptxas"] = re.sub(r" \([^)]*\)", "", env.get("ptxas", ""))  # its targets are in the environment's table
     facts += [f"{label} {env[label]}" for label in ("driver", "ptxas", "Triton", "revision") if env.get(label)]
     return [*facts, f"seed {records.run.seed}", f"effort {records.run.effort}"]

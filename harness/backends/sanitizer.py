@@ -72,6 +72,8 @@ def command(tool: str, log: Path) -> tuple[str, ...]:
 _HEAD = re.compile(r"^========= (?P<kind>\S.*)$")
 _MORE = re.compile(r"^=========     +(?P<words>\S.*)$")
 _AT = re.compile(r"^at (?P<kernel>.+?)\+(?P<offset>0x[0-9a-f]+)(?: in (?P<source>\S+:\d+))?$")
+# Where a race was, which stands in its first line.
+_HEAD_AT = re.compile(r"^(?P<kind>.*) at (?P<kernel>\S+?)\+(?P<offset>0x[0-9a-f]+)(?: in (?P<source>\S+:\d+))?$")
 _BY = re.compile(r"^by (?P<thread>thread .*)$")
 _ADDRESS = re.compile(r"^(?:Address|Access at|Access to|Accessing|Access) (?P<address>0x[0-9a-f]+)\b ?(?P<detail>.*)$")
 # What the tool says of itself and of the program as a whole.
@@ -101,7 +103,9 @@ def parsed(tool: str, log: str) -> Iterator[Finding]:
 
 
 def _finding(tool: str, kind: str, more: Iterable[str]) -> Finding:
-    facts: dict[str, str] = {}
+    facts: dict[str, str] = {"kind": kind}
+    if found := _HEAD_AT.match(kind):
+        facts |= {k: v for k, v in found.groupdict().items() if v}
     rest = []
     for words in more:
         for pattern in (_AT, _BY, _ADDRESS):
@@ -112,4 +116,4 @@ def _finding(tool: str, kind: str, more: Iterable[str]) -> Finding:
             if not words.startswith(("Saved host backtrace", "Host Frame", "Device Frame", "Leaked")):
                 rest.append(words)
     detail = ", ".join(filter(None, (facts.pop("detail", ""), *rest)))
-    return Finding(tool, kind, detail=detail, **facts)
+    return Finding(tool=tool, detail=detail, **facts)

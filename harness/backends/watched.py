@@ -11,6 +11,7 @@ import importlib.util
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -156,6 +157,9 @@ class WatchedGpu:
         )  # fmt: skip
 
 
+SETTLING = 0.05  # seconds: the tool writes from a process of its own, a moment after the kernel has ended
+
+
 class Tool:
     """compute-sanitizer around a device's process, and how far its logs have been read."""
 
@@ -172,11 +176,17 @@ class Tool:
 
     def added(self, outcome: Outcome) -> Outcome:
         """An outcome with what the tool has found since it was asked last. What it stopped counts as run: it failed."""
-        found = sanitizer.findings(self._name, "".join(map(self._news, self._folder.iterdir())))
+        found = self._found()
+        if not found:
+            time.sleep(SETTLING)
+            found = self._found()
         if not found:
             return outcome
         status: Status = "ran" if outcome.status == "error" else outcome.status
         return replace(outcome, status=status, words="", findings=(*outcome.findings, *found), evidence="hardware")
+
+    def _found(self) -> tuple[str, ...]:
+        return sanitizer.findings(self._name, "".join(map(self._news, sorted(self._folder.iterdir()))))
 
     def _news(self, log: Path) -> str:
         text = log.read_text(errors="replace")

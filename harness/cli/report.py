@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,12 @@ FORMATS = {
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    parser.add_argument("records", nargs="?", default="build/records", help="a records file, or a folder of runs")
+    parser.add_argument(
+        "records", nargs="*", default=["build/records"],
+        help="a records file, or a folder of runs, the newest of which is shown with its history; several files are "
+        "merged into one run, as those of several machines",
+    )  # fmt: skip
+    parser.add_argument("--merge", action="store_true", help="merge all files of the folders given into one run")
     parser.add_argument("-f", "--format", choices=tuple(FORMATS), default="html")
     parser.add_argument("-o", "--output", help="the file to write (default: by format, in build/; - is the terminal)")
     parser.add_argument("--conformance", metavar="FILE", help="the ledger to show (default: the emulator's own)")
@@ -32,42 +38,52 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Write it; exit 0 whatever the verdicts are, since reporting them is what was asked."""
-    from harness.records import RecordError, read
+    from harness.records import RecordError
 
-    path = Path(args.records)
-    if not path.exists():
-        raise UsageError(
-            f"{path}: no such file or folder; `ptxdiff run` or `pytest --ptx-records={path}` writes records"
-        )
+    paths = [Path(p) for p in args.records]
+    for path in paths:
+        if not path.exists():
+            raise UsageError(
+                f"{path}: no such file or folder; `ptxdiff run` or `pytest --ptx-records={path}` writes records"
+            )
     output = args.output or FORMATS[args.format]
     try:
         if args.format == "html":
-            return _html(path, Path(output), args.conformance)
-        _other(args.format, read(path), output)
+            return _html(paths, Path(output), args.conformance, merge=args.merge)
+        _other(args.format, one_run(paths, merge=args.merge), output)
     except (RecordError, RuntimeError) as e:
         raise UsageError(str(e)) from None
     return 0
 
 
-def _html(path: Path, output: Path, ledger: str | None) -> int:
+def one_run(paths: Sequence[Path], *, merge: bool = False) -> RunRecords:
+    """The run in a file, or the newest of a folder; of several files, and with merge= of all in a folder, merged."""
+    from harness.records import merged, read
+
+    files = [f for p in paths for f in (sorted(p.glob("*.jsonl")) if merge and p.is_dir() else [p])]
+    return merged([read(f) for f in files or paths])
+
+
+def _html(paths: Sequence[Path], output: Path, ledger: str | None, *, merge: bool) -> int:
     if ledger and not Path(ledger).exists():
         raise UsageError(f"{ledger}: no such file")
-    write_page(path, output, Path(ledger) if ledger else own_ledger())
+    write_page(paths, output, Path(ledger) if ledger else own_ledger(), merge=merge)
     return 0
 
 
-def write_page(records: Path, output: Path, ledger: Path) -> None:
-    """Write the page on a records file, or on a folder's newest run with its history; print its path and a summary.
+def write_page(records: Sequence[Path], output: Path, ledger: Path, *, merge: bool = False) -> None:
+    """Write the page on one run, or on a folder's newest with its history; print its path and a summary.
 
-    ledger: left out where there is no such file. Raises RecordError for records that cannot be read.
+    records: several files, and with merge= all files of folders, are merged into one run. ledger: left out where there
+    is no such file. Raises RecordError for records that cannot be read.
     """
     from rich.console import Console
 
-    from harness.records import read
     from reports import html, summary
     from reports.history import folder, history
 
-    past, newest = history(folder(records) if records.is_dir() else [read(records)])
+    whole = len(records) == 1 and records[0].is_dir() and not merge
+    past, newest = history(folder(records[0]) if whole else [one_run(records, merge=merge)])
     written = html.write_history(past, newest, output, conformance=ledger if ledger.exists() else None)
     console = Console()
     console.print(summary.terminal(newest))

@@ -67,10 +67,10 @@ def _report(records: Path, asked: Path, output: Path) -> None:
     from harness.records import RecordError
 
     try:
-        write_page(asked if asked.is_dir() else records, output, own_ledger())
+        write_page([asked if asked.is_dir() else records], output, own_ledger())
     except RecordError as e:  # another run's file in the folder; this run's report must not be lost to it
         print(f"{e}; the report has no history", file=sys.stderr)
-        write_page(records, output, own_ledger())
+        write_page([records], output, own_ledger())
 
 
 def plugin_words() -> list[str]:

@@ -5,11 +5,13 @@ report must know of a case, so that it needs no case file), `text` lines (asm, P
 hash), `result` and `timing` lines, and an `end` line that a run which was cut short lacks. Values are bits in
 hexadecimal, because JSON has no NaN. Reports, comparisons and gates read these and nothing else.
 
-`types` has the record types, `encoding` their JSON, `files` the writing and reading of whole files.
+`types` has the record types, `encoding` their JSON, `files` the writing and reading of whole files,
+`merge` several runs as one.
 """
 
 from harness.records.encoding import from_json, to_json
 from harness.records.files import Writer, collect, collector_paused, read, read_lines, resumable
+from harness.records.merge import MACHINES, machines, merged
 from harness.records.types import (
     PYTORCH,
     SCHEMA,
@@ -18,6 +20,7 @@ from harness.records.types import (
     Bits,
     Block,
     CaseInfo,
+    Conflict,
     End,
     Grid,
     Key,
@@ -37,6 +40,7 @@ from harness.records.types import (
 from harness.speed import Beside
 
 __all__ = [
+    "MACHINES",
     "PYTORCH",
     "SCHEMA",
     "VERDICTS",
@@ -45,6 +49,7 @@ __all__ = [
     "Bits",
     "Block",
     "CaseInfo",
+    "Conflict",
     "End",
     "Grid",
     "Key",
@@ -63,6 +68,8 @@ __all__ = [
     "collect",
     "collector_paused",
     "from_json",
+    "machines",
+    "merged",
     "read",
     "read_lines",
     "resumable",

@@ -177,7 +177,7 @@ class Result:
     grid: Grid | None = None
     """Where inputs fail, for a case of two small inputs; None where none does."""
     device: str = ""
-    """The UUID of the GPU that ran it; the run's environment says more about it."""
+    """The UUID of the GPU that ran it, several in a merged run; the environment says more about it."""
 
 
 @dataclass(frozen=True)
@@ -294,9 +294,17 @@ class End:
 Record = Run | CaseInfo | Text | Result | Timing | End
 
 
+@dataclass(frozen=True)
+class Conflict:
+    """Results of one key, from several runs, that do not agree. words: on what."""
+
+    key: Key
+    words: str
+
+
 @dataclass
 class RunRecords:
-    """One run, read back."""
+    """One run, read back; or several, merged, which then may disagree."""
 
     run: Run
     cases: dict[str, CaseInfo] = field(default_factory=dict)
@@ -305,6 +313,7 @@ class RunRecords:
     timings: list[Timing] = field(default_factory=list)
     end: End | None = None
     path: Path | None = None
+    conflicts: list[Conflict] = field(default_factory=list)
 
 
 def text_hash(text: str) -> str:

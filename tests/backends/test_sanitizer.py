@@ -25,6 +25,19 @@ MEMCHECK = """\
 ========= Target application returned an error
 ========= ERROR SUMMARY: 2 errors
 """  # noqa: W291 - as it stands
+RACECHECK = """\
+========= COMPUTE-SANITIZER
+========= Error: Race reported between Write access at elementwise_1d+0x150 in templates.py:56
+=========     and Write access at elementwise_1d+0x150 in templates.py:56 [256 hazards]
+========= 
+"""  # noqa: W291
+SYNCCHECK = """\
+========= COMPUTE-SANITIZER
+========= Barrier error detected. Divergent thread(s) in warp.
+=========     at elementwise_1d+0x130 in templates.py:56
+=========     by thread (0,0,0) in block (0,0,0)
+========= 
+"""  # noqa: W291
 QUIET = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
 
 LINE = (
@@ -54,6 +67,19 @@ def test_faults_of_one_place_are_one_finding():
     assert findings("memcheck", MEMCHECK) == (LINE,)
     assert findings("memcheck", QUIET) == ()
     assert findings("memcheck", "") == ()
+
+
+def test_races_and_barriers_are_read_too():
+    (race,) = findings("racecheck", RACECHECK)
+    assert race == (
+        "racecheck: Error: Race reported between Write access in elementwise_1d+0x150 (templates.py:56), and Write "
+        "access at elementwise_1d+0x150 in templates.py:56 [256 hazards]"
+    )
+    (barrier,) = findings("synccheck", SYNCCHECK)
+    assert barrier == (
+        "synccheck: Barrier error detected. Divergent thread(s) in warp. in elementwise_1d+0x130 (templates.py:56), "
+        "by thread (0,0,0) in block (0,0,0)"
+    )
 
 
 def test_a_fault_without_a_source_line_is_still_one():

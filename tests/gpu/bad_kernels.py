@@ -27,7 +27,7 @@ bytes_case = Case(
     variants={
         "right before": flip(),
         "traps": flip(f"{FIRST} @p trap;"),
-        "loops": flip(f"{FIRST} again: @p bra again;"),
+        "loops": flip(f"{FIRST} again: membar.gl; @p bra again;"),
         # The barrier waits for more threads than the block has.
         "deadlocks": flip("bar.sync 1, 1024;"),
         "right after": flip(),

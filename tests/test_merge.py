@@ -1,0 +1,138 @@
+"""Records of several machines in one report: each result once, and where machines disagree, both."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.records import Block, Result, RunRecords, Writer, machines, merged, read
+from reports.model import view
+from reports.verdict import headline_facts, overall, revision
+from tests.reports import synthetic
+
+
+def machine(
+    gpu: str, device: str, change: Callable[[Result], Result | None] = lambda r: r, **more: object
+) -> RunRecords:
+    """A small catalogue as a machine with this GPU would leave it."""
+    run = synthetic.finished(synthetic.catalogue(2, targets=("sm_90a",)))
+    environment = synthetic.environment(gpus=[{"name": gpu, "target": "sm_90a"}], **more)
+    run.run = dataclasses.replace(run.run, environment=environment)
+    made = (change(r) for r in run.results)
+    run.results = [dataclasses.replace(r, device=device) if r.key.backend == "gpu" else r for r in made if r]
+    return run
+
+
+def first_gpu_key(run: RunRecords) -> object:
+    return next(r.key for r in run.results if r.key.backend == "gpu" and r.verdict == "pass")
+
+
+def test_what_two_machines_agree_on_stands_once_and_names_both():
+    one, two = machine("NVIDIA H200", "GPU-1"), machine("NVIDIA A100", "GPU-2")
+    found = merged([one, two])
+    assert [r.key for r in found.results] == [r.key for r in read_order(one)]
+    assert found.conflicts == []
+    on_gpu = next(r for r in found.results if r.key.backend == "gpu")
+    assert on_gpu.device == "GPU-1, GPU-2"
+    assert found.end is not None
+    assert sum(found.end.verdicts.values()) == len(found.results)
+
+
+def read_order(run: RunRecords) -> list[Result]:
+    return sorted(run.results, key=lambda r: r.key.item)
+
+
+def changed(key: object, **fields: object) -> Callable[[Result], Result]:
+    return lambda r: dataclasses.replace(r, **fields) if r.key == key else r  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"outputs_digest": (Block(0, 4096, "other"),)}, "the output bits differ, first among inputs 0 to 1023"),
+        ({"verdict": "fail", "words": "1 of 4096 codes differ"}, "pass here, fail there"),
+        ({"fingerprint": {"asm": "another"}}, "the variant, its reference or its policies differ between the runs"),
+    ],
+)
+def test_what_they_do_not_agree_on_is_kept_from_both_and_told(fields, words):
+    one = machine("NVIDIA H200", "GPU-1")
+    key = first_gpu_key(one)
+    found = merged([one, machine("NVIDIA A100", "GPU-2", changed(key, **fields))])
+    assert [r.device for r in found.results if r.key == key] == ["GPU-1", "GPU-2"]
+    (conflict,) = found.conflicts
+    assert (conflict.key, conflict.words) == (key, words)
+    assert any(f"({words})" in note for note in overall(view(found)).notes)
+    second = [r for r in found.results if r.key == key][1]
+    assert second.notes[-1] == f"on GPU-2; {words}"
+
+
+def test_what_one_machine_could_not_run_another_has():
+    one = machine("NVIDIA H200", "GPU-1")
+    key = first_gpu_key(one)
+    without = {"verdict": "not run", "words": "no NVIDIA GPU on this machine", "outputs_digest": ()}
+    two = machine("none", "", lambda r: dataclasses.replace(r, **without) if r.key.backend == "gpu" else r)
+    found = merged([two, one])
+    assert found.conflicts == []
+    assert [r.verdict for r in found.results if r.key == key] == ["pass"]
+
+
+def test_the_facts_of_both_machines_are_named_and_those_they_share_once():
+    one, two = machine("NVIDIA H200", "GPU-1", driver="580.1"), machine("NVIDIA A100", "GPU-2", driver="570.2")
+    found = merged([one, two])
+    facts = headline_facts(found)
+    assert facts[0] == "2 runs merged"
+    assert "NVIDIA H200 (sm_90a) and NVIDIA A100 (sm_90a)" in facts
+    assert "driver 580.1 and 570.2" in facts
+    assert revision(found) == revision(one)
+    assert len(machines(found.run.environment)) == 2
+    assert len(machines(merged([found, machine("NVIDIA L4", "GPU-3")]).run.environment)) == 3
+
+
+def test_one_run_is_itself_and_none_is_refused():
+    one = machine("NVIDIA H200", "GPU-1")
+    assert merged([one]) is one
+    with pytest.raises(ValueError, match="no run"):
+        merged([])
+
+
+def test_a_run_that_was_cut_short_leaves_the_whole_so():
+    one, two = machine("NVIDIA H200", "GPU-1"), machine("NVIDIA A100", "GPU-2")
+    two.end = None
+    assert merged([one, two]).end is None
+
+
+def written(run: RunRecords, path: Path) -> Path:
+    writer = Writer(path)
+    writer.write(run.run, *run.cases.values(), *run.texts.values(), *run.results, *run.timings)
+    if run.end:
+        writer.write(run.end)
+    writer.close()
+    return path
+
+
+@pytest.mark.parametrize("how", ["files", "folder"])
+def test_files_of_two_machines_make_one_page(tmp_path, capsys, how):
+    from harness.cli import main
+
+    folder = tmp_path / "records"
+    folder.mkdir()
+    one = machine("NVIDIA H200", "GPU-1")
+    key = first_gpu_key(one)
+    two = machine("NVIDIA A100", "GPU-2", changed(key, outputs_digest=(Block(0, 4096, "other"),)))
+    files = [written(one, folder / "a.jsonl"), written(two, folder / "b.jsonl")]
+    words = [str(f) for f in files] if how == "files" else [str(folder), "--merge"]
+    assert main(["report", *words, "-o", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "NVIDIA H200 (sm_90a) and NVIDIA A100 (sm_90a)" in page
+    assert "The merged runs disagree on 1 result" in page
+    assert "the output bits differ, first among inputs 0 to 1023" in page
+    assert "NVIDIA H200 (sm_90a) and" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_folder_without_merge_is_a_history_as_ever(tmp_path):
+    run = machine("NVIDIA H200", "GPU-1")
+    written(run, tmp_path / "a.jsonl")
+    assert read(tmp_path).conflicts == []
