@@ -8,8 +8,11 @@ the page forbids `eval`.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import altair as alt
@@ -126,9 +129,29 @@ def specifications() -> dict[str, dict[str, Any]]:
     return {chart.__name__: chart() for chart in (ulps, ranges, speed, trend)}
 
 
+def library(folder: Path | None = None) -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script that loads nothing, about 0.9 MB.
+
+    folder: where it is kept from one process to the next, since it takes more than a second to put together.
+    """
+    import vl_convert
+
+    if folder is None:
+        return _bundle()
+    kept = folder / f"vega-{vl_convert.__version__}.js"
+    with contextlib.suppress(OSError, ValueError):
+        return kept.read_text(encoding="utf-8")
+    script = _bundle()
+    with contextlib.suppress(OSError):  # a folder that cannot be written costs time, and no report
+        folder.mkdir(parents=True, exist_ok=True)
+        partial = kept.with_suffix(f".{os.getpid()}")
+        partial.write_text(script, encoding="utf-8")
+        partial.replace(kept)
+    return script
+
+
 @cache
-def library() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script that loads nothing (about 0.9 MB; a second to put together)."""
+def _bundle() -> str:
     import vl_convert
 
     # Closed in a function: the bundle's thousands of names would otherwise be the page's.

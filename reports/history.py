@@ -136,7 +136,7 @@ class Recorder:
         self.newest: RunRecords | None = None
         self._history = History()
         self._items: dict[Item, _Facts] = {}
-        self._bits: dict[Key, tuple[str, tuple[Any, ...]]] = {}
+        self._bits: dict[Key, tuple[str, ...]] = {}  # the digest of the inputs, and those of the outputs
         self._seen: set[Item] = set()
         self._ran: dict[tuple[str, ...], set[Item]] = {}  # in the last run that was asked for the same
         self._asked: tuple[str, ...] = ()
@@ -150,7 +150,8 @@ class Recorder:
         items: dict[Item, list[Result]] = defaultdict(list)
         for r in records.results:
             items[r.key.item].append(r)
-        facts = {item: _facts(results) for item, results in items.items()}
+        counts: Counter[str] = Counter()
+        facts = {item: _facts(results, counts) for item, results in items.items()}
         self._narrowed = []
         asked = selection(records.run.arguments)
         moved = self._moved_bits(records.results)
@@ -167,7 +168,6 @@ class Recorder:
         self._asked = asked
         self._trend(night, facts, records)
         env = dict(environment_rows(records.run.environment))
-        counts = Counter(map(state_of, records.results))
         word = overall_word(counts, ended=records.end is not None)
         self._history.nights.append(
             Night(records.run.run_id, records.run.started, revision(records), word, counts, env)
@@ -190,11 +190,14 @@ class Recorder:
         for r in results:
             if not r.outputs_digest:
                 continue
+            now = (r.inputs_digest, *[b.digest for b in r.outputs_digest])
             last = self._bits.get(r.key)
-            if last and last[0] == r.inputs_digest and last[1] != r.outputs_digest:
-                first = next((b.first for a, b in zip(last[1], r.outputs_digest, strict=False) if a != b), 0)
-                moved[r.key.item].append((r, first))
-            self._bits[r.key] = (r.inputs_digest, r.outputs_digest)
+            if last == now:
+                continue
+            if last and last[0] == now[0]:
+                pairs = zip(last[1:], now[1:], r.outputs_digest, strict=False)
+                moved[r.key.item].append((r, next((b.first for was, becomes, b in pairs if was != becomes), 0)))
+            self._bits[r.key] = now
         return moved
 
     def _compare(
@@ -277,17 +280,26 @@ class Recorder:
             yield Change("speed", night, "", after, slower, case, variant, (target,), ("gpu",), detail)
 
 
-def _facts(results: Sequence[Result]) -> _Facts:
-    state = min(map(state_of, results), key=RANK.__getitem__)
-    distances = [d for r in results for d in map(distance, r.ulps)]
-    passed = [r.evidence for r in results if r.verdict == "pass"]
+def _facts(results: Sequence[Result], counts: Counter[str]) -> _Facts:
+    """What is remembered of an item; its results' states are added to `counts`. One pass: this is run for every one."""
+    states = [state_of(r) for r in results]
+    counts.update(states)
+    labels: set[str] = set()
+    registers = spills = instructions = 0
+    for r in results:
+        labels.update(r.ulps)
+        if r.resources:
+            registers = max(registers, r.resources.get("registers", 0))
+            spills = max(spills, r.resources.get("spill_stores", 0) + r.resources.get("spill_loads", 0))
+        if r.instructions:
+            instructions = max(instructions, sum(r.instructions.values()))
     return _Facts(
-        state,
-        min(passed, key=lambda e: STRENGTH.get(e, 0), default="none"),
-        max(distances, default=None),
-        max((r.resources.get("registers", 0) for r in results), default=0),
-        max((r.resources.get("spill_stores", 0) + r.resources.get("spill_loads", 0) for r in results), default=0),
-        max((sum(r.instructions.values()) for r in results), default=0),
+        min(states, key=RANK.__getitem__),
+        min({r.evidence for r in results if r.verdict == "pass"}, key=lambda e: STRENGTH.get(e, 0), default="none"),
+        max(map(distance, labels), default=None),
+        registers,
+        spills,
+        instructions,
     )
 
 

@@ -68,22 +68,32 @@ def write(runs: Iterable[RunRecords], output: Path, *, conformance: LedgerSource
     return write_history(*history(runs), output, conformance=conformance)
 
 
-def write_history(past: History, newest: RunRecords, output: Path, *, conformance: LedgerSource | None = None) -> Path:
-    """Write the report on a history already folded, as `reports.history.history` returns it, and return the path."""
+def write_history(
+    past: History,
+    newest: RunRecords,
+    output: Path,
+    *,
+    conformance: LedgerSource | None = None,
+    cache: Path | None = None,
+) -> Path:
+    """Write the report on a history already folded, as `reports.history.history` returns it, and return the path.
+
+    cache: a folder in which the charts' library may be kept for the next report; not kept without.
+    """
     book = ledger(conformance) if conformance is not None else None
-    text = page(view(newest), past, book)
+    text = page(view(newest), past, book, cache)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_bytes(text.encode("utf-8", "replace"))  # a lone surrogate from a case file must not cost the report
     return output
 
 
-def page(found: View, past: History, book: Ledger | None) -> str:
+def page(found: View, past: History, book: Ledger | None, cache: Path | None = None) -> str:
     """The page as text."""
     timed = measured(found.records)
     cases = [case_page(found, name, timed.get(name, ()), past) for name in found.cases]
     packets, left_out = _packets(found, cases, past)
     charts_used = _charts(cases, past)
-    library = charts.library() if charts_used else ""
+    library = charts.library(cache) if charts_used else ""
     script = "\n".join(['(() => {\n"use strict";', *(_asset(name) for name in SCRIPTS), "})();"])
     return (
         _environment()

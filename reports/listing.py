@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 BEGIN, END = "// ptxdiff:begin", "// ptxdiff:end"
 TRITON_BEGIN, TRITON_END = "// begin inline asm", "// end inline asm"
@@ -19,8 +19,7 @@ TRITON_BEGIN, TRITON_END = "// begin inline asm", "// end inline asm"
 Mark = Literal["", "ours", "triton"]
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """One line shown.
 
     number: for PTX its line in the file as assembled, for SASS the PTX line it came from; 0 where unknown.
@@ -56,8 +55,8 @@ def listing(ptx: str, sass: str) -> Listing:
     return Listing(shown, tuple(Line(n, text, of.mark, of.invocation) for n, text, of in found))
 
 
-_HIDDEN = re.compile(r"\s*(?:\.loc\b|\$L__(?:tmp|func_begin|func_end)\w*:)")
-_TAIL = re.compile(r"\s*\.(?:file|section)\b")
+_HIDDEN = (".loc\t", ".loc ", "$L__tmp", "$L__func_begin", "$L__func_end")
+_TAIL = (".file\t", ".file ", ".section\t", ".section ")
 
 
 def ptx_lines(ptx: str) -> Iterator[Line]:
@@ -72,9 +71,9 @@ def ptx_lines(ptx: str) -> Iterator[Line]:
             mark = ""
         elif text == TRITON_BEGIN:
             mark = "triton"
-        elif _TAIL.match(raw):
+        elif text.startswith(_TAIL):
             return
-        elif text and not _HIDDEN.match(raw) and (mark == "ours" or not text.startswith("//")):
+        elif text and not text.startswith(_HIDDEN) and (mark == "ours" or not text.startswith("//")):
             yield Line(number, _tidy(raw), mark, count if mark == "ours" else 0)
 
 

@@ -170,6 +170,16 @@ class Row:
         return STATES[worst_state(c.state.name for c in self.cells.values())]
 
     @property
+    def by_backend(self) -> list[tuple[str, int, int, int]]:
+        """Each backend with how many results passed, ran and are there, a device first."""
+        verdicts: dict[str, Counter[str]] = defaultdict(Counter)
+        for c in self.cells.values():
+            for r in c.results:
+                verdicts[r.key.backend][r.verdict] += 1
+        order = [b for b in BACKENDS if b in verdicts] + sorted(verdicts.keys() - set(BACKENDS))
+        return [(b, n["pass"], n.total() - n["not run"], n.total()) for b in order for n in (verdicts[b],)]
+
+    @property
     def results(self) -> list[Result]:
         """All results of the row."""
         return [r for c in self.cells.values() for r in c.results]

@@ -78,7 +78,7 @@ def read_lines(path: Path) -> Iterator[Record]:
         if not line.strip():
             continue
         try:
-            obj = json.loads(line)
+            obj = json.loads(line.decode())
         except ValueError as e:  # no JSON, or cut off within a character
             if number == len(lines):  # no newline behind it: the writer was stopped here
                 return

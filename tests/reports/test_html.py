@@ -329,3 +329,15 @@ def test_generations(target, name):
 def test_no_run_is_refused(tmp_path):
     with pytest.raises(ValueError, match="no run"):
         html.write([], tmp_path / "x.html")
+
+
+def test_the_library_of_charts_is_kept_where_told_and_a_folder_that_cannot_be_written_costs_nothing(tmp_path):
+    from reports import charts
+
+    first = charts.library(tmp_path / "kept")
+    (file,) = (tmp_path / "kept").iterdir()
+    assert file.read_text() == first == charts.library()
+    file.write_text("kept")
+    assert charts.library(tmp_path / "kept") == "kept"
+    (tmp_path / "file").write_text("")
+    assert charts.library(tmp_path / "file") == first
