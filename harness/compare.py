@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from harness.goldens import changed
-from harness.records import Block, Key, Result, RunRecords, Timing
+from harness.records import Beside, Block, Key, Result, RunRecords, Timing
 
 KINDS = {
     "vanished": "only in the first run",
@@ -221,20 +221,26 @@ def _definitions(old: Iterable[Result], new: Iterable[Result]) -> Iterator[Diffe
 
 
 def _speed(old: Iterable[Timing], new: Iterable[Timing]) -> Iterator[Difference]:
-    before = {t.key: t for t in old}
-    for b in new:
-        a = before.get(b.key)
-        if a is None or not a.median or not b.median:
-            continue
+    for a, b in timed_twice(old, new):
         if a.timer != b.timer:
             yield Difference("speed", b.key, detail=f"timed by {a.timer}, then by {b.timer}: not compared")
             continue
         found = b.beside(a, least=BETWEEN_RUNS)
         if found.verdict in ("slower", "faster"):
-            low, high = (100 * (ratio - 1) for ratio in (found.low, found.high))
-            change = f"{100 * (found.ratio - 1):+.1f}% [{low:+.1f}, {high:+.1f}]"
             slower = found.verdict == "slower"
-            yield Difference("speed", b.key, f"{a.median:.4g} s", f"{b.median:.4g} s", slower, change)
+            yield Difference("speed", b.key, f"{a.median:.4g} s", f"{b.median:.4g} s", slower, change_of(found))
+
+
+def timed_twice(old: Iterable[Timing], new: Iterable[Timing]) -> Iterator[tuple[Timing, Timing]]:
+    """The timings that both runs have."""
+    before = {t.key: t for t in old}
+    return ((before[t.key], t) for t in new if t.key in before and before[t.key].median and t.median)
+
+
+def change_of(found: Beside) -> str:
+    """A change of speed with its interval: `+5.0% [+4.6, +5.3]`."""
+    low, high = (100 * (ratio - 1) for ratio in (found.low, found.high))
+    return f"{100 * (found.ratio - 1):+.1f}% [{low:+.1f}, {high:+.1f}]"
 
 
 def _environment(before: RunRecords, after: RunRecords) -> dict[str, tuple[str, str]]:

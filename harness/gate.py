@@ -11,7 +11,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from harness.compare import Comparison, Difference, compare, definitions, strength
+from harness.compare import (
+    BETWEEN_RUNS,
+    Comparison,
+    Difference,
+    change_of,
+    compare,
+    definitions,
+    strength,
+    timed_twice,
+)
 from harness.records import PYTORCH, Key, Result, RunRecords
 
 ACCEPTED, CORRECTNESS, USAGE, REGRESSION = 0, 1, 2, 3
@@ -83,6 +92,7 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
         *_moved(comparison, redefined),
         *_models(run, baseline, redefined, policy),
         *_regressions(comparison, policy),
+        *(_untimed(run, baseline) if policy.speed else ()),
     ]
     findings.sort(key=lambda f: ({CORRECTNESS: 0, REGRESSION: 1}.get(f.code, 2), f.subject))
     return Decision(tuple(findings), comparison, comparison.equal, {"baseline": len(baseline.results)})
@@ -222,6 +232,29 @@ def _regressions(comparison: Comparison, policy: Policy) -> Iterator[Finding]:
         text = f"{change} on {d.key.target} at {d.key.shape}: {d.detail}"
         gated = "speed is not gated" if not policy.speed else "" if ours else "what PyTorch does is not gated"
         yield Finding(code, _subject(d.key), text + (f"; {gated}" if gated else ""))
+
+
+def _untimed(run: RunRecords, baseline: RunRecords) -> Iterator[Finding]:
+    """What a gate on speed cannot decide: what is not timed any more, and what is too noisy to say."""
+    timed = {t.key for t in run.timings}
+    missing = [t for t in baseline.timings if t.key not in timed and t.key.variant != PYTORCH]
+    groups: dict[str, list[str]] = defaultdict(list)
+    for t in missing:
+        groups[_subject(t.key)].append(t.key.shape)
+    if not timed and missing:
+        yield Finding(
+            REGRESSION, "run", f"speed is gated and nothing was timed; the baseline has {len(missing)} timings"
+        )
+    elif not baseline.timings:
+        yield Finding(ACCEPTED, "run", "speed is gated and the baseline has no timings")
+    else:
+        for subject, shapes in groups.items():
+            yield Finding(REGRESSION, subject, f"timed in the baseline and not in the run: {', '.join(shapes)}")
+    for a, b in timed_twice(baseline.timings, run.timings):
+        found = b.beside(a, least=BETWEEN_RUNS)
+        if a.timer == b.timer and found.verdict == "too noisy to say":
+            text = f"too noisy to say on {b.key.target} at {b.key.shape}: {change_of(found)}"
+            yield Finding(ACCEPTED, _subject(b.key), text)
 
 
 def _subject(key: Key) -> str:

@@ -112,11 +112,12 @@ def _print(console: object, name: str, session: Session) -> None:
 
 
 def _row(t: Timing, first: Timing) -> tuple[str, ...]:
+    from harness.compare import change_of
+
     beside = ""
     if t is not first:
         found = t.beside(first)
-        low, high = (100 * (ratio - 1) for ratio in (found.low, found.high))
-        beside = f"{found.verdict} {100 * (found.ratio - 1):+.1f}% [{low:+.1f}, {high:+.1f}]"
+        beside = f"{found.verdict} {change_of(found)}"
     return (
         t.key.variant,
         f"{1e6 * t.median:.2f} µs",

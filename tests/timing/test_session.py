@@ -130,6 +130,23 @@ def test_a_planted_slowdown_is_named_by_comparison_and_gate(run):
     assert [f.subject for f in refused.findings if f.code == 3] == ["rcp::rcp.rn"]
 
 
+def test_a_gate_on_speed_states_what_was_not_timed_and_what_is_too_noisy(run):
+    policy = Policy(speed=True, allow_model=True)
+    before = run()
+    nothing = gate(dataclasses.replace(before, timings=[]), before, policy)
+    assert ("run", 3) in [(f.subject, f.code) for f in nothing.findings]
+    assert any("nothing was timed; the baseline has 3 timings" in f.text for f in nothing.findings)
+    gone = gate(dataclasses.replace(before, timings=before.timings[:2]), before, policy)
+    assert [(f.subject, f.text) for f in gone.findings if f.code == 3] == [
+        ("rcp::slow", "timed in the baseline and not in the run: 33554432")
+    ]
+    noisy = gate(run(seed=3, spread=0.2, budget=0.0), before, policy)
+    assert any(f.code == 0 and "too noisy to say on sm_90a" in f.text for f in noisy.findings)
+    first = gate(before, dataclasses.replace(before, timings=[]), policy)
+    assert any("the baseline has no timings" in f.text for f in first.findings)
+    assert not [f for f in gate(before, before, policy).findings if f.code == 3]
+
+
 def test_pytorchs_own_speed_is_shown_and_not_gated(run):
     before, after = run(), run(seed=2, factors={"rcp.rn": 1.05})
     for r in (before, after):
