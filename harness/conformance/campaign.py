@@ -51,41 +51,41 @@ class Plan:
 
 @dataclass(frozen=True)
 class Group:
-    """Snippets to prepare together, by spelling and position among the spelling's snippets."""
+    """Snippets to prepare together, by form and position among the form's snippets."""
 
     number: int
     members: tuple[tuple[str, int], ...]
 
     def snippets(self) -> list[Snippet]:
         """The snippets themselves."""
-        return [forms.snippets(spelling)[place] for spelling, place in self.members]
+        return [forms.snippets(form)[place] for form, place in self.members]
 
 
 @dataclass
 class Outcome:
-    """What a campaign found: who ran it, and the tallies of every snippet by spelling."""
+    """What a campaign found: who ran it, and the tallies of every snippet by form."""
 
     identity: Identity
     tallies: dict[str, list[Tally]] = field(default_factory=dict)
 
 
-def groups(spellings: Iterable[str], target: str) -> list[Group]:
+def groups(names: Iterable[str], target: str) -> list[Group]:
     """The snippets of all forms that the target has, in groups of one definition each, well mixed."""
     by_function: dict[Any, list[tuple[str, int]]] = {}
     device = Target.parse(target)
-    for spelling in spellings:
-        for place, snippet in enumerate(forms.snippets(spelling)):
+    for form in names:
+        for place, snippet in enumerate(forms.snippets(form)):
             if snippet.bound.requirement_unmet(device) is not None:
                 continue
             key = snippet.bound.form.function or snippet.bound.form.operation
-            by_function.setdefault(key, []).append((spelling, place))
+            by_function.setdefault(key, []).append((form, place))
     pieces = [m[i : i + GROUP] for m in by_function.values() for i in range(0, len(m), GROUP)]
     pieces.sort(key=len, reverse=True)
     return [Group(n, tuple(piece)) for n, piece in enumerate(pieces)]
 
 
 def run(
-    spellings: Sequence[str],
+    names: Sequence[str],
     plan: Plan,
     *,
     device: Callable[[], Device] = Hardware,
@@ -95,7 +95,7 @@ def run(
     """Measure forms. `device` is called in each worker, and must be picklable. Raises what it raises here."""
     began = time.monotonic()
     identity = _identity(device)
-    pending = groups(spellings, identity.target)
+    pending = groups(names, identity.target)
     count = min(workers or cores(), max(len(pending), 1))
     progress(f"{sum(len(g.members) for g in pending)} snippets in {len(pending)} groups, {count} workers")
     outcome = Outcome(identity)
@@ -103,15 +103,15 @@ def run(
     crew = _Crew(device, plan, began, count)
     try:
         for done, tallies in enumerate(crew.prepared(pending), 1):
-            found.update({(t.spelling, t.variant): t for t in tallies})
+            found.update({(t.form, t.variant): t for t in tallies})
             if done % 25 == 0 or done == len(pending):
                 progress(f"{done} of {len(pending)} groups ready after {time.monotonic() - began:.0f} s")
         for tallies in crew.extended():
-            found.update({(t.spelling, t.variant): t for t in tallies})
+            found.update({(t.form, t.variant): t for t in tallies})
     finally:
         crew.stop()
-    for (spelling, _), tally in sorted(found.items()):
-        outcome.tallies.setdefault(spelling, []).append(tally)
+    for (form, _), tally in sorted(found.items()):
+        outcome.tallies.setdefault(form, []).append(tally)
     progress(f"done after {time.monotonic() - began:.0f} s")
     return outcome
 
@@ -182,7 +182,7 @@ class _Crew:
                     if checks:
                         queue.insert(0, (group, False))
                     else:
-                        yield [Tally(s.spelling, s.variant, failure="the worker died") for s in group.snippets()]
+                        yield [Tally(s.form, s.variant, failure="the worker died") for s in group.snippets()]
 
     def _ready(self) -> list[Connection[Any, Any]]:
         return [c for c in wait(list(self.busy)) if isinstance(c, Connection)]
@@ -244,7 +244,7 @@ class _Worker:
     def prepare(self, group: Group, checks: bool) -> list[Tally]:
         """Compile a group and give every snippet its first inputs."""
         snippets = group.snippets()
-        tallies = [Tally(s.spelling, s.variant) for s in snippets]
+        tallies = [Tally(s.form, s.variant) for s in snippets]
         try:
             refused = self.device.compiled(snippets, checks)
         except NoDefinition:
@@ -271,7 +271,7 @@ class _Worker:
         count = Inputs(snippet).count
         if count <= self.plan.everything:
             return count
-        return max(self.plan.inputs // sum(s.bulk for s in forms.snippets(snippet.spelling)), 1)
+        return max(self.plan.inputs // sum(s.bulk for s in forms.snippets(snippet.form)), 1)
 
     def extend(self) -> list[Tally]:
         """More inputs for all that is kept, round by round, on the device and on the host side by side."""
@@ -281,7 +281,7 @@ class _Worker:
         checker = threading.Thread(target=self._rounds, args=(checked,))
         checker.start()
         self._through_emulate([(s, t) for s, t in chosen if not self.device.checks(s)], self.plan.emulated)
-        plain = list({s.spelling: (s, t) for s, t in reversed(chosen)}.values())
+        plain = list({s.form: (s, t) for s, t in reversed(chosen)}.values())
         self._through_emulate(plain, self.plan.emulated)
         self._through_emulate([(s, t) for s, t in chosen if not self.device.checks(s)], self.plan.everything)
         checker.join()

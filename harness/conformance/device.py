@@ -92,7 +92,7 @@ class Hardware:
             found = {"run": self.gpu.kernel(module, f"run_{n}")}
             if checks and kernels.checkable(snippet):
                 found["check"] = self.gpu.kernel(module, f"check_{n}")
-            self._kernels[snippet.spelling, snippet.variant] = found
+            self._kernels[snippet.form, snippet.variant] = found
 
     def use(self) -> None:
         """See Device."""
@@ -107,7 +107,7 @@ class Hardware:
         try:
             for pointer, array in zip(pointers, arrays, strict=True):
                 self.gpu.upload(pointer, array)
-            kernel = self._kernels[snippet.spelling, snippet.variant]["run"]
+            kernel = self._kernels[snippet.form, snippet.variant]["run"]
             self.gpu.launch(kernel, [*pointers, count], count)
             for pointer, array in zip(pointers[len(columns) :], outputs, strict=True):
                 self.gpu.download(array, pointer)
@@ -118,13 +118,13 @@ class Hardware:
 
     def checks(self, snippet: Snippet) -> bool:
         """See Device."""
-        return "check" in self._kernels[snippet.spelling, snippet.variant]
+        return "check" in self._kernels[snippet.form, snippet.variant]
 
     def check(self, snippet: Snippet, start: int, count: int) -> Report:
         """See Device."""
         words = np.zeros(kernels.REPORT_WORDS, np.uint64)
         self.gpu.upload(self._report, words)
-        kernel = self._kernels[snippet.spelling, snippet.variant]["check"]
+        kernel = self._kernels[snippet.form, snippet.variant]["check"]
         self.gpu.launch(kernel, [self._report, start, count], count)
         self.gpu.download(words, self._report)
         wrong, peak, *indices = (int(w) for w in words)

@@ -1,7 +1,8 @@
 """From the registry to inline asm: snippets that run one instruction form, with plain registers in and out.
 
-A form is a spelling with all its modifiers, `add.rn.ftz.f32`. It can need several snippets: rows of the ISA that differ
-in their operands only, selectors and signs written at operands, constants, two ways to set the carry flag.
+A form is a spelling with all its modifiers, `add.rn.ftz.f32`; where the ISA has two rows of one spelling, with other
+operands, each is a form (`min.f32`, `min.f32 d, a, b, c`). It can need several snippets: selectors and signs written at
+operands, constants, two ways to set the carry flag.
 
 The text is that of `tl.inline_asm_elementwise` and of LLVM's inline assembly, so the emulator and a GPU run the same.
 Registers are untyped. Predicates travel as 0 or 1 in 16 bits, 8-bit operands in registers of 16 bits.
@@ -48,13 +49,13 @@ class Port:
 
 @dataclass(frozen=True)
 class Snippet:
-    """Inline asm around one instruction. `variant` tells it from others of the form; empty for the plain one.
+    """Inline asm around one instruction. `variant` tells it from others of its form; empty for the plain one.
 
     `constants`: sources of the definition that the text gives as immediates, by operand name. `bulk`: whether it is
     worth very many inputs.
     """
 
-    spelling: str
+    form: str
     variant: str
     text: str
     outputs: tuple[Port, ...]
@@ -85,22 +86,21 @@ class Snippet:
     @property
     def seed(self) -> int:
         """What its inputs are drawn from, from its name alone."""
-        digest = hashlib.sha256(f"{self.spelling} {self.variant}".encode()).digest()
+        digest = hashlib.sha256(f"{self.form} {self.variant}".encode()).digest()
         return int.from_bytes(digest[:7], "big")
 
 
-def lacking(spelling: str, target: str) -> str:
+def lacking(form: str, target: str) -> str:
     """What a target lacks of a form, in words; empty if it has it."""
-    device = Target.parse(target)
-    unmet = [b.requirement_unmet(device) for b in bounds_of()[spelling]]
-    return "" if None in unmet else f"needs {unmet[0]}"
+    unmet = bounds_of()[form].requirement_unmet(Target.parse(target))
+    return f"needs {unmet}" if unmet else ""
 
 
 @cache
-def bounds_of() -> Mapping[str, tuple[Bound, ...]]:
-    """Every form that a snippet can hold, sorted by spelling, with the rows of the registry that it can mean."""
+def bounds_of() -> Mapping[str, Bound]:
+    """Every form that a snippet can hold, by name and sorted."""
     isa.load()
-    found: dict[str, list[Bound]] = {}
+    found: dict[str, Bound] = {}
     for opcode, forms in FORMS.items():
         if opcode in REFUSED:
             continue
@@ -108,23 +108,22 @@ def bounds_of() -> Mapping[str, tuple[Bound, ...]]:
             if form.function is None and form.operation not in OPERATIONS:
                 continue
             for bound in form.spellings():
-                found.setdefault(bound.spelling, []).append(bound)
-    return {spelling: tuple(found[spelling]) for spelling in sorted(found)}
+                assert bound.name not in found, f"two forms are called {bound.name}"
+                found[bound.name] = bound
+    return {name: found[name] for name in sorted(found)}
 
 
-def snippets(spelling: str) -> tuple[Snippet, ...]:
-    """The snippets of a form; none where no way to run it is known. Raises KeyError for a spelling that is no form."""
-    return tuple(s for bound in bounds_of()[spelling] for s in _snippets(bound))
+def snippets(form: str) -> tuple[Snippet, ...]:
+    """The snippets of a form; none where no way to run it is known. Raises KeyError for a name that is no form's."""
+    return tuple(_snippets(bounds_of()[form]))
 
 
 def _snippets(bound: Bound) -> Iterator[Snippet]:
     if bound.form.operation:
         yield from OPERATIONS[bound.form.operation](bound)
         return
-    rows = [f for f in bounds_of()[bound.spelling] if f.form is not bound.form]
-    row = f"{len(bound.form.sources)} sources" if rows else ""
     for variant, written in _ways(bound):
-        found = _Text(bound, written).snippet(" ".join(filter(None, [row, variant])))
+        found = _Text(bound, written).snippet(variant)
         if not variant or _accepted(found):
             yield found
 
@@ -152,7 +151,7 @@ class _Written:
 def _ways(bound: Bound) -> Iterator[tuple[str, _Written]]:
     """The ways to write a form's operands: a name for each, empty for the plainest."""
     form = bound.form
-    chance = random.Random(bound.spelling)
+    chance = random.Random(bound.name)
     if any(o.selector or o.negatable for o in form.operands):
         yield "", _Written()
         yield from _with_selectors(form, chance)
@@ -210,7 +209,7 @@ class _Text:
         body = " ".join(lines)
         text = f"{{ {body} }}" if len(lines) > 1 else body
         return Snippet(
-            self.bound.spelling,
+            self.bound.name,
             variant,
             text,
             tuple(self.outputs),
@@ -301,15 +300,15 @@ def _moves(bound: Bound) -> Iterator[Snippet]:
     if kind.width == 128:
         to, source = ((Port(f"{x}0", TYPES["b64"], 64), Port(f"{x}1", TYPES["b64"], 64)) for x in "da")
         text = "{ .reg .b128 t, u; mov.b128 t, {$2, $3}; mov.b128 u, t; mov.b128 {$0, $1}, u; }"
-        yield Snippet(bound.spelling, "", text, to, source, bound)
+        yield Snippet(bound.name, "", text, to, source, bound)
         return
     port = Port("a", kind, register_bits(kind))
     out = Port("d", kind, register_bits(kind))
     if kind.width == 1:
         text = "{ .reg .pred p, q; setp.ne.b16 p, $1, 0; mov.pred q, p; selp.b16 $0, 1, 0, q; }"
-        yield Snippet(bound.spelling, "", text, (out,), (port,), bound)
+        yield Snippet(bound.name, "", text, (out,), (port,), bound)
         return
-    yield Snippet(bound.spelling, "", f"mov.{name} $0, $1;", (out,), (port,), bound)
+    yield Snippet(bound.name, "", f"mov.{name} $0, $1;", (out,), (port,), bound)
     if kind.kind != "b":
         return
     for parts in (2, 4):
@@ -318,10 +317,10 @@ def _moves(bound: Bound) -> Iterator[Snippet]:
             continue
         some = [Port(f"a{i}", TYPES[f"b{width}"], width) for i in range(parts)]
         ins = ", ".join(f"${i + 1}" for i in range(parts))
-        yield Snippet(bound.spelling, f"pack {parts}", f"mov.{name} $0, {{{ins}}};", (out,), tuple(some), bound)
+        yield Snippet(bound.name, f"pack {parts}", f"mov.{name} $0, {{{ins}}};", (out,), tuple(some), bound)
         outs = ", ".join(f"${i}" for i in range(parts))
         text = f"mov.{name} {{{outs}}}, ${parts};"
-        yield Snippet(bound.spelling, f"unpack {parts}", text, tuple(some), (port,), bound)
+        yield Snippet(bound.name, f"unpack {parts}", text, tuple(some), (port,), bound)
 
 
 def _vector_moves(bound: Bound) -> Iterator[Snippet]:
@@ -332,7 +331,7 @@ def _vector_moves(bound: Bound) -> Iterator[Snippet]:
     outs = tuple(Port(f"d{i}", kind, kind.width) for i in range(count))
     ins = tuple(Port(f"a{i}", kind, kind.width) for i in range(count))
     elements = ", ".join(f"${i}" for i in range(count)), ", ".join(f"${count + i}" for i in range(count))
-    yield Snippet(bound.spelling, "", f"{bound.spelling} {{{elements[0]}}}, {{{elements[1]}}};", outs, ins, bound)
+    yield Snippet(bound.name, "", f"{bound.spelling} {{{elements[0]}}}, {{{elements[1]}}};", outs, ins, bound)
 
 
 def _branch(bound: Bound) -> Iterator[Snippet]:
@@ -340,7 +339,7 @@ def _branch(bound: Bound) -> Iterator[Snippet]:
     text = "{ .reg .pred p; setp.ne.b32 p, $1, $2; mov.b32 $0, $1; @p "
     text += f"{bound.spelling} over; add.u32 $0, $0, 1; over: add.u32 $0, $0, 2; }}"
     ins = (Port("a", word, 32), Port("b", word, 32))
-    yield Snippet(bound.spelling, "", text, (Port("d", word, 32),), ins, bound)
+    yield Snippet(bound.name, "", text, (Port("d", word, 32),), ins, bound)
 
 
 def _unmeasured(bound: Bound) -> Iterable[Snippet]:

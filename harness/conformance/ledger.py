@@ -233,7 +233,7 @@ def entry_of(form: str, tallies: Sequence[Tally], run: str) -> Entry:
     """One form's entry from the tallies of its snippets."""
     from harness.conformance import bounds, forms
 
-    approximate = any(b.form.approximate for b in forms.bounds_of()[form])
+    approximate = forms.bounds_of()[form].form.approximate
     ran = [t for t in tallies if t.inputs and not t.refused]
     said = next((t.refused or t.failure for t in tallies if t.refused or t.failure), "")
     entry = Entry(form, UNCONFIRMED, why=said, bound=bounds.bound(form))
@@ -281,16 +281,15 @@ def digest(form: str) -> str:
     """Eight digits that change when a form's definition does: its code, that of its helpers, and its constants."""
     from harness.conformance import forms
 
-    parts: list[str] = []
-    for bound in forms.bounds_of()[form]:
-        function = bound.form.function
-        if function is None:
-            parts.append(bound.form.operation)
-            continue
+    bound = forms.bounds_of()[form]
+    function = bound.form.function
+    if function is None:
+        text = bound.form.operation
+    else:
         results = len(bound.form.destinations) + len(bound.form.writes)
         constants = [bound.array_function(r).constants for r in range(results)]
-        parts.append(f"{_code(function)} {bound.source_types} {constants}")
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
+        text = f"{_code(function)} {bound.source_types} {constants}"
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 @cache

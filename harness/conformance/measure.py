@@ -42,7 +42,7 @@ class Tally:
     be measured.
     """
 
-    spelling: str
+    form: str
     variant: str
     edges: int = 0
     hosted: int = 0

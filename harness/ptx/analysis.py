@@ -39,8 +39,8 @@ def analyse(asm: str, constraints: str, *, target: str | None = None) -> Analysi
 
 def describe(program: Program) -> Analysis:
     """What is in a program."""
-    forms = dict.fromkeys(s.bound.spelling for s in program.steps)
-    models = dict.fromkeys(s.bound.spelling for s in program.steps if s.bound.form.approximate)
+    forms = dict.fromkeys(s.bound.name for s in program.steps)
+    models = dict.fromkeys(s.bound.name for s in program.steps if s.bound.form.approximate)
     return Analysis(tuple(forms), tuple(models), contraction_open(program))
 
 

@@ -82,7 +82,7 @@ def run(form: str, *columns: Any) -> Any:
 
 @cache
 def _bound(form: str) -> Bound:
-    return forms.bounds_of()[form][0]
+    return forms.bounds_of()[form]
 
 
 # inputs ------------------------------------------------------------------------------------------------------------

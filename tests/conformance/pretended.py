@@ -30,10 +30,10 @@ class Pretended:
         self.ready: dict[tuple[str, str], bool] = {}
 
     def compiled(self, snippets, checks):
-        if any(s.spelling in self.deadly for s in snippets) and checks:
+        if any(s.form in self.deadly for s in snippets) and checks:
             os._exit(3)
-        self.ready |= {(s.spelling, s.variant): checks and self.checking for s in snippets}
-        return {n: "no such thing" for n, s in enumerate(snippets) if s.spelling in self.refused}
+        self.ready |= {(s.form, s.variant): checks and self.checking for s in snippets}
+        return {n: "no such thing" for n, s in enumerate(snippets) if s.form in self.refused}
 
     def use(self):
         pass
@@ -41,11 +41,11 @@ class Pretended:
     def run(self, snippet, columns):
         results = emulated(snippet, columns, self.identity.target)
         assert not isinstance(results, str), results
-        change = self.wrong.get(snippet.spelling)
+        change = self.wrong.get(snippet.form)
         return change(columns, results) if change else results
 
     def checks(self, snippet):
-        return self.ready[snippet.spelling, snippet.variant]
+        return self.ready[snippet.form, snippet.variant]
 
     def check(self, snippet, start, count):
         columns = Inputs(snippet).drawn(start, min(count, 4096))

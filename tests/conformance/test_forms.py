@@ -23,7 +23,7 @@ def test_every_form_has_snippets_that_the_emulator_takes():
         for snippet in found:
             step = snippet.step
             if step is not None:
-                assert step.bound.spelling == form
+                assert step.bound.name == form
                 assert len(step.functions) == len(snippet.outputs), snippet.text
 
 
@@ -123,3 +123,10 @@ def test_shapes():
     assert shape_of(TYPES["pred"], 16) == (1, 1, 0, 0)
     assert draw(3, 5, 0, 1, 1, 0, 0, 0, 0) in (0, 1)
     assert callable(_compiled)
+
+
+def test_rows_of_one_spelling_are_forms_of_their_own():
+    assert [len(plain(f).inputs) for f in ("min.ftz.f32", "min.ftz.f32 d, a, b, c")] == [2, 3]
+    assert "sm_100" in forms.lacking("min.ftz.f32 d, a, b, c", "sm_90a")
+    assert not forms.lacking("min.ftz.f32", "sm_90a")
+    assert "vadd.u32.u32.u32 d, a, b, c" in forms.bounds_of()

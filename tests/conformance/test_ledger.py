@@ -70,7 +70,7 @@ def test_what_the_device_lacks_is_specification_only():
 def outcome(**tallies):
     from harness.conformance.campaign import Outcome
 
-    return Outcome(IDENTITY, {t[0].spelling: t for t in tallies.values()})
+    return Outcome(IDENTITY, {t[0].form: t for t in tallies.values()})
 
 
 def test_measurements_become_entries():

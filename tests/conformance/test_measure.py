@@ -16,7 +16,7 @@ from harness.ptx.types import TYPES
 def measured(device, form, edges=300, host=1000, reach=4096):
     (snippet,) = forms.snippets(form)
     device.compiled([snippet], True)
-    tally = Tally(snippet.spelling, snippet.variant)
+    tally = Tally(snippet.form, snippet.variant)
     measure.on_edges(device, snippet, tally, edges)
     measure.on_host(device, snippet, tally, host)
     measure.on_device(device, snippet, tally, reach)
@@ -45,7 +45,7 @@ def test_a_mistake_only_the_device_meets_is_explained_by_the_emulator():
     device = Pretended(wrong={"add.rn.f32": adds_one_to_nan})
     (snippet,) = forms.snippets("add.rn.f32")
     device.compiled([snippet], True)
-    tally = Tally(snippet.spelling, snippet.variant)
+    tally = Tally(snippet.form, snippet.variant)
     measure.on_device(device, snippet, tally, 4096)
     assert len(tally.offenders) == measure.OFFENDERS
     assert all(o.expected == ("0x7fffffff",) for o in tally.offenders)
@@ -70,7 +70,7 @@ def test_a_device_that_disagrees_with_the_emulator_about_the_definition_confirms
     (snippet,) = forms.snippets("add.rn.f32")
     device.compiled([snippet], True)
     monkeypatch.setattr(device, "check", lambda s, start, count: measure_report(start))
-    tally = Tally(snippet.spelling, snippet.variant)
+    tally = Tally(snippet.form, snippet.variant)
     measure.on_device(device, snippet, tally, 10)
     assert "on the device" in tally.failure
     assert ledger.entry_of("add.rn.f32", [tally], "1").status == ledger.UNCONFIRMED

@@ -33,7 +33,7 @@ def test_instruction_and_definition_agree(device, form):
     snippets = forms.snippets(form)
     assert device.compiled(snippets, True) == {}
     for snippet in snippets:
-        tally = measure.Tally(snippet.spelling, snippet.variant)
+        tally = measure.Tally(snippet.form, snippet.variant)
         measure.on_edges(device, snippet, tally, 2000)
         measure.on_host(device, snippet, tally, 1 << 16)
         if device.checks(snippet):
