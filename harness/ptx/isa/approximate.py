@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from harness.ptx.bits import divide, f32_value, f64_bits, f64_value, scalar, square_root
+from harness.ptx.bits import divide, f32_round, f32_value, f64_bits, f64_value, scalar, square_root
 from harness.ptx.elementary import exp2_nearest, fraction_of_turn, log2_f64, rsqrt_nearest, sine_of_turns, tanh_nearest
 from harness.ptx.softfloat import f32_finish, f32_flush
 
@@ -22,10 +22,23 @@ def rcp_approx(a: int, ftz: int) -> int:
     return f32_finish(divide(1.0, f32_value(f32_flush(a, ftz))), 0, ftz, 0)
 
 
+@scalar
+def _kept(x: float, y: float) -> bool:
+    """Whether x / y is not flushed: by x times 1 / y, each rounded, for hardware has no other quotient."""
+    if abs(y) > 8.507059173023462e37:
+        x, y = 0.25 * x, 0.25 * y
+    return f32_finish(x * f32_value(f32_round(divide(1.0, y))), 0, 1, 0) & 0x7FFFFFFF != 0
+
+
 @instruction("div.full{.ftz}.f32", "d, a, b", section="9.7.3.8", approximate=True)
 def div_full(a: int, b: int, ftz: int) -> int:
-    """About a / b over the full range of b, within 2 ulp."""
-    return f32_finish(divide(f32_value(f32_flush(a, ftz)), f32_value(f32_flush(b, ftz))), 0, ftz, 0)
+    """About a / b over the full range of b, within 2 ulp; where .ftz begins: `_kept`."""
+    x, y = f32_value(f32_flush(a, ftz)), f32_value(f32_flush(b, ftz))
+    quotient = divide(x, y)
+    # The least normal number, and two units of its last place on either side.
+    if ftz and 1.1754940705625946e-38 < abs(quotient) < 1.1754946310819804e-38:
+        quotient = math.copysign(max(abs(quotient), 1.1754943508222875e-38) if _kept(x, y) else 0.0, quotient)
+    return f32_finish(quotient, 0, ftz, 0)
 
 
 @instruction("div.approx{.ftz}.f32", "d, a, b", section="9.7.3.8", approximate=True)
@@ -76,7 +89,8 @@ def sin_approx(a: int) -> int:
     """
     t = _turns(a)
     u = fraction_of_turn(t)
-    u = math.copysign(min(abs(u), 0.5 - abs(u)), u)
+    # Half a turn is zero of the other sign.
+    u = math.copysign(min(abs(u), 0.5 - abs(u)), u if abs(u) < 0.5 else -u)
     sine = f32_finish(sine_of_turns(u), 0, 0, 0)
     return sine if t - t == 0.0 else 0x7FFFFFFF
 
