@@ -326,6 +326,9 @@ class _KernelScheduler(Scheduler):
         self.alive: Array = np.ones(frame.lanes, np.bool_)
         self.blocked: dict[int, Array] = {}
 
+    def _error(self, kind: type[ExecutionError], step: Step, message: str) -> ExecutionError:
+        return self.kernel_frame.fault(kind, step, message)
+
     def left(self, lanes: Array) -> None:
         """Threads that have ended."""
         self.alive = self.alive & ~lanes

@@ -12,6 +12,7 @@ from .errors import ExecutionError, MemoryFault, UndefinedBits
 from .machine import Frame
 from .memory import LOCAL_WINDOW, SHARED_BASE, SHARED_WINDOW, Buffer, Shared, gather, rows, scatter
 from .program import Reader, Step, Writer
+from .races import note_read, note_write
 from .standins import lane_mask
 from .vectorise import UNSIGNED, Array
 
@@ -56,7 +57,8 @@ class LocalMemory:
 class KernelFrame(Frame):
     """A frame whose lanes are the threads of consecutive blocks.
 
-    `clock` counts barriers; `block_time` and `warp_time` have for each lane when its block and its warp last met.
+    `number` is each lane's thread in the grid. `clock` counts barriers; `block_time` and `warp_time` have for each lane
+    when its block and its warp last met.
     """
 
     def __init__(self, launch: Launch, first: int, blocks: int) -> None:
@@ -68,6 +70,7 @@ class KernelFrame(Frame):
         self.every = lane
         self.thread = (lane % threads).astype(np.int32)
         self.block = lane // threads
+        self.number = first * threads + lane
         self.shared = Shared(blocks, launch.shared_bytes, launch.unit("shared"), launch.races)
         self.local = LocalMemory(self.lanes, launch.local_bytes) if launch.local_bytes else None
         self.clock = 0
@@ -319,16 +322,15 @@ class KernelFrame(Frame):
                 offset = int(place.offsets[at]) % region.size
                 text = f"race: {self.who(int(lanes[at]))} reads shared memory at offset {offset}, which another thread"
                 raise self.fault(MemoryFault, step, f"{text} wrote, and no barrier lies between")
-        elif isinstance(region, Buffer) and region.writers is not None:
-            self._global_race(step, access, lanes, place, region, "reads")
+        elif isinstance(region, Buffer):
+            note_read(self, step, access, lanes, place, region)
 
     def _check_write(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
         region = place.region
+        changes = np.zeros(len(lanes), np.bool_)
+        for before, value in zip(gather(region.bytes, place.offsets, access.width, access.count), values, strict=True):
+            changes |= before != value
         if isinstance(region, Shared):
-            old = gather(region.bytes, place.offsets, access.width, access.count)
-            changes = np.zeros(len(lanes), np.bool_)
-            for before, value in zip(old, values, strict=True):
-                changes |= before != value
             times = (self.block_time[lanes], self.warp_time[lanes])
             bad = region.note_write(place.offsets, access.size, self.thread[lanes], self.clock, times, changes)
             if bad.any():
@@ -337,41 +339,7 @@ class KernelFrame(Frame):
                 text = f"race: {self.who(int(lanes[at]))} overwrites shared memory at offset {offset}, which another"
                 raise self.fault(MemoryFault, step, f"{text} thread read or wrote, and no barrier lies between")
         elif isinstance(region, Buffer):
-            unit = self.launch.unit("global")
-            with self.launch.lock:
-                if region.writers is None:
-                    region.writers = np.full(len(region.bytes) // unit + 1, -1, np.int64)
-            units = place.offsets[:, None] // unit + np.arange(max(access.size // unit, 1))
-            region.writers[units] = self._stamp(lanes)[:, None]
-
-    def _stamp(self, lanes: Array) -> Array:
-        """Who writes now: thread of the grid, and time within the frame."""
-        thread = (self.first + self.block[lanes]) * self.launch.threads + self.thread[lanes]
-        return thread << np.int64(24) | np.int64(self.clock & 0xFFFFFF)
-
-    def _global_race(self, step: Step, access: Access, lanes: Array, place: Place, region: Buffer, verb: str) -> None:
-        assert region.writers is not None
-        unit = self.launch.unit("global")
-        units = place.offsets[:, None] // unit + np.arange(max(access.size // unit, 1))
-        stamp = region.writers[units]
-        writer, moment = stamp >> 24, stamp & 0xFFFFFF
-        me = ((self.first + self.block[lanes]) * self.launch.threads + self.thread[lanes])[:, None]
-        foreign = (stamp >= 0) & (writer != me)
-        if not foreign.any():
-            return
-        same_block = writer // self.launch.threads == me // self.launch.threads
-        ordered = same_block & (moment < self.block_time[lanes][:, None])
-        if self.launch.synchronises:
-            # Blocks that talk by atomics or fences may be ordered in ways that are not followed here.
-            ordered |= ~same_block
-        bad = (foreign & ~ordered).any(axis=1)
-        if bad.any():
-            at = int(np.flatnonzero(bad)[0])
-            other = int(writer[at][np.flatnonzero(foreign[at])[0]])
-            block = self.launch.coordinates(other // self.launch.threads)
-            text = f"race: {self.who(int(lanes[at]))} {verb} {region.name or 'global memory'} at offset"
-            text += f" {int(place.offsets[at]) - region.residue}, which thread {other % self.launch.threads} of block"
-            raise self.fault(MemoryFault, step, f"{text} {block} wrote, and nothing orders them")
+            note_write(self, step, access, lanes, place, region, changes)
 
     # threads ---------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
+from .races import Shadow
 from .vectorise import UNSIGNED, Array
 
 GLOBAL_BASE = 0x7F00_0000_0000
@@ -48,7 +49,7 @@ class Buffer:
         self.bytes = padded
         self.undefined: Array | None = None if defined else np.full(len(padded), 0xFF, np.uint8)
         self.base = 0
-        self.writers: Array | None = None
+        self.shadow: Shadow | None = None
         self.owners: list[Array] = []
 
     @property
@@ -175,10 +176,17 @@ class Shared:
         units = self.units(offsets, size)
         bad = self._clash(self.writer, self.written, units, thread, times)
         rows = np.broadcast_to(thread[:, None], units.shape)
-        several = (self.read[units] >= times[0][:, None]) & (self.reader[units] != rows)
-        # A reader that equals no thread stands for several.
-        self.reader[units] = np.where(several, -2, rows)
+        old = self.reader[units]
+        recent = self.read[units] >= times[0][:, None]
+        self.reader[units] = np.where(recent & (old != rows), _joined(old, rows), rows)
         self.read[units] = now
+        # Several lanes at once: the last has left its number, which the others' are joined to.
+        left = self.reader[units]
+        torn = (left != rows) & (left != _joined(left, rows))
+        while torn.any():
+            self.reader[units[torn]] = _joined(left, rows)[torn]
+            left = self.reader[units]
+            torn = (left != rows) & (left != _joined(left, rows))
         return bad
 
     def note_write(
@@ -197,10 +205,23 @@ class Shared:
         moment = when[units]
         foreign = (other != -1) & (other != thread[:, None]) & (moment >= times[0][:, None])
         if foreign.any():
-            same_warp = (other >> 5 == thread[:, None] >> 5) & (other >= 0)
+            same_warp = _warp(other) == thread[:, None] >> 5
             foreign &= ~(same_warp & (moment < times[1][:, None]))
         found: Array = foreign.any(axis=1)
         return found
+
+
+_SEVERAL_WARPS = -100
+
+
+def _warp(reader: Array) -> Array:
+    """The warp of a reader: a thread's number, -2 - warp for several threads of one warp; -100 for those of several."""
+    return np.where(reader >= 0, reader >> 5, -2 - reader)
+
+
+def _joined(one: Array, other: Array) -> Array:
+    """The reader that stands for two different ones."""
+    return np.where(_warp(one) == _warp(other), -2 - _warp(one), _SEVERAL_WARPS)
 
 
 def rows(data: Array, width: int, count: int) -> Array:

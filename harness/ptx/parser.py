@@ -49,7 +49,19 @@ def parse_asm(text: str, operand_count: int | None = None) -> tuple[Block, Sourc
 def parse_module(text: str) -> Module:
     """Parse a whole PTX module. Raises ParseError."""
     source = Source(text)
-    return _Parser(source, tokenize(source, text)).module()
+    return _Parser(source, tokenize(source, _ASM.sub(_one_place, text))).module()
+
+
+_ASM = re.compile(r"// begin inline asm\n.*?// end inline asm", re.DOTALL)
+_LOC = re.compile(r"^[ \t]*\.loc[^\n]*", re.MULTILINE)
+
+
+def _one_place(asm: re.Match[str]) -> str:
+    """An asm block without `.loc` lines: all of it has the place of its call, which stands before it.
+
+    Newer LLVM writes one for every line of the block, counting on from the line of the call: places that are not there.
+    """
+    return _LOC.sub(lambda found: " " * len(found[0]), asm[0])
 
 
 _DOLLAR = re.compile(r"\$(?:(\$)|([(|)])|(\d+)|\{(\d*)(?::(\w*))?\}|)", re.ASCII)

@@ -177,6 +177,22 @@ class TestSharedMemory:
         with pytest.raises(MemoryFault, match=r"race: .* overwrites shared memory"):
             launch(again, X, shared=256, variables=SHARED)
 
+    @pytest.mark.parametrize("threads", [32, 64])
+    def test_what_many_read_at_once_one_may_change_behind_a_barrier(self, threads: int) -> None:
+        """The last thread changes what all have read; a barrier of the warp is enough for one warp."""
+        body = self.STORE + "bar.sync 0; ld.shared.b32 %r6, [smem]; st.global.b32 [%rd12], %r6; WAIT"
+        body += f" setp.eq.u32 %p1, %r1, {threads - 1}; add.u32 %r6, %r6, 9; @%p1 st.shared.b32 [smem], %r6;"
+        x = X[:threads]
+        more = {"threads": threads, "shared": 256, "variables": SHARED}
+        with pytest.raises(MemoryFault, match="overwrites shared memory at offset 0"):
+            launch(body.replace("WAIT", ""), x, 1, **more)
+        launch(body.replace("WAIT", "bar.sync 0;"), x, 1, **more)
+        if threads == 32:
+            launch(body.replace("WAIT", "bar.warp.sync -1;"), x, 1, **more)
+        else:
+            with pytest.raises(MemoryFault, match="overwrites shared memory at offset 0"):
+                launch(body.replace("WAIT", "bar.warp.sync -1;"), x, 1, **more)
+
     def test_warp_barrier_orders_one_warp(self) -> None:
         near = self.NEIGHBOUR.replace("128", "4")
         y = launch(self.STORE + "bar.warp.sync -1;" + near, X, shared=256, variables=SHARED)

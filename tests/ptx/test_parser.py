@@ -361,3 +361,26 @@ def test_any_characters_parse_or_raise_our_error(text: str) -> None:
     for parse in (parse_asm, parse_module):
         with contextlib.suppress(PtxError):
             parse(text)
+
+
+def test_lines_of_inline_asm_have_the_place_of_its_call() -> None:
+    """LLVM 22 counts the lines of an asm block on from the line of the call."""
+    text = """.version 8.8
+.target sm_90a
+.visible .entry k() {
+.reg .b32 %r<3>;
+.loc 1 9 3
+// begin inline asm
+.loc 1 9 3
+mov.u32 %r1, 0x0;
+.loc 1 10 3
+mov.u32 %r2, 0x0;
+// end inline asm
+.loc 1 12 1
+ret;
+}
+"""
+    body = parse_module(text).kernel().body
+    assert body is not None
+    places = [s.location.line for s in body.statements if isinstance(s, Instruction) and s.location]
+    assert places == [9, 9, 12]

@@ -1,0 +1,136 @@
+"""Bugs that a laptop catches: each through `harness.emulated`, named with its PTX and its line of the Triton source."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("triton", reason="Triton is not installed; it compiles the kernels of these tests")
+
+from harness import emulated
+from harness.launcher import LaunchError
+from harness.ptx.errors import MemoryFault, PtxError, UndefinedBits
+from tests import mistaken_kernels as k
+
+TARGETS = ["sm_80", "sm_90a", "sm_100a"]
+FILE = Path(k.__file__)
+RACE = r"race: thread \d+ of block \(\d+, 0, 0\) "
+
+
+def here(kernel: Any) -> str:
+    """`file:line` of the line of a kernel that is marked HERE."""
+    lines, first = inspect.getsourcelines(kernel.fn)
+    at = next(i for i, line in enumerate(lines) if "# HERE" in line)
+    return f"{FILE}:{first + at}"
+
+
+def caught(
+    kind: type[PtxError], kernel: Any, target: str, grid: int, *args: Any, words: str, ptx: str, **meta: Any
+) -> None:
+    """The launch fails in these words, at PTX that begins so, from the kernel's marked line."""
+    with pytest.raises(kind, match=words) as found:
+        emulated(kernel, target)[(grid,)](*args, **meta)
+    assert here(kernel) in str(found.value)
+    assert str(found.value).startswith("line "), "the line of the PTX"
+    assert ptx in found.value.source
+
+
+def numbers(count: int) -> np.ndarray:
+    return np.arange(count, dtype=np.int32)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+class TestFiveBugs:
+    def test_a_store_out_of_range_behind_a_wrong_mask(self, target: str) -> None:
+        words = "4 bytes at offset 4000 of y, which has 4000 bytes"
+        x = numbers(1000)
+        caught(MemoryFault, k.wrong_mask, target, 4, x, 0 * x, 1000, B=256, words=words, ptx="st.global")
+
+    def test_a_pack_that_mixes_neighbours(self, target: str) -> None:
+        """64 elements on 128 threads: half of each pack of two is padding."""
+        x = np.arange(64, dtype=np.int16)
+        words = "bits that nobody defined reach a store to y"
+        caught(UndefinedBits, k.mixed_neighbours, target, 1, x, 0 * x, 64, B=64, words=words, ptx="st.global")
+
+    def test_asm_that_reads_more_registers_than_its_constraints_name(self, target: str) -> None:
+        """LLVM ends the process; the launch says so in words, and this process lives."""
+        x = numbers(64)
+        with pytest.raises(LaunchError, match=r"too_many_registers does not compile.*(operand|\$2|asm)"):
+            emulated(k.too_many_registers, target)[(1,)](x, 0 * x, 64, B=64)
+        words = "bits that nobody defined reach a store to y"
+        caught(UndefinedBits, k.undeclared_register, target, 1, x, 0 * x, 64, B=64, words=words, ptx="st.global")
+
+    def test_shared_memory_that_nobody_wrote(self, target: str) -> None:
+        x = numbers(128)
+        words = "bits that nobody defined reach a store to y"
+        caught(UndefinedBits, k.unwritten_shared, target, 1, x, 0 * x, B=128, words=words, ptx="st.global")
+
+    def test_a_missing_barrier(self, target: str) -> None:
+        x = numbers(128)
+        words = RACE + "reads shared memory at offset \\d+, which another thread wrote, and no barrier lies between"
+        caught(MemoryFault, k.no_barrier, target, 1, x, 0 * x, B=128, words=words, ptx="ld.shared")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+class TestDefinedness:
+    """Undefined bits may flow; they are reported where they reach a store, an address, a branch, another element."""
+
+    def test_what_no_mask_lets_out_is_silent(self, target: str) -> None:
+        x, y = numbers(40), np.full(40, -1, np.int32)
+        emulated(k.unwritten_tail, target)[(1,)](x, y, 40, B=64)
+        np.testing.assert_array_equal(y, x)
+
+    def test_a_branch(self, target: str) -> None:
+        x = numbers(64)
+        words = "the branch depends on bits that nobody defined"
+        caught(UndefinedBits, k.undefined_branch, target, 1, x, 0 * x, 64, B=64, words=words, ptx="bra")
+
+    def test_an_address(self, target: str) -> None:
+        x = numbers(64)
+        words = "bits that nobody defined reach an address"
+        caught(UndefinedBits, k.undefined_address, target, 1, x, numbers(70), 64, B=64, words=words, ptx="st.global")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+class TestRacesOnGlobalMemory:
+    def test_write_after_read(self, target: str) -> None:
+        words = RACE + "overwrites x at offset \\d+, which thread \\d+ of block \\(0, 0, 0\\) read, and nothing orders"
+        caught(MemoryFault, k.shifted_in_place, target, 1, numbers(128), 128, B=128, words=words, ptx="st.global")
+        x = numbers(128)
+        emulated(k.shifted_behind_a_barrier, target)[(1,)](x, 128, B=128)
+        np.testing.assert_array_equal(x, (numbers(128) ^ 64) + 1)
+
+    def test_write_after_read_between_blocks(self, target: str) -> None:
+        words = RACE + "overwrites x at offset \\d+, which (other blocks|thread 127 of block \\(\\d, 0, 0\\)) read"
+        caught(MemoryFault, k.halo_in_place, target, 4, numbers(512), 512, B=128, words=words, ptx="st.global")
+
+    def test_write_after_write_between_blocks(self, target: str) -> None:
+        words = RACE
+        y = np.zeros(256, np.int32)
+        caught(MemoryFault, k.rows_that_overlap, target, 3, numbers(128), y, B=128, words=words, ptx="st.global")
+
+    def test_write_after_write(self, target: str) -> None:
+        words = RACE + "overwrites y at offset \\d+, which thread \\d+ of block \\(0, 0, 0\\) wrote, and nothing orders"
+        x = numbers(128)
+        caught(MemoryFault, k.written_twice, target, 1, x, 0 * x, B=128, words=words, ptx="st.global")
+
+    def test_read_after_write(self, target: str) -> None:
+        words = RACE + "reads s at offset \\d+, which thread \\d+ of block \\(0, 0, 0\\) wrote, and nothing orders"
+        x = numbers(128)
+        caught(MemoryFault, k.read_after_write, target, 1, x, 0 * x, 0 * x, B=128, words=words, ptx="ld.global")
+
+    @pytest.mark.parametrize("block", [32, 64, 256])
+    def test_replicated_elements_changed_in_place_are_none(self, target: str, block: int) -> None:
+        x, p = numbers(500), np.zeros(16, np.int32)
+        emulated(k.updated_in_place, target)[(-(-500 // block),)](x, p, 500, B=block)
+        np.testing.assert_array_equal(x, 2 * numbers(500))
+        assert p.sum() == -(-500 // block)
+
+    def test_races_can_be_left_alone(self, target: str) -> None:
+        x = numbers(128)
+        emulated(k.shifted_in_place, target, races=False)[(1,)](x, 128, B=128)
+        np.testing.assert_array_equal(x, (numbers(128) ^ 64) + 1)
