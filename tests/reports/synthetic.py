@@ -6,18 +6,23 @@ that thirty nights of the whole catalogue fit in memory.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import random
-from collections.abc import Iterator, Mapping, Sequence
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from harness.records import (
+    Area,
     Bits,
     Block,
     CaseInfo,
     End,
+    Grid,
     Key,
     Offender,
     Result,
@@ -191,6 +196,15 @@ def offender(*, got: str = "0x3f800001", inputs: Mapping[str, str] | None = None
         difference="+1 ulp",
         ulp=1,
     )
+
+
+def grid(wrong: Callable[[int, int], bool], size: int = 256) -> Grid:
+    """The record of a map of two bytes, from a function that tells a wrong pair; its one area is always the same."""
+    counts = [int(wrong(a, b)) for a in range(size) for b in range(size)]
+    packed = base64.b64encode(zlib.compress(struct.pack(f"<{len(counts)}I", *counts))).decode()
+    ticks = tuple(Bits(f"0x{code:02x}", str(code)) for code in (*range(0, 256, 32), 255))
+    area = Area((ticks[4], ticks[-1]), (ticks[0], Bits("0x0f", "15")), sum(counts))
+    return Grid("a", "b", (size, size), packed, ticks, ticks, (area,), more=2)
 
 
 def failing(result: Result, *, words: str = "1 of 4096 codes differ: +1 ulp", different: int = 1) -> Result:

@@ -34,14 +34,22 @@ def fails(r):
     return synthetic.failing(r) if wrong else r
 
 
+def with_map(r):
+    """Ranges to draw above the map, and a map where it fails."""
+    grid = synthetic.grid(lambda a, b: a >= 0x80 and b < 0x10) if r.verdict == "fail" else None
+    return dataclasses.replace(r, grid=grid, ranges={str(e): (-1, 1) for e in range(-5, 5)})
+
+
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     base = synthetic.catalogue(8, per_cell=9)
     red = dataclasses.replace(base, results=[fails(r) for r in base.results])
+    mapped = dataclasses.replace(red, results=[with_map(r) for r in red.results])
     planted = [hostile.run(started=f"2026-03-0{n}T00:00:00Z") for n in (1, 2)]
     return {
         "red": html.write([red], folder / "red.html", conformance={"rcp.rn.f32": "hardware", "add.f32": "hardware"}),
+        "mapped": html.write([mapped], folder / "mapped.html"),
         "nights": html.write(synthetic.nights(base), folder / "nights.html"),
         "hostile": html.write(planted, folder / "hostile.html", conformance=[{hostile.EVERYTHING: hostile.EVERYTHING}]),
     }
@@ -214,6 +222,27 @@ def test_charts_are_drawn_without_eval_and_without_a_fault(browser):
     browser.wait("document.querySelector('[id=\"case--ex2--trend-ulp\"] svg')", "the trend")
     browser.js("const d = document.querySelector('details.timed[data-case=rcp]'); d.open = true")
     browser.wait("document.querySelector('[id=\"case--rcp--speed\"] svg')", "the chart of speed")
+    assert browser.log() == []
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+def test_all_that_changed_stands_on_the_first_screen(browser, width, height):
+    browser.open("nights", width=width, height=height)
+    inside = "e.getBoundingClientRect().bottom <= innerHeight"
+    assert browser.visible("#changed .change", inside) == [True] * len(synthetic.PLANTED)
+    assert browser.visible("h1", inside) == [True]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_link_to_a_map_stays_on_it_while_charts_above_are_drawn(browser, scheme):
+    browser.open("mapped", "#map--rcp--asm.rn", color_scheme=scheme)
+    browser.wait("document.querySelectorAll('#case--rcp .chart svg').length > 1", "the charts of the case are drawn")
+    top = "Math.round(document.getElementById('map--rcp--asm.rn').getBoundingClientRect().top)"
+    browser.wait(f"{top} >= 0 && {top} < 200", "the map is at the top of the screen")
+    ink, ground = browser.js(
+        "return ['.ink', '.ground'].map((s) => getComputedStyle(document.querySelector('.failing ' + s)).fill)"
+    )
+    assert ink != ground
     assert browser.log() == []
 
 

@@ -5,13 +5,11 @@ import dataclasses
 import hashlib
 import json
 import re
-import struct
 import zlib
 from html.parser import HTMLParser
 
 import pytest
 
-from harness.records import Area, Bits, Grid
 from reports import html
 from tests.reports import hostile, synthetic
 
@@ -209,17 +207,8 @@ def test_since_when_a_failure_is_there(base, tmp_path):
     assert "the oldest run here" in Page(written(tmp_path, nights[3:])).words
 
 
-def grid_of(wrong, size=256):
-    """The record of a map of two bytes, from a function that tells a wrong pair."""
-    counts = [int(wrong(a, b)) for a in range(size) for b in range(size)]
-    packed = base64.b64encode(zlib.compress(struct.pack(f"<{len(counts)}I", *counts))).decode()
-    ticks = tuple(Bits(f"0x{code:02x}", str(code)) for code in (*range(0, 256, 32), 255))
-    area = Area((ticks[4], ticks[-1]), (ticks[0], Bits("0x0f", "15")), sum(counts))
-    return Grid("a", "b", (size, size), packed, ticks, ticks, (area,), more=2)
-
-
 def test_a_map_shows_where_inputs_fail_and_says_it_in_words(base, tmp_path):
-    grid = grid_of(lambda a, b: a >= 0x80 and b < 0x10)
+    grid = synthetic.grid(lambda a, b: a >= 0x80 and b < 0x10)
     first = next(r for r in base.results if r.key.backend == "emulator" and r.key.variant == "asm.rn")
     failing = dataclasses.replace(synthetic.failing(first, different=2048), total=65536, grid=grid)
     run = dataclasses.replace(base, results=[failing if r is first else r for r in base.results])
@@ -238,7 +227,7 @@ def test_a_map_shows_where_inputs_fail_and_says_it_in_words(base, tmp_path):
     "change", [{"counts": "nonsense"}, {"shape": (256, 4096)}, {"shape": (1 << 20, 1 << 20)}, {"row_ticks": ()}]
 )
 def test_a_map_that_cannot_be_unpacked_costs_no_page(base, tmp_path, change):
-    broken = dataclasses.replace(grid_of(lambda a, b: a == b), **change)
+    broken = dataclasses.replace(synthetic.grid(lambda a, b: a == b), **change)
     run = dataclasses.replace(base, results=[dataclasses.replace(r, grid=broken) for r in base.results[:9]])
     assert 'class="failing"' not in html.write([run], tmp_path / "page.html").read_text()
 
