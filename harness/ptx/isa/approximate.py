@@ -80,26 +80,38 @@ def _turns(a: int) -> float:
     return f64_value(f64_bits(t) >> 29 << 29)
 
 
+# The unit cuts the angle to 25 bits of a turn, and turns the bits round in the second and fourth quarter: what lies
+# below this angle is zero, and so is the angle itself at the end of such a quarter.
+_UNIT = 2.0**-25
+
+
 @instruction("sin.approx{.ftz}.f32", "d, a", section="9.7.3.18", approximate=True)
 def sin_approx(a: int) -> int:
     """About the sine, within 2**-20.5 in [-2 pi, 2 pi]; .ftz makes no difference.
 
     The argument is reduced by one multiplication with a 24-bit 1/(2 pi), whose error grows with the argument and is
-    reproduced; the model is nearest to the sine of what that leaves.
+    reproduced; the model is nearest to the sine of what that leaves. Within 2**-25 turns of a half or whole turn the
+    result is zero, of the angle's sign, from half a turn on of the other (an H200, all of them).
     """
     t = _turns(a)
     u = fraction_of_turn(t)
-    # Half a turn is zero of the other sign.
-    u = math.copysign(min(abs(u), 0.5 - abs(u)), u if abs(u) < 0.5 else -u)
-    sine = f32_finish(sine_of_turns(u), 0, 0, 0)
+    left = min(abs(u), 0.5 - abs(u))
+    left = 0.0 if left < _UNIT or (left == _UNIT and abs(u) > 0.25) else left
+    sine = f32_finish(sine_of_turns(math.copysign(left, u if abs(u) < 0.5 else -u)), 0, 0, 0)
     return sine if t - t == 0.0 else 0x7FFFFFFF
 
 
 @instruction("cos.approx{.ftz}.f32", "d, a", section="9.7.3.19", approximate=True)
 def cos_approx(a: int) -> int:
-    """About the cosine, within 2**-20.5 in [-2 pi, 2 pi]; the argument as in `sin_approx`."""
+    """About the cosine, within 2**-20.5 in [-2 pi, 2 pi]; the argument as in `sin_approx`.
+
+    A quarter turn gives -0, three quarters and what is at most 2**-25 turns before a quarter +0 (an H200, all of them).
+    """
     t = _turns(a)
-    cosine = f32_finish(sine_of_turns(0.25 - abs(fraction_of_turn(t))), 0, 0, 0)
+    u = fraction_of_turn(abs(t))
+    left = 0.25 - abs(u)
+    left = math.copysign(0.0, left - u) if left == 0.0 else (0.0 if 0.0 < left <= _UNIT else left)
+    cosine = f32_finish(sine_of_turns(left), 0, 0, 0)
     return cosine if t - t == 0.0 else 0x7FFFFFFF
 
 
