@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from legality import written
 
-from harness.ptx import isa
+from harness.ptx import emulate, isa
 from harness.ptx.isa.registry import find
 from harness.ptx.targets import Target
 
@@ -45,3 +47,40 @@ def test_known_on_some_target(spelling: str) -> None:
     found = find(opcode, tuple(modifiers))
     assert found, f"{spelling} is in real kernels and unknown here"
     assert any(bound.requirement_unmet(target) is None for bound in found for target in TARGETS)
+
+
+REGISTERS = "".join(f".reg .b{w} %b{w}_<9>; " for w in (8, 16, 32, 64)) + ".reg .pred %pred_<9>; "
+FILLED = " ".join(
+    f"mov.b32 %b32_{i}, $1; mov.b64 %b64_{i}, {{$1, $1}}; cvt.u16.u32 %b16_{i}, $1; cvt.u8.u32 %b8_{i}, $1; "
+    f"setp.ne.u32 %pred_{i}, $1, {i};"
+    for i in range(6)
+)
+FILLED += " add.cc.u32 %b32_6, $1, $1;"
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_runs_on_some_target(spelling: str) -> None:
+    """With registers that hold something, and the result moved out."""
+    opcode, *modifiers = spelling.split(".")
+    bound = next(
+        (b, t) for b in find(opcode, tuple(modifiers)) for t in reversed(TARGETS) if b.requirement_unmet(t) is None
+    )
+    form, target = bound
+    if form.form.function is not None:
+        line, kind = written(form), form.type_of(form.form.destinations[0])
+        register = "pred_0" if kind.kind == "pred" else f"b{kind.width}_0"
+    else:
+        register = f"b{modifiers[-1][1:]}_0"
+        line = f"{spelling} %{register}, %{register[:-1]}1;"
+        if spelling == "mov.v4.b32":
+            line = "mov.v4.b32 {%b32_0, %b32_1, %b32_2, %b32_3}, {%b32_3, %b32_2, %b32_1, %b32_0};"
+    out = {
+        "pred_0": "selp.b32 $0, 1, 0, %pred_0;",
+        "b8_0": "cvt.u32.u8 $0, %b8_0;",
+        "b16_0": "cvt.u32.u16 $0, %b16_0;",
+        "b32_0": "mov.b32 $0, %b32_0;",
+        "b64_0": "cvt.u32.u64 $0, %b64_0;",
+    }[register]
+    got = emulate(f"{{ {REGISTERS}{FILLED} {line} {out} }}", "=r,r", [np.arange(5, dtype=np.uint32)], "uint32",
+                  target=str(target))  # fmt: skip
+    assert got.shape == (5,)
