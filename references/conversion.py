@@ -79,7 +79,7 @@ def _float_to_float(codes: Tensor, source: Format, target: Format, rounding: Rou
     value = to_float32(source, codes) if narrow else to_float64(source, codes)
     if not target.has_sign:
         value = value.abs()
-    return round_float64(target, value, rounding=rounding, satfinite=satfinite)
+    return round_float64(target, value, rounding=rounding, satfinite=satfinite, by_hand=True)
 
 
 def _integer_to_float(codes: Tensor, source: Format, target: Format, rounding: Rounding) -> Tensor:

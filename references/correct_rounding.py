@@ -9,14 +9,12 @@ float64 functions err by less than 32 units in the last place. For float16 and b
 
 from __future__ import annotations
 
-import bisect
-import itertools
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from references.formats import F32, Format, to_float64
+from references.formats import F32, Codes, Format, to_float64
 from references.hard_cases import HARD_CASES
 from references.rounding import round_float64
 
@@ -28,29 +26,38 @@ def round_function(name: str, function: Callable[[Tensor], Tensor], codes: Tenso
     return round_float64(fmt, function(to_float64(fmt, codes)))
 
 
+_PLACE_BITS = 13  # so few that a GPU's first cache holds the tables, and so many that few hard cases share a place
+
+
 def settle(name: str, codes: Tensor, rounded: Tensor) -> Tensor:
     """`rounded`, with the results of the hard cases among the float32 `codes` taken from the table.
 
-    The few hard cases that share a code's upper bits are compared one after the other, so that neighbouring codes, in
-    one order for all, read the same places of the table.
+    The table is indexed by bits of the code that few hard cases share, and of which codes counted up change the lowest:
+    they find their places side by side.
     """
-    starts, keys, results, most = _TABLES[name]
-    first = torch.tensor(starts, device=codes.device)[(codes >> _INDEX_SHIFT).clamp(0, len(starts) - 2)]
-    keys, results = (torch.tensor(column, device=codes.device) for column in (keys, results))
-    for place in range(most):
-        rounded = torch.where(keys[first + place] == codes, results[first + place], rounded)
+    place = _place(codes)
+    for keys, results in _TABLES[name]:
+        hard = torch.tensor(keys, device=codes.device)[place] == codes
+        rounded = torch.where(hard, torch.tensor(results, device=codes.device)[place], rounded)
     return rounded
 
 
-_INDEX_SHIFT = 20
+def _place(codes: Codes) -> Codes:
+    return (codes ^ (codes >> 18)) & ((1 << _PLACE_BITS) - 1)
 
 
-def _indexed(hard: Sequence[tuple[int, int]]) -> tuple[list[int], list[int], list[int], int]:
-    """Hard cases by upper bits: where these start; codes; results; how many share them at most."""
-    keys = [code for code, _ in hard]
-    starts = [bisect.bisect_left(keys, upper << _INDEX_SHIFT) for upper in range((1 << 32 - _INDEX_SHIFT) + 1)]
-    most = max(after - before for before, after in itertools.pairwise(starts))
-    return starts, keys + [-1] * most, [result for _, result in hard] + [0] * most, most
+def _indexed(hard: Sequence[tuple[int, int]]) -> list[tuple[list[int], list[int]]]:
+    """Hard cases by `_place`: tables of codes and results, as many as hard cases share a place."""
+    size = 1 << _PLACE_BITS
+    tables: list[tuple[list[int], list[int]]] = []
+    for code, result in hard:
+        place = _place(code)
+        free = next((t for t in tables if t[0][place] < 0), None)
+        if free is None:
+            free = [-1] * size, [0] * size
+            tables.append(free)
+        free[0][place], free[1][place] = code, result
+    return tables
 
 
 _TABLES = {name: _indexed(hard) for name, hard in HARD_CASES.items()}

@@ -141,7 +141,9 @@ def decompose(fmt: Format, codes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return sign(fmt, codes) == 1, fraction | (normal << fmt.mantissa_bits), exponent
 
 
-def round_float64(fmt: Format, value: Tensor, *, rounding: Rounding = "rn", satfinite: bool = False) -> Tensor:
+def round_float64(
+    fmt: Format, value: Tensor, *, rounding: Rounding = "rn", satfinite: bool = False, by_hand: bool = False
+) -> Tensor:
     """The code of a float64 tensor, specials included; exact for values that are exact or rounded to odd.
 
     A float32 tensor is taken as well, where it holds the exact values. NaN gives the canonical NaN, or the largest
@@ -152,11 +154,17 @@ def round_float64(fmt: Format, value: Tensor, *, rounding: Rounding = "rn", satf
     Why rounded to odd is enough: a value rounded to odd at 53 bits lies on the same side of every number of at most
     52 bits as the true value. The numbers where a decision changes are format values and midpoints, at most
     `fmt.precision + 1` bits, so the format may have up to 51. To float64 itself nothing is rounded.
+
+    To float32 the processor's own conversion does it; `by_hand` has integers do it, for where that conversion is
+    what is to be checked.
     """
     if fmt.precision > 51:
         codes = value.view(torch.int64)
         return torch.where(is_nan(F64, codes), nan_code(fmt), codes)
     _check_overflow(fmt, satfinite)
+    if fmt is F32 and rounding == "rn" and not satfinite and not by_hand:
+        codes = value.to(torch.float32).view(torch.int32).to(torch.int64) & fmt.code_mask
+        return torch.where(is_nan(F32, codes), nan_code(fmt), codes)
     source = F32 if value.dtype == torch.float32 and fmt.precision < F32.precision else F64
     codes = value.view(torch.int32) if source is F32 else value.double().view(torch.int64)
     if rounding == "rn" and fmt.has_zero:

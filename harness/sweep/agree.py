@@ -50,7 +50,7 @@ def agrees(fmt: Format, match: Match, nan: NanPolicy, expected: Tensor, got: Ten
     if match.kind == "exact":
         return same
     within = _within(fmt, match, expected, got)
-    alike = sign(fmt, expected) == sign(fmt, got)
+    alike = sign(fmt, expected ^ got) == 0
     finite = is_finite(fmt, expected) & is_finite(fmt, got)
     same = same | (finite & within & alike & ~e_zero & ~g_zero)
     if match.underflow:

@@ -10,6 +10,7 @@ it, whatever the size of the set.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +24,9 @@ from harness.backends import Job
 from harness.case import Policies
 from harness.inputs.generated import Counted, Generator
 from harness.judge import Judgement
+from harness.sweep import kernels
 from harness.sweep.examine import PIECE, Details, Examiner, judged_plainly, packs_of
+from harness.sweep.graphs import NotFused
 from harness.sweep.oracle import NEAR, Fused, Oracle, numbers
 from harness.sweep.result import ROW, OracleFault
 from harness.triton.launch import Tensor as Argument
@@ -466,8 +469,27 @@ def _tools(oracle: Oracle, job: Job, chunk: int, device: str) -> _Tools:
     )  # fmt: skip
     if key not in _kept:
         plain = _plain_tools(oracle)
-        _kept[key] = _Tools(Fused(oracle.tally), Fused(oracle.mask), {n: Fused(f) for n, f in plain.fill.items()})
+        _kept[key] = _Tools(
+            _fused(lambda: kernels.tally_of(oracle), plain.tally),
+            _fused(lambda: kernels.mask_of(oracle), plain.mask),
+            {n: _fused(functools.partial(kernels.fill_of, oracle, n), f) for n, f in plain.fill.items()},
+        )
     return _kept[key]
+
+
+def _fused(make: Callable[[], Callable[..., Any]], plain: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel of our own, made when it is first called; what that cannot be made of, torch compiles."""
+    made: list[Callable[..., Any]] = []
+
+    def call(*tensors: Tensor) -> Any:
+        if not made and tensors[0].device.type == "cuda":
+            with contextlib.suppress(NotFused):
+                made.append(make())
+        if not made:
+            made.append(Fused(plain))
+        return made[0](*tensors)
+
+    return call
 
 
 @contextlib.contextmanager

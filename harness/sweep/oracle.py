@@ -18,6 +18,7 @@ from harness.case import Case, Policies, Reference, format_of
 from harness.inputs.generated import Generator
 from harness.match import Match
 from harness.sweep.agree import agrees
+from harness.sweep.graphs import NotFused
 from harness.sweep.result import ROW, hashed
 from references.formats import Format, as_codes, is_finite, is_subnormal, magnitude, ordinal, sign, unpack
 
@@ -218,10 +219,6 @@ def flush(fmt: Format, codes: Tensor) -> Tensor:
         return codes
     top = -(1 << 63) if fmt.sign_shift == 63 else 1 << fmt.sign_shift
     return torch.where(is_subnormal(fmt, codes), codes & top if fmt.has_sign else codes * 0, codes)
-
-
-class NotFused(RuntimeError):
-    """A function whose operations depend on values, so that no one graph describes them."""
 
 
 class Fused:

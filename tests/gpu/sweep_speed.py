@@ -1,6 +1,8 @@
 """How fast sweeps are on this GPU, against a copy of as many bytes: `python tests/gpu/sweep_speed.py [NAME ...]`.
 
-For each case the whole sweep, warm, and what its parts take: making inputs, the kernel, the fused judge.
+For each case the whole sweep, the first time and warm, and what its parts take: making inputs, the kernel, the fused
+judge. `--tune` also times the judge with other numbers of warps, and as torch.compile makes it. `--stratified` sweeps
+2^30 random inputs instead.
 """
 
 import sys
@@ -11,12 +13,14 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from harness.backends import Job, Setup, create, gpusweep
-from harness.backends.gpu import device_target
+from harness.backends import Job, Setup, gpusweep
+from harness.backends.gpu import GpuBackend, device_target
 from harness.case import Case, asm, policies
-from harness.inputs import input_sets
+from harness.inputs import input_sets, stratified
 from harness.match import ulp
 from harness.sweep import device as sweeping
+from harness.sweep import kernels
+from harness.sweep.oracle import Fused
 from references import arithmetic, conversion, exponential, reciprocal
 from references.formats import E4M3, F16, F32
 
@@ -77,21 +81,42 @@ class Kept(gpusweep.DeviceSweep):
         return super().run()
 
 
-def main(names):
+def judge_times(sweep, first):
+    """Milliseconds of the judge on one chunk, by how it is made."""
+    outputs = tuple(sweep._outputs().values())
+    found = {}
+    for block, warps in ((2048, 4), (2048, 8), (2048, 16), (4096, 8), (4096, 16)):
+        kernels.BLOCK, kernels.WARPS = block, warps
+        tally = kernels.tally_of(sweep.oracle)
+        found[f"{block}/{warps}"] = timed(lambda tally=tally: tally(first, *outputs)) * 1e3
+    kernels.BLOCK, kernels.WARPS = 2048, 8
+    compiled = Fused(sweep.oracle.tally)
+    found["torch.compile"] = timed(lambda: compiled(first, *outputs)) * 1e3
+    return found
+
+
+def main(words):
+    tune, random = "--tune" in words, "--stratified" in words
     gpusweep.DeviceSweep = Kept
-    backend = create("gpu")
-    for name in names or CASES:
+    backend = GpuBackend()
+    for name in [w for w in words if not w.startswith("--")] or CASES:
         case = case_of(name)
         variant = case.variants[name]
         policy = policies(case, variant)
-        inputs = next(s for s in input_sets(case, name, "exhaustive") if s.name.startswith("exhaustive"))
+        if random:
+            inputs = stratified(case, name, 1 << 30)
+        else:
+            inputs = next(s for s in input_sets(case, name, "exhaustive") if s.name.startswith("exhaustive"))
         pack = max(variant.derived_packs or variant.texts)
         job = Job(case, name, Path(__file__).resolve(), name, variant, device_target(), Setup(pack=pack))
-        kept.clear()
+        walls = []
+        torch.cuda.reset_peak_memory_stats()
         for _ in range(3):
+            kept.clear()
             started = time.perf_counter()
             swept = backend.sweep(job, policy, inputs)
-            wall = time.perf_counter() - started
+            walls.append(time.perf_counter() - started)
+        memory = torch.cuda.max_memory_allocated() / 2**30
         if swept.outcome.status != "ran" or not swept.measured:
             print(name, swept.outcome.status, swept.outcome.words, swept.notes)
             continue
@@ -104,14 +129,16 @@ def main(names):
             "judge": timed(lambda s=s, f=first: s.tools.tally(f, *s._outputs().values())),
         }
         m, j = swept.measured, swept.judgement
-        print(f"{name:16} {inputs.count} inputs: {m['seconds'] * 1e3:.1f} ms, copy {m['copy'] * 1e3:.1f} ms, "
-              f"ratio {m['seconds'] / m['copy']:.2f}; wall {wall:.2f} s; "
+        print(f"{name:16} 2^{inputs.count.bit_length() - 1} inputs: {m['seconds'] * 1e3:.1f} ms, "
+              f"copy {m['copy'] * 1e3:.1f} ms, ratio {m['seconds'] / m['copy']:.2f}; "
+              f"wall cold {walls[0]:.2f} s, warm {walls[-1]:.2f} s; {memory:.2f} GiB; "
               + ", ".join(f"{n} {t * chunks * 1e3:.1f} ms" for n, t in parts.items())
               + f"; different {j.different} {j.classes} ulps {j.ulps} {swept.outcome.findings} {swept.notes}",
               flush=True)  # fmt: skip
+        if tune:
+            times = judge_times(s, first)
+            print("  judge, ms for all: " + ", ".join(f"{n} {t * chunks:.1f}" for n, t in times.items()), flush=True)
         del s
-    memory = torch.cuda.max_memory_allocated() / 2**30
-    print(f"at most {memory:.1f} GiB of device memory")
 
 
 if __name__ == "__main__":

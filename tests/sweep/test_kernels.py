@@ -1,0 +1,186 @@
+"""The kernels made for a sweep compute what the plain oracle computes: their PTX, on the emulator."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+triton = pytest.importorskip("triton")
+
+from triton.backends.compiler import GPUTarget  # noqa: E402
+from triton.compiler import ASTSource  # noqa: E402
+
+from harness.case import Case, asm, policies  # noqa: E402
+from harness.inputs.generated import Counted, Stratified  # noqa: E402
+from harness.match import absolute, exact, magnitude, ulp  # noqa: E402
+from harness.ptx.kernel import Buffer, load_kernel, run_kernel  # noqa: E402
+from harness.sweep import graphs, kernels  # noqa: E402
+from harness.sweep.graphs import Body, NotFused  # noqa: E402
+from harness.sweep.oracle import NEAR, Oracle, numbers  # noqa: E402
+from harness.sweep.result import ROW  # noqa: E402
+from references import arithmetic, conversion, exponential, reciprocal  # noqa: E402
+from references.formats import BF16, E2M1X2, E4M3, E4M3X2, F16, F32, U8, U16, pack  # noqa: E402
+
+
+def on_the_emulator(kernel, *arrays):
+    """Launch a kernel for one row: `first`, what it writes, what it reads."""
+    arrays = [*arrays, *(t.numpy() for t in kernel.tables)]
+    kinds = [f"*i{a.itemsize * 8}" for a in arrays]
+    signature = dict(zip(kernel.function.arg_names, [*kinds, "constexpr", "constexpr"], strict=True))
+    attributes = {(k,): [["tt.divisibility", 16]] for k in range(len(arrays))}
+    source = ASTSource(kernel.function, signature, {"ROW": ROW, "BLOCK": kernels.BLOCK}, attributes)
+    options = {"num_warps": kernels.WARPS, "enable_fp_fusion": False}
+    made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    loaded = load_kernel(made.asm["ptx"])
+    buffers = [Buffer(a.view(np.uint8).reshape(-1), name) for a, name in zip(arrays, signature, strict=False)]
+    scratch = [0] * (len(loaded.parameters) - len(buffers))  # Triton's own, unused
+    threads = 32 * kernels.WARPS
+    run_kernel(loaded, [*buffers, *scratch], (1,), num_threads=threads, shared_bytes=made.metadata.shared, races=False)
+
+
+def oracle_of(reference, inputs, output, match, generator=Counted, **options):
+    case = Case(
+        inputs=inputs, outputs={"y": output}, reference=reference,
+        variants={"v": asm("x", constraints=",".join(["=r", *["r"] * len(inputs)]), pack=1, match=match, **options)},
+    )  # fmt: skip
+    made = generator(inputs) if generator is Counted else generator(inputs, 5)
+    return Oracle(case, policies(case, case.variants["v"]), made)
+
+
+def wrong_now_and_then(fmt, codes):
+    """Results off by some ulp, with the sign of a zero or of anything turned, flushed, another NaN."""
+    kind = torch.randint(0, 60, codes.shape, generator=torch.Generator().manual_seed(3))
+    sign = (1 << fmt.sign_shift) if fmt.has_sign else 0
+    nan = fmt.canonical_nan or 0
+    faults = [codes + 1, codes - 1, codes + 2, codes - 3, codes ^ sign, codes & sign, codes * 0 + nan, codes ^ 1]
+    for k, fault in enumerate(faults):
+        codes = torch.where(kind == k, fault, codes)
+    return codes & fmt.code_mask
+
+
+def widening(x):
+    return conversion.convert(x, source=F16, target=F32)
+
+
+def to_e4m3(x):
+    return conversion.convert(x, source=F32, target=E4M3, satfinite=True)
+
+
+def product(a, b):
+    return arithmetic.mul(a, b, fmt=F16)
+
+
+def fused(a, b, c):
+    return arithmetic.fma(a, b, c, fmt=F16)
+
+
+def total(a, b):
+    return (a + b) & 0xFFFF
+
+
+def pair_to_e2m1(a, b):
+    return torch.stack([conversion.to_e2m1(a), conversion.to_e2m1(b)], -1).reshape(-1)
+
+
+FTZ = {"ftz": "required"}
+ORACLES = {
+    "rcp.rn": (oracle_of(reciprocal.correctly_rounded, {"x": F32}, F32, exact()), [0, 0x7F0000, 0x7F7F0000]),
+    "rcp.approx.ftz": (oracle_of(reciprocal.correctly_rounded, {"x": F32}, F32, ulp(1), **FTZ), [0x7E0000, 0x7F7F0000]),
+    "allowed": (oracle_of(reciprocal.correctly_rounded, {"x": F32}, F32, ulp(2, underflow=True), ftz="allowed"), [0]),
+    # 0x39c50000 and 0xb8f50000 hold hard cases.
+    "ex2": (oracle_of(exponential.ex2, {"x": F32}, F32, ulp(2)), [0x39C50000, 0xB8F50000, 0x42FF0000, 0xC3150000]),
+    "domain": (oracle_of(exponential.ex2, {"x": F32}, F32, ulp(1, on=magnitude("x", 1, 2), outside=absolute(2**-20))),
+               [0x3F7F0000]),
+    "e4m3": (oracle_of(to_e4m3, {"x": F32}, E4M3, exact(zero_sign="any")), [0x3C800000, 0x43DF0000, 0xFF800000]),
+    "mul": (oracle_of(product, {"a": F16, "b": F16}, F16, exact()), [0x03FF0000, 0x3C010000, 0xFC000000]),
+    "payload": (oracle_of(product, {"a": F16, "b": F16}, F16, exact(), nan="payload"), [0x7C010000]),
+    "fma": (oracle_of(fused, {"a": F16, "b": F16, "c": F16}, F16, exact()), [0x3C01BC01_0000, 0x04001400_0000]),
+    "integers": (oracle_of(total, {"a": U16, "b": U16}, U16, exact()), [0x12340000]),
+    "random": (oracle_of(reciprocal.correctly_rounded, {"x": F32}, F32, exact(), Stratified), [0, 1 << 40]),
+    "random pairs": (oracle_of(reciprocal.quotient, {"a": F32, "b": F32}, F32, ulp(2), Stratified), [1 << 16]),
+    "packed": (oracle_of(pair_to_e2m1, {"a": F32, "b": F32}, E2M1X2, exact(), Stratified), [1 << 20]),
+    "bf16": (oracle_of(lambda x: conversion.convert(x, source=F32, target=BF16), {"x": F32}, BF16, exact()), [0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_tallies_are_the_plain_oracle_s(name):
+    oracle, starts = ORACLES[name]
+    kernel = kernels.tally_kernel(oracle, kernels.number_bits(oracle))
+    (fmt,) = oracle.outputs.values()
+    for start in starts:
+        first = torch.tensor(start)
+        right = oracle.answers(oracle.comparisons[0], oracle.codes(numbers(first, torch.empty(ROW))))[0]["y"]
+        for codes in (right, wrong_now_and_then(fmt, right)):
+            units = pack(fmt, codes).view(getattr(torch, f"int{fmt.unit_bits}"))
+            expected = dict(zip(oracle.names, oracle.tally(first, units)[:, 0].tolist(), strict=True))
+            table = np.zeros(len(expected), np.int64)
+            on_the_emulator(kernel, np.array([start]), table, units.numpy())
+            found = dict(zip(oracle.names, table.tolist(), strict=True))
+            if fmt.is_float and (found["y:low"] < NEAR[0] or found["y:high"] > NEAR[-1]):
+                counts = {n for n in found if n.startswith("y:") and n not in ("y:low", "y:high")}
+                found, expected = ({n: c for n, c in d.items() if n not in counts} for d in (found, expected))
+            assert found == expected, hex(start)
+        assert expected["flagged"] > 0
+
+
+def test_the_mask_shows_what_the_tally_counts():
+    oracle, _ = ORACLES["e4m3"]
+    start = torch.tensor(0x43DF0000)
+    right = oracle.answers(oracle.comparisons[0], oracle.codes(numbers(start, torch.empty(ROW))))[0]["y"]
+    units = wrong_now_and_then(E4M3, right).to(torch.int8)
+    mask = np.zeros(ROW, np.int8)
+    on_the_emulator(kernels.mask_kernel(oracle, 32), start.reshape(1).numpy(), mask, units.numpy())
+    np.testing.assert_array_equal(mask != 0, oracle.mask(start, units).numpy())
+
+
+@pytest.mark.parametrize("generator", [Counted({"a": F16, "b": U8, "c": F32}), Stratified({"a": F16, "c": F32}, 9)])
+def test_inputs_are_the_generator_s(generator):
+    case = Case(
+        inputs=generator.formats, outputs={"y": F16}, reference=lambda *codes: codes[0],
+        variants={"v": asm("x", constraints=",".join(["=r", *["r"] * len(generator.formats)]), pack=1)},
+    )  # fmt: skip
+    oracle = Oracle(case, policies(case, case.variants["v"]), generator)
+    for start in (0, 0x123456780000):
+        for name, fmt in generator.formats.items():
+            units = np.zeros(ROW, f"int{fmt.unit_bits}")
+            on_the_emulator(kernels.fill_kernel(oracle, name, kernels.number_bits(oracle)), np.array([start]), units)
+            made = generator.units(name, np.arange(start, start + ROW))
+            np.testing.assert_array_equal(units.astype(np.int64) & fmt.code_mask, made & fmt.code_mask)
+
+
+def test_what_has_no_text_here_is_left_to_torch_compile():
+    packed = oracle_of(lambda x: x, {"x": E4M3X2}, E4M3X2, ulp(1))
+    with pytest.raises(NotFused, match="packed"):
+        kernels.tally_kernel(packed, 16)
+    strange = oracle_of(lambda x: torch.cumsum(x, 0), {"x": F32}, F32, exact())
+    with pytest.raises(NotFused, match="cumsum"):
+        kernels.tally_kernel(strange, 32)
+
+
+OPERATIONS = {
+    "wraps": lambda n: (n * 0x7FFF_FFFF_FFFF + n).to(torch.int32),
+    "signed and unsigned": lambda n: torch.where(n - 5 < (n & 0xFFFF_FFFF), n >> 3, -n),
+    "shifts": lambda n: ((n & 0xFFFF_FFFF) << 31 >> 33) + (n >> 40) + (1 << (n & 31)),
+    "clamps": lambda n: n.clamp(-5, 1 << 33) + (n & 0x8000_0000) - (~n & 3) + (n & 0xFF).abs(),
+    "decided": lambda n: torch.where((n & 7) > 9, n, n & 15) + ((n & 7) < 9).to(torch.int64),
+    "divides": lambda n: (n & 0xFFFF_FFFF) // 7,
+    "variable": lambda n: (n & 0xFFFF_FFFF) >> (n & 63),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_narrowed_integers_are_the_int64_ones(name):
+    """Of numbers around 0, 2^31, 2^32 and 2^47, in a kernel that stores an int64."""
+    function = OPERATIONS[name]
+    body = Body(kernels.traced(lambda n: [function(n)], []), [None], 62)
+    kernel = kernels._pointwise(body, [], "int64")
+    for start in (0, 1 << 31, (1 << 32) - ROW, 1 << 47):
+        out = np.zeros(ROW, np.int64)
+        on_the_emulator(kernel, np.array([start]), out)
+        np.testing.assert_array_equal(out, function(torch.arange(start, start + ROW)).to(torch.int64).numpy())
+
+
+def test_a_wrong_narrowing_is_seen(monkeypatch):
+    monkeypatch.setattr(graphs, "register", lambda bounds: "int32")
+    with pytest.raises(AssertionError):
+        test_narrowed_integers_are_the_int64_ones("signed and unsigned")
