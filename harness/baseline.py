@@ -107,6 +107,8 @@ def load(folder: Path) -> RunRecords:
             part = read(path)
         except RecordError as e:
             raise BaselineError(f"{e}; restore the file from git, or accept a new baseline") from e
+        if part.end is None:  # the last line was lost: of what it and others held, the gate would say nothing
+            raise BaselineError(f"{path}: the end is missing; restore the file from git, or accept a new baseline")
         if found is None or part.run.started > found.run.started:
             found = replace(
                 part, results=found.results if found else [], timings=found.timings if found else [], path=folder

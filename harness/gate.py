@@ -25,6 +25,9 @@ from harness.records import PYTORCH, Key, Result, RunRecords
 
 ACCEPTED, CORRECTNESS, USAGE, REGRESSION = 0, 1, 2, 3
 
+RUN = "run"
+"""The subject of what concerns the run as a whole."""
+
 Cell = tuple[str, str, str]
 
 
@@ -94,16 +97,27 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
         *_regressions(comparison, policy),
         *(_untimed(run, baseline) if policy.speed else ()),
     ]
-    findings.sort(key=lambda f: ({CORRECTNESS: 0, REGRESSION: 1}.get(f.code, 2), f.subject))
+    findings.sort(key=lambda f: ({CORRECTNESS: 0, REGRESSION: 1}.get(f.code, 2), f.subject != RUN, f.subject))
     return Decision(tuple(findings), comparison, comparison.equal, {"baseline": len(baseline.results)})
 
 
 def _run_as_a_whole(run: RunRecords) -> Iterator[Finding]:
     if run.end is None:
-        yield Finding(CORRECTNESS, "run", "the run was cut short: what is missing was not checked")
-    if not any(r.verdict == "pass" and r.key.backend != "assembler" for r in run.results):
-        executed = "nothing was executed" if run.results else "the run holds no result"
-        yield Finding(CORRECTNESS, "run", f"nothing ran: {executed}")
+        yield Finding(CORRECTNESS, RUN, "the run was cut short: what is missing was not checked")
+    if words := nothing_ran(run):
+        yield Finding(CORRECTNESS, RUN, words)
+
+
+def unacceptable(run: RunRecords) -> str:
+    """Why a run can be no baseline; empty where it can: one that is half a run would vouch for the rest."""
+    return "the run was cut short" if run.end is None else nothing_ran(run)
+
+
+def nothing_ran(run: RunRecords) -> str:
+    """The words for a run in which nothing ran; empty for another."""
+    if any(_executed(r) or r.expected_failure for r in run.results):
+        return ""
+    return f"nothing ran: {'nothing was executed' if run.results else 'the run holds no result'}"
 
 
 def _failures(results: Iterable[Result]) -> Iterator[Finding]:
@@ -184,12 +198,24 @@ def _moved(comparison: Comparison, redefined: set[tuple[str, str]]) -> Iterator[
             "inputs": f"other inputs than the baseline's on {where}, {len(members)} results: bits not compared",
         }[kind]
         yield Finding(code, f"{case}::{variant}", text + ("; its definition changed" if anew else ""))
+    yield from _verdicts(comparison)
+
+
+def _verdicts(comparison: Comparison) -> Iterator[Finding]:
+    """Verdicts other than the accepted ones; failures and errors are told for themselves, with their words."""
+    groups: dict[tuple[str, str, str, bool | None], list[Difference]] = defaultdict(list)
     for d in comparison.of("verdict"):
-        if d.after == "not run":
-            yield Finding(ACCEPTED, _subject(d.key), f"{d.before} in the baseline, not run here: {d.detail}")
-        elif d.after in ("unsupported", "expected failure") or d.worse is False:
-            code = CORRECTNESS if d.worse else ACCEPTED
-            yield Finding(code, _subject(d.key), f"verdict {d.before} → {d.after}: {d.detail}")
+        if d.after in ("not run", "unsupported", "expected failure") or d.worse is False:
+            groups[(_subject(d.key), d.before, d.after, d.worse)].append(d)
+    for (subject, before, after, worse), members in groups.items():
+        where = ", ".join(sorted({f"{d.key.target} ({d.key.backend})" for d in members}))
+        detail = f": {members[0].detail}" if members[0].detail else ""
+        if after == "not run":
+            text = f"{before} in the baseline, not run here on {where}, {len(members)} results{detail}"
+            yield Finding(ACCEPTED, subject, text)
+        else:
+            text = f"verdict {before} → {after} on {where}, {len(members)} results{detail}"
+            yield Finding(CORRECTNESS if worse else ACCEPTED, subject, text)
 
 
 def _models(

@@ -5,7 +5,9 @@ import dataclasses
 import pytest
 
 from harness import baseline
+from harness.cli import main
 from harness.gate import ACCEPTED, CORRECTNESS, REGRESSION, Policy, gate
+from harness.records import Writer
 from tests.reports import synthetic
 
 MODELS = Policy(allow_model=True)
@@ -212,3 +214,106 @@ def test_a_missing_or_faulty_baseline_says_what_to_do(tmp_path):
     (tmp_path / "rcp.jsonl").write_text("nonsense\nmore\n")
     with pytest.raises(baseline.BaselineError, match=r"rcp.jsonl:1: .*restore"):
         baseline.load(tmp_path)
+
+
+def stored(run, path):
+    writer = Writer(path)
+    writer.write(run.run, *run.cases.values(), *run.results, *run.timings, *([run.end] if run.end else []))
+    writer.close()
+    return path
+
+
+def bad(text, line, change):
+    lines = text.splitlines(keepends=True)
+    return "".join([*lines[:line], change(lines[line]), *lines[line + 1 :]])
+
+
+BAD_DAYS = {
+    "no file": (None, 2, "No such file"),
+    "an empty file": (lambda t: "", 2, "a records file begins with a run record"),
+    "a line that is no JSON": (lambda t: bad(t, 1, lambda x: x[:99] + "\n"), 2, "run.jsonl:2: not JSON"),
+    "a newer schema": (lambda t: t.replace('"schema":1', '"schema":9', 1), 2, "schema 9; this version reads 1"),
+    "a field nobody knows": (lambda t: bad(t, 1, lambda x: '{"colour":1,' + x[1:]), 2, "unknown field colour"),
+    "killed in mid-write": (lambda t: t[: t.rindex('{"record":"end"') - 40], 1, "the run was cut short"),
+    "killed before its end": (lambda t: t[: t.rindex('{"record":"end"')], 1, "the run was cut short"),
+}
+
+
+@pytest.mark.parametrize("day", BAD_DAYS)
+def test_records_that_cannot_be_trusted_are_refused_with_a_sentence(small, tmp_path, capsys, day):
+    change, code, words = BAD_DAYS[day]
+    run = tmp_path / "run.jsonl"
+    if change is not None:
+        run.write_text(change(stored(small, run).read_text()))
+    baseline.write(small, tmp_path / "baseline")
+    found, text = said(capsys, run, tmp_path / "baseline")
+    assert found == code
+    assert words in text
+
+
+@pytest.fixture(scope="module")
+def small():
+    return synthetic.catalogue(2, per_cell=6, targets=("sm_90a", "sm_100a"))
+
+
+def said(capsys, run, folder, *more):
+    """The exit code and everything printed."""
+    code = main(["gate", str(run), "--baseline", str(folder), "--allow-model", *more])
+    printed = capsys.readouterr()
+    return code, printed.out + printed.err
+
+
+def test_a_baseline_that_lost_its_end_is_refused(small, tmp_path, capsys):
+    run = stored(small, tmp_path / "run.jsonl")
+    (path, *_) = baseline.write(small, tmp_path / "baseline")
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-5]))
+    code, text = said(capsys, run, tmp_path / "baseline")
+    assert code == 2
+    assert "the end is missing; restore the file from git" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"end": None}, "not made the baseline: the run was cut short"),
+        ({"results": []}, "not made the baseline: nothing ran: the run holds no result"),
+    ],
+)
+def test_half_a_run_is_made_no_baseline(small, tmp_path, capsys, change, words):
+    folder = tmp_path / "baseline"
+    before = {p: p.read_text() for p in baseline.write(small, folder)}
+    run = stored(dataclasses.replace(small, **change), tmp_path / "run.jsonl")
+    code, text = said(capsys, run, folder, "--accept")
+    assert code == 1
+    assert words in text
+    assert {p: p.read_text() for p in folder.iterdir()} == before
+
+
+def test_what_is_gone_is_accepted_as_gone_only_when_asked(small, tmp_path, capsys):
+    folder = tmp_path / "baseline"
+    baseline.write(small, folder)
+    less = with_results(small, lambda r: r if r.key.variant != "triton" else None)
+    run = stored(less, tmp_path / "run.jsonl")
+    assert said(capsys, run, folder)[0] == CORRECTNESS
+    assert said(capsys, run, folder, "--accept")[0] == 0
+    assert said(capsys, run, folder)[0] == CORRECTNESS
+    assert said(capsys, run, folder, "--accept", "--replace")[0] == 0
+    assert said(capsys, run, folder)[0] == ACCEPTED
+
+
+def test_a_failing_run_that_is_accepted_is_refused_all_the_same(small, tmp_path, capsys):
+    wrong = with_results(small, lambda r: synthetic.failing(r) if r.key.backend == "gpu" else r)
+    run = stored(wrong, tmp_path / "run.jsonl")
+    code, text = said(capsys, run, tmp_path / "baseline", "--accept")
+    assert code == 0
+    assert "are failures or errors: the gate will refuse them all the same" in text
+    assert said(capsys, run, tmp_path / "baseline")[0] == CORRECTNESS
+
+
+def test_many_results_of_one_change_of_verdict_are_one_finding(base, accepted):
+    run = with_results(
+        base,
+        lambda r: dataclasses.replace(r, verdict="fail", expected_failure=True) if r.key.variant == "triton" else r,
+    )
+    subjects = [f.subject for f in against(gate(run, accepted, MODELS)) if "expected failure" in f.text]
+    assert sorted(set(subjects)) == sorted(subjects)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from harness.cli import UsageError
 
+BACKENDS = ("gpu", "emulator", "assembler")
+
 _EPILOG = """\
 exit codes: 0 accepted, 1 correctness, 2 usage or missing baseline, 3 speed or resources
 """
@@ -21,16 +23,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--speed", action="store_true", help="gate on speed too, beyond the A/A noise")
     parser.add_argument("--registers", type=float, default=0.10, metavar="R", help="growth let pass (default: 0.10)")
     parser.add_argument("--allow-model", action="store_true", help="let a pass on a model alone satisfy the gate")
-    parser.add_argument("--require", action="append", default=[], metavar="BACKEND", help="must have run (repeatable)")
+    parser.add_argument("--require", action="append", default=[], choices=BACKENDS, help="must have run (repeatable)")
     parser.add_argument("--target", action="append", default=[], metavar="sm_90a", help="must be there (repeatable)")
     parser.add_argument("--accept", action="store_true", help="show the difference, then make this run the baseline")
+    parser.add_argument(
+        "--replace", action="store_true", help="with --accept, forget what this run lacks (default: other runs' keep)"
+    )
 
 
 def main(args: argparse.Namespace) -> int:
     """Print every decision and return the exit code; with --accept, write the baseline after showing what changes."""
     from harness.baseline import BaselineError, load, write
     from harness.compare import CompareError, compare
-    from harness.gate import Policy, gate
+    from harness.gate import Policy, gate, unacceptable
     from harness.records import RecordError, read
     from harness.targetset import normal
 
@@ -39,9 +44,15 @@ def main(args: argparse.Namespace) -> int:
         run = read(Path(args.run))
         if args.accept:
             old = load(folder) if any(folder.glob("*.jsonl")) else None
+            if words := unacceptable(run):
+                print(f"not made the baseline: {words}")
+                return 1
             for difference in compare(old, run).differences if old else ():
                 print(difference)
-            files = write(run, folder, keep=old)
+            failing = sum(r.verdict in ("fail", "error") and not r.expected_failure for r in run.results)
+            if failing:
+                print(f"{failing} results are failures or errors: the gate will refuse them all the same")
+            files = write(run, folder, keep=None if args.replace else old)
             print(f"{len(files)} files written to {folder}; review them with git diff before you commit")
             return 0
         policy = Policy(
