@@ -28,6 +28,7 @@ COLUMNS = {
     "mismatches": ("mismatches",),
     "greatest distance, ulp": ("ulp",),
     "bound": ("bound",),
+    "measured so": ("envelope",),
     "worst input": ("worst",),
     "why": ("why",),
 }

@@ -161,12 +161,13 @@ def _table(entries: Mapping[str, Entry]) -> Any:
         table.add_column(heading, no_wrap=True)
     for heading in ("inputs", "mismatches", "ulp"):
         table.add_column(heading, justify="right")
-    for heading in ("ISA bound", "remarks"):
+    for heading in ("ISA bound", "measured so", "remarks"):
         table.add_column(heading)
     for form, e in entries.items():
         inputs = ("all " if e.exhaustive else "") + f"{e.inputs:,}" if e.inputs else ""
         ulp = "" if e.ulp is None else f"{e.ulp:,}"
-        table.add_row(e.run, form, e.status, inputs, f"{e.mismatches:,}" if e.inputs else "", ulp, e.bound, _what(e))
+        wrong = f"{e.mismatches:,}" if e.inputs else ""
+        table.add_row(e.run, form, e.status, inputs, wrong, ulp, e.bound, e.envelope, _what(e))
     return table
 
 

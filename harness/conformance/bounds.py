@@ -1,8 +1,17 @@
-"""What the ISA promises of approximate instructions, in its own measure (PTX ISA 9.x, 9.7.3 and 9.7.4, Notes)."""
+"""What the ISA promises of approximate instructions, in its own measure (PTX ISA 9.x, 9.7.3 and 9.7.4, Notes).
+
+Where that is no number of ulps, the envelope says how far hardware was from the model in the same measure. The model
+itself is within half an ulp of the true value.
+"""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
+
+import numpy as np
+from numpy.typing import NDArray
 
 _PERIODIC = "absolute 2^-20.5 in [-2pi, 2pi], 2^-14.7 in [-100pi, 100pi]"
 
@@ -25,6 +34,66 @@ BOUNDS = {
 """Pattern of forms to the bound; approximate forms that no pattern matches have none in the ISA."""
 
 
+@dataclass(frozen=True)
+class Measure:
+    """A way to measure errors, for arguments whose magnitude lies between `low` and `high`, or does not (`outside`)."""
+
+    relative: bool
+    words: str = ""
+    low: float = 0.0
+    high: float = math.inf
+    outside: bool = False
+
+
+_ANGLES = (Measure(False, "in [-2pi, 2pi]", 0.0, 2 * math.pi), Measure(False, "in [-100pi, 100pi]", 0.0, 100 * math.pi))
+
+MEASURES = {
+    "sqrt.approx*.f32": (Measure(True),),
+    "rsqrt.approx*.f32": (Measure(True),),
+    "sin.approx*.f32": _ANGLES,
+    "cos.approx*.f32": _ANGLES,
+    "lg2.approx*.f32": (Measure(False, "in (0.5, 2)", 0.5, 2.0), Measure(True, "elsewhere", 0.5, 2.0, outside=True)),
+    "ex2.approx.f16*": (Measure(True),),
+    "ex2.approx.ftz.bf16*": (Measure(True),),
+    "tanh.approx.f32": (Measure(True),),
+    "tanh.approx.f16*": (Measure(False),),
+    "tanh.approx.bf16*": (Measure(False),),
+}
+"""Pattern of forms to the measures of their bounds, where those are not ulps."""
+
+
 def bound(form: str) -> str:
     """The bound that the ISA states of a form; empty where it states none, or the form is exact."""
     return next((words for pattern, words in BOUNDS.items() if fnmatchcase(form, pattern)), "")
+
+
+def measures(form: str) -> tuple[Measure, ...]:
+    """How the form's errors are measured besides ulps; empty where its bound is in ulps, or there is none."""
+    return next((found for pattern, found in MEASURES.items() if fnmatchcase(form, pattern)), ())
+
+
+def errors(
+    form: str, argument: NDArray[np.float64], expected: NDArray[np.float64], got: NDArray[np.float64]
+) -> tuple[float, ...]:
+    """The greatest error of these results in each of the form's measures; what is not finite is left out."""
+    size, apart = np.abs(argument), np.abs(got - expected)
+    found = []
+    for measure in measures(form):
+        inside = (size > measure.low) & (size < measure.high) if measure.low else size <= measure.high
+        kept = (inside != measure.outside) & np.isfinite(apart)
+        if measure.relative:
+            kept &= expected != 0
+            found.append(float(np.max(apart[kept] / np.abs(expected[kept]), initial=0.0)))
+        else:
+            found.append(float(np.max(apart[kept], initial=0.0)))
+    return tuple(found)
+
+
+def envelope(form: str, found: tuple[float, ...]) -> str:
+    """The errors found, in the words of a bound: `absolute 2^-22.41 in (0.5, 2), relative 2^-22.80 elsewhere`."""
+    words = []
+    for measure, error in zip(measures(form), found, strict=False):
+        # Rounded up, as a bound is.
+        size = f"2^{math.ceil(math.log2(error) * 100) / 100:.2f}" if error else "0"
+        words.append(f"{'relative' if measure.relative else 'absolute'} {size} {measure.words}".strip())
+    return ", ".join(words)

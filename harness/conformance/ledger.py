@@ -61,10 +61,11 @@ class Entry:
 
     `run`: the name of the run it comes from. `inputs`: inputs tried, `exhaustive` if those are all; `emulated`: of
     those, through `harness.emulate`, the others through the definition's code on the device. `ulp`: the greatest
-    distance of an approximate form, with `worst`; `bound`: what the ISA promises, in its words. `offenders`: some
-    inputs with a wrong result. `why`: why nothing was measured. `opinions`: of a form that no hardware at hand has, the
-    independent definitions that agree with the emulator's, with the inputs on which each was asked. `definition`:
-    digest of the definition measured, or held to those opinions.
+    distance of an approximate form, with `worst`; `bound`: what the ISA promises, in its words; `envelope`: where that
+    is not in ulps, the greatest distance in the same measure. `offenders`: some inputs with a wrong result. `why`: why
+    nothing was measured. `opinions`: of a form that no hardware at hand has, the independent definitions that agree
+    with the emulator's, with the inputs on which each was asked. `definition`: digest of the definition measured, or
+    held to those opinions.
     """
 
     form: str
@@ -77,6 +78,7 @@ class Entry:
     ulp: int | None = None
     worst: Mapping[str, Any] | None = None
     bound: str = ""
+    envelope: str = ""
     offenders: tuple[Mapping[str, Any], ...] = ()
     why: str = ""
     opinions: Mapping[str, int] = field(default_factory=dict)
@@ -241,6 +243,7 @@ def entry_of(form: str, tallies: Sequence[Tally], run: str) -> Entry:
         return replace(entry, run=run, why=said or "never run on hardware")
     mismatches = sum(t.mismatches for t in ran)
     farthest = max(ran, key=lambda t: t.distance)
+    errors = [t.errors for t in ran if t.errors]
     return replace(
         entry,
         status=MISMATCH if mismatches else MEASURED if approximate else CONFIRMED,
@@ -251,6 +254,7 @@ def entry_of(form: str, tallies: Sequence[Tally], run: str) -> Entry:
         mismatches=mismatches,
         ulp=farthest.distance if approximate else None,
         worst=_shown(farthest.worst),
+        envelope=bounds.envelope(form, tuple(map(max, zip(*errors, strict=True)))),
         offenders=tuple(_shown(o) or {} for t in ran for o in t.offenders)[:3],
         definition=digest(form),
     )

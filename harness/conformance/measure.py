@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.conformance import bounds
 from harness.conformance.device import Device
-from harness.conformance.forms import Snippet
+from harness.conformance.forms import Port, Snippet
 from harness.conformance.inputs import Columns, Inputs, shape_of
 from harness.ptx import PtxError, emulate
 
@@ -38,8 +39,8 @@ class Tally:
 
     `edges`: combinations of edge values tried; `hosted`, `reached`: numbered inputs tried from number 0 on, by way of
     the emulator and on the device. `total`: numbered inputs that there are, where all could be tried. `distance`: the
-    greatest, in ulp, of an approximate form, at `worst`. `refused`: the assembler's words. `failure`: why it could not
-    be measured.
+    greatest, in ulp, of an approximate form, at `worst`; `errors`: the greatest in the measures of `bounds`, of what
+    went through the emulator. `refused`: the assembler's words. `failure`: why it could not be measured.
     """
 
     form: str
@@ -52,6 +53,7 @@ class Tally:
     offenders: list[Offender] = field(default_factory=list)
     distance: int = 0
     worst: Offender | None = None
+    errors: tuple[float, ...] = ()
     refused: str = ""
     failure: str = ""
 
@@ -106,6 +108,26 @@ def _on_host(device: Device, snippet: Snippet, tally: Tally, columns: Columns) -
     if apart[peak] > tally.distance:
         tally.distance = int(apart[peak])
         tally.worst = _offender(snippet, peak, columns, expected, got)
+    if bounds.measures(snippet.form):
+        found = bounds.errors(snippet.form, *(_values(c[0], p[0]) for c, p in _sides(snippet, columns, expected, got)))
+        tally.errors = tuple(map(max, found, tally.errors or found))
+
+
+def _sides(snippet: Snippet, columns: Columns, expected: Columns, got: Columns) -> list[tuple[Columns, Sequence[Port]]]:
+    return [(columns, snippet.inputs), (expected, snippet.outputs), (got, snippet.outputs)]
+
+
+def _values(registers: NDArray[Any], port: Port) -> NDArray[np.float64]:
+    """The numbers in float registers, those of a packed register one after the other; NaN for what is not finite."""
+    codes, width, ebits, mbits = shape_of(port.type, port.bits)
+    places = [registers.astype(np.int64) >> (place * width) for place in range(codes)]
+    code = np.concatenate(places) & ((1 << width) - 1)
+    exponent, fraction = (code >> mbits) & ((1 << ebits) - 1), code & ((1 << mbits) - 1)
+    significand = np.where(exponent == 0, fraction, fraction + (1 << mbits)).astype(np.float64)
+    bias = (1 << (ebits - 1)) - 1
+    size = np.ldexp(significand, np.maximum(exponent, 1) - bias - mbits)
+    size = np.where(exponent == (1 << ebits) - 1, np.nan, size)
+    return np.where(code >> (ebits + mbits) & 1, -size, size)
 
 
 def on_device(device: Device, snippet: Snippet, tally: Tally, count: int) -> None:

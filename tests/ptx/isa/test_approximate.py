@@ -77,7 +77,7 @@ def test_nearest_float32(name: str) -> None:
 @pytest.mark.parametrize("name", ["sin", "cos"])
 def test_nearest_sine_of_the_reduced_angle(name: str) -> None:
     """In turns: the argument times 0x3e22f983, rounded towards zero."""
-    arguments = patterns(np.exp2(RNG.uniform(-30, 12, 600)) * RNG.choice([-1.0, 1.0], 600))
+    arguments = patterns(np.exp2(RNG.uniform(-22, 12, 600)) * RNG.choice([-1.0, 1.0], 600))
     for a, g in zip(arguments, run(f"{name}.approx.f32", arguments), strict=True):
         turns = int(run("mul.rz.f32", [a], [0x3E22F983])[0])
         assert int(g) == nearest(true(name, number(turns, F32)), F32), f"{name}(0x{a:08x})"
@@ -110,6 +110,35 @@ def test_large_angles_are_whole_turns() -> None:
     huge = patterns([2.0**30, -(2.0**40), 3e38])
     assert run("cos.approx.f32", huge).tolist() == [0x3F800000] * 3
     assert not (run("sin.approx.f32", huge) & 0x7FFFFFFF).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "zeros", "others"),
+    [
+        # Half turns and whole ones of both signs, less than 2**-25 turns, and that much before half a turn.
+        (
+            "sin",
+            {0x4B000001: MINUS, 0xCB000001: 0, 0xCBF01673: 0, 0xB4490FDB: MINUS, 0x40490FDB: 0, 0xC0490FDB: MINUS},
+            (0xB4490FDC, 0xC0490FDA),
+        ),
+        # A quarter turn and what is just below it, and three quarters.
+        ("cos", {0x4AFFFFFF: MINUS, 0xCAFFFFFF: MINUS, 0x4AD25A27: MINUS, 0x3FC90FDB: 0, 0x3FC90FDA: 0}, (0xBFC90FD9,)),
+    ],
+)
+def test_where_an_h200_has_zeros(name: str, zeros: dict[int, int], others: tuple[int, ...]) -> None:
+    assert dict(zip(zeros, run(f"{name}.approx.f32", list(zeros)).tolist(), strict=True)) == zeros
+    assert all(g & 0x7FFFFFFF for g in run(f"{name}.approx.ftz.f32", list(others)).tolist())
+
+
+def test_zeros_of_large_angles() -> None:
+    """On all arguments an H200 has -0 where, of the angle's magnitude, half turns are left, and +0 at whole ones."""
+    angles = np.arange(0x4A800000, 0x4B800000, dtype=np.uint32)
+    for name, quarter in (("sin", 0.0), ("cos", 0.25)):
+        got = run(f"{name}.approx.f32", angles)
+        turns = run("mul.rz.f32", angles, np.full(angles.size, 0x3E22F983, np.uint32)).view(np.float32)
+        phase = turns.astype(np.float64) + quarter
+        np.testing.assert_array_equal(got == MINUS, phase % 1 == 0.5)
+        np.testing.assert_array_equal(got == 0, phase % 1 == 0)
 
 
 @pytest.mark.parametrize(("kind", "name"), [(k, n) for k in ("f16", "bf16") for n in ("ex2", "tanh")])
@@ -193,6 +222,9 @@ def test_special_values(spelling: str) -> None:
         ("div.full.ftz.f32", 0x00400000, 0x00200000, NAN),
         ("div.full.f32", 0, 0, NAN),
         ("div.approx.f32", INF, INF, NAN),
+        # The product with the rounded reciprocal is the least normal number, though the quotient lies below it.
+        ("div.approx.ftz.f32", 0x017FFFFE, 0x407FFFFF, 0x00800000),
+        ("div.full.ftz.f32", 0x017FFFFE, 0x407FFFFF, 0x00800000),
     ],
 )
 def test_division(spelling: str, a: int, b: int, expected: int) -> None:
