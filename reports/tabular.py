@@ -49,6 +49,7 @@ def _outcome(r: Result) -> dict[str, Any]:
         "spill_loads": r.resources.get("spill_loads"),
         "instructions": sum(r.instructions.values()) or None,
         "contraction_open": r.contraction_open,
+        "device": r.device,
         "asm": r.asm,
         "ptx": r.ptx,
         "sass": r.sass,

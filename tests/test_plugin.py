@@ -179,6 +179,8 @@ def test_which_targets_the_gpu_gets(pytester, monkeypatch, named, options, expec
     [
         (["--ptx-target=sm_1"], "--ptx-target: 'sm_1' is no target that ptxdiff knows; known: sm_75*"),
         (["--ptx-require-gpu"], "--ptx-require-gpu asks for a GPU, and --ptx-backend=emulator leaves it out"),
+        (["--ptx-limit=0"], "--ptx-limit: 0.0 is no number of seconds"),
+        (["-o", "ptx_limit=soon"], "--ptx-limit: 'soon' is no number of seconds"),
         (["--ptx-resume"], "--ptx-resume goes on with one records file: --ptx-records=FILE.jsonl"),
         (["--ptx-records=out.json"], "--ptx-records: out.json: records are written to a file that ends in .jsonl*"),
     ],

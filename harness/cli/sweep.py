@@ -37,7 +37,7 @@ def main(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     from harness.case import CaseError
-    from harness.sweep.shards import Journal, JournalError, devices, part_of, sweep
+    from harness.sweep.shards import Journal, JournalError, part_of, sweep
 
     try:
         task = _task(args)
@@ -46,7 +46,7 @@ def main(args: argparse.Namespace) -> int:
     except (CaseError, JournalError, ValueError) as error:
         raise UsageError(str(error)) from None
     console = Console()
-    places = devices() if args.backend == "gpu" else [""]
+    places = _places(task.target) if args.backend == "gpu" else [""]
     with _progress(console) as progress:
         bar = progress.add_task(f"{task.variant}, 2^{task.bits} inputs", total=len(wanted), different=0)
 
@@ -83,15 +83,24 @@ def _task(args: argparse.Namespace) -> Task:
 
 
 def _target(backend: str) -> str:
-    from harness.environment import gpu_visible
-
     if backend != "gpu":
         return "sm_90a"
-    if not gpu_visible():
-        raise UsageError("there is no NVIDIA GPU here; --backend emulator sweeps on the CPU")
-    from harness.backends.gpu import device_target
+    from harness.gpus import gpus
 
-    return device_target()
+    if not gpus():
+        raise UsageError("there is no NVIDIA GPU here; --backend emulator sweeps on the CPU")
+    return gpus()[0].target
+
+
+def _places(target: str) -> list[str]:
+    """The GPUs of a target here, as CUDA_VISIBLE_DEVICES names them."""
+    from harness.gpus import gpus
+
+    found = [g.visible for g in gpus() if g.target == target]
+    if not found:
+        there = ", ".join(dict.fromkeys(g.target for g in gpus())) or "none"
+        raise UsageError(f"--target {target}: no GPU here is of that kind; there is {there}")
+    return found
 
 
 def _progress(console: Console) -> Progress:

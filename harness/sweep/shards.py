@@ -105,15 +105,6 @@ class Journal:
         self.done[result.shard] = result
 
 
-def devices() -> list[str]:
-    """The GPUs to use, as CUDA_VISIBLE_DEVICES names them: those it lists, or all of the machine; [""] for none."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return [d for d in visible.split(",") if d.strip() and d.strip() != "-1"] or [""]
-    found = sorted(Path("/proc/driver/nvidia/gpus").glob("*")) or sorted(Path("/dev").glob("nvidia[0-9]*"))
-    return [str(k) for k in range(len(found))] or [""]
-
-
 def sweep(
     task: Task,
     journal: Journal,

@@ -1,0 +1,26 @@
+"""Which GPUs a sweep of all inputs spreads over: those of the target, in their given names."""
+
+import pytest
+
+from harness.cli import UsageError
+from harness.cli.sweep import _places, _target
+from harness.gpus import Gpu
+
+HOST = tuple(Gpu(visible, "", visible, target, 0) for visible, target in
+             (("GPU-a", "sm_90a"), ("GPU-b", "sm_80"), ("GPU-c", "sm_90a")))  # fmt: skip
+
+
+def test_a_sweep_takes_every_gpu_of_its_target(monkeypatch):
+    monkeypatch.setattr("harness.gpus.gpus", lambda: HOST)
+    assert _target("gpu") == "sm_90a"
+    assert _places("sm_90a") == ["GPU-a", "GPU-c"]
+    assert _places("sm_80") == ["GPU-b"]
+    with pytest.raises(UsageError, match="--target sm_100a: no GPU here is of that kind; there is sm_90a, sm_80"):
+        _places("sm_100a")
+
+
+def test_without_a_gpu_the_emulator_is_named(monkeypatch):
+    monkeypatch.setattr("harness.gpus.gpus", lambda: ())
+    assert _target("emulator") == "sm_90a"
+    with pytest.raises(UsageError, match="--backend emulator"):
+        _target("gpu")
