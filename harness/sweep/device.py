@@ -111,7 +111,7 @@ class DeviceSweep:
         with _stopwatch(self.device) as seconds:
             for k, start in enumerate(starts):
                 self._chunk(start)
-                tallies.append(self.tools.tally(self._number(start), *self._outputs().values()))
+                tallies.append(self._tallied(start))
                 samples.append({n: u[sampler.places(k)] for n, u in self._outputs().items()})
             table = torch.cat(tallies, 1).cpu().numpy()
         self.found.seconds = seconds()
@@ -135,13 +135,29 @@ class DeviceSweep:
             self._fill(name, start)
         self.launch({n: b.pointer for n, b in self.buffers.items()})
 
+    def _tallied(self, start: int) -> Tensor:
+        """Tallies of a chunk; on the way the inputs of the next one are made, where a kernel can do both."""
+        outputs = list(self._outputs().values())
+        after = {n: self._state(n, start + self.chunk) for n in self.oracle.inputs}
+        changing = tuple(n for n, state in after.items() if state != self._filled[n])
+        both = self.tools.tally_ahead(changing) if changing else None
+        if both is None:
+            return self.tools.tally(self._number(start), *outputs)
+        table = both(self._number(start), *outputs, *(self.buffers[n].units for n in changing))
+        self._filled |= {n: after[n] for n in changing}
+        return table
+
+    def _state(self, name: str, start: int) -> int:
+        """What tells the contents of an input's buffer: counted up, the first inputs change seldom."""
+        if not isinstance(self.oracle.generator, Counted):
+            return start
+        shift = self.oracle.generator.shifts[name]
+        span = 1 << (shift + self.oracle.inputs[name].unit_bits)
+        return 0 if span <= self.chunk else start % span >> shift
+
     def _fill(self, name: str, start: int) -> None:
-        """Make one input, unless the buffer holds it still: counted up, the first inputs change seldom."""
-        state = start
-        if isinstance(self.oracle.generator, Counted):
-            shift = self.oracle.generator.shifts[name]
-            span = 1 << (shift + self.oracle.inputs[name].unit_bits)
-            state = 0 if span <= self.chunk else start % span >> shift
+        """Make one input, unless the buffer holds it still."""
+        state = self._state(name, start)
         if self._filled.get(name) != state:
             self.tools.fill[name](self._number(start), self.buffers[name].units)
             self._filled[name] = state
@@ -440,9 +456,12 @@ def _add(into: dict[str, int], counts: Mapping[str, int]) -> None:
 
 @dataclass(frozen=True)
 class _Tools:
+    """tally_ahead: for the names of inputs, a tally that makes them for the next chunk besides; None for none."""
+
     tally: Callable[..., Tensor]
     mask: Callable[..., Tensor]
     fill: Mapping[str, Callable[[Tensor, Tensor], Any]]
+    tally_ahead: Callable[[tuple[str, ...]], Callable[..., Tensor] | None] = lambda _: None
 
 
 def _filler(generator: Generator, name: str) -> Callable[[Tensor, Tensor], Any]:
@@ -473,8 +492,22 @@ def _tools(oracle: Oracle, job: Job, chunk: int, device: str) -> _Tools:
             _fused(lambda: kernels.tally_of(oracle), plain.tally),
             _fused(lambda: kernels.mask_of(oracle), plain.mask),
             {n: _fused(functools.partial(kernels.fill_of, oracle, n), f) for n, f in plain.fill.items()},
+            _ahead(oracle, chunk, device),
         )
     return _kept[key]
+
+
+def _ahead(oracle: Oracle, chunk: int, device: str) -> Callable[[tuple[str, ...]], Callable[..., Tensor] | None]:
+    @functools.cache
+    def made(names: tuple[str, ...]) -> Callable[..., Tensor] | None:
+        if not device.startswith("cuda") or not isinstance(oracle.generator, Counted):
+            return None
+        try:
+            return kernels.tally_of(oracle, names, chunk)
+        except NotFused:
+            return None
+
+    return made
 
 
 def _fused(make: Callable[[], Callable[..., Any]], plain: Callable[..., Any]) -> Callable[..., Any]:

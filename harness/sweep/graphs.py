@@ -49,10 +49,11 @@ _OF_TENSORS = ("dtype", "layout", "device", "pin_memory", "memory_format")
 class Body:
     """The lines that compute a graph's results, for the inputs of numbers `base + off`.
 
-    base: an int64 multiple of `ROW` that all share; off: below `ROW`. number_bits: what a number may need.
+    base: the name of an int64 multiple of `ROW` that all share; off: below `ROW`. number_bits: what a number may need.
     """
 
-    def __init__(self, graph: Any, arguments: Sequence[Value | None], number_bits: int) -> None:
+    def __init__(self, graph: Any, arguments: Sequence[Value | None], number_bits: int, *, base: str = "base") -> None:
+        self._base = base
         self.lines: list[str] = []
         self.tables: list[Tensor] = []
         self._number = number_bits
@@ -129,7 +130,7 @@ class Body:
         kind = register(bounds)
         parts = []
         if mask >> max(0, ROW_BITS - shift):
-            parts.append(f"((base >> {shift}) & {literal(mask, 'int64')}).to(tl.{kind})")
+            parts.append(f"(({self._base} >> {shift}) & {literal(mask, 'int64')}).to(tl.{kind})")
         if shift < ROW_BITS:
             parts.append(f"((off >> {shift}) & {literal(mask, 'int32')}).to(tl.{kind})")
         return self.let(" + ".join(parts) if parts else literal(0, kind), "int", bounds)
@@ -140,7 +141,7 @@ class Body:
         """A named value."""
         if kind == "int" and bounds[0] == bounds[1]:
             return constant(bounds[0])
-        name = f"v{len(self.lines)}"
+        name = f"{self._base}{len(self.lines)}"
         self.lines.append(f"{name} = {text}")
         return Value(name, kind, (0, 1) if kind == "bool" else bounds)
 
@@ -356,7 +357,7 @@ def _converted(body: Body, dtype: str, a: Any) -> Any:
     if isinstance(a, Tensor):
         return a.to(getattr(torch, dtype))
     if isinstance(a, Value) and a.shift == 0 and dtype == "int32":
-        return body.let("base.to(tl.int32) + off", "int", RANGES["int32"])
+        return body.let(f"{body._base}.to(tl.int32) + off", "int", RANGES["int32"])
     value = body.operand(a)
     if dtype in RANGES:
         if value.kind in _FLOATS:

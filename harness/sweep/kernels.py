@@ -15,7 +15,7 @@ from torch import Tensor
 
 from harness.inputs.generated import Counted
 from harness.sweep.graphs import TRACED, Body, NotFused, Slots
-from harness.sweep.narrow import RANGES, Value, register
+from harness.sweep.narrow import RANGES, Value
 from harness.sweep.oracle import NEAR, Oracle
 from harness.sweep.result import ROW
 from references.formats import Format
@@ -91,8 +91,12 @@ def _compiled_text(text: str) -> Any:
     return namespace["kernel"]
 
 
-def tally_kernel(oracle: Oracle, number_bits: int) -> RowKernel:
-    """`Oracle.tally`: (first, table int64 [len(names), rows], the outputs' units). Raises NotFused."""
+def tally_kernel(oracle: Oracle, number_bits: int, ahead: Sequence[str] = (), chunk: int = 0) -> RowKernel:
+    """`Oracle.tally`: (first, table int64 [len(names), rows], the outputs' units). Raises NotFused.
+
+    ahead: inputs whose units it makes besides, for the numbers `chunk` further on, in the tensors after the outputs':
+    memory is idle while the judge computes.
+    """
     if any(f.codes_per_unit > 1 for f in oracle.outputs.values()) and not oracle.always_equal:
         raise NotFused("distances of packed outputs")
     formats = list(oracle.outputs.values())
@@ -110,8 +114,13 @@ def tally_kernel(oracle: Oracle, number_bits: int) -> RowKernel:
         for text in tail.columns(k):
             after.append(f"    tl.store(table + {column} * rows + row, ({text}).to(tl.int64))")
             column += 1
+    lines.append(f"    ahead = base + {chunk}")
+    for k, name in enumerate(ahead):
+        made = _units_body(oracle, name, number_bits, "ahead")
+        inside += [*_indented(made.lines), _stored(f"q{k}", made.results[0], oracle.inputs[name].unit_bits)]
+    pointers = [f"q{k}" for k in range(len(ahead))]
     text = "\n".join([*lines, *before, _LOOP, *_loads(formats), *_indented(body.lines), *inside, *after])
-    return RowKernel(_head(formats, body) + text + "\n", body.tables)
+    return RowKernel(_head(formats, body, pointers) + text + "\n", body.tables)
 
 
 _LOOP = "    for step in range(0, ROW, BLOCK):\n        off = step + tl.arange(0, BLOCK)"
@@ -124,28 +133,33 @@ def mask_kernel(oracle: Oracle, number_bits: int) -> RowKernel:
     def flagged(number: Tensor, *units: Tensor) -> list[Tensor]:
         return [oracle.point(number, *units)[0]]
 
-    return _pointwise(_body(flagged, formats, number_bits), formats, "int8")
+    return _pointwise(_body(flagged, formats, number_bits), formats, 8)
 
 
 def fill_kernel(oracle: Oracle, name: str, number_bits: int) -> RowKernel:
     """The units of one input: (first, units). Raises NotFused."""
+    return _pointwise(_units_body(oracle, name, number_bits, "base"), [], oracle.inputs[name].unit_bits)
 
+
+def _units_body(oracle: Oracle, name: str, number_bits: int, base: str) -> Body:
     def units(number: Tensor) -> list[Tensor]:
         return [oracle.generator.units(name, number)]
 
-    return _pointwise(_body(units, [], number_bits), [], f"int{oracle.inputs[name].unit_bits}")
+    return Body(traced(units, []), [None], number_bits, base=base)
 
 
-def _pointwise(body: Body, formats: Sequence[Format], kind: str) -> RowKernel:
+def _pointwise(body: Body, formats: Sequence[Format], bits: int) -> RowKernel:
     (result,) = body.results
-    text = result.as_(register(result.bounds)) if result.kind == "int" else result.text
-    store = f"        tl.store(table + row * ROW + off, tl.broadcast_to({text}, [BLOCK]).to(tl.{kind}))"
-    lines = [_LOOP, *_loads(formats), *_indented(body.lines), store]
+    lines = [_LOOP, *_loads(formats), *_indented(body.lines), _stored("table", result, bits)]
     return RowKernel(_head(formats, body) + "\n".join(lines) + "\n", body.tables)
 
 
-def _head(formats: Sequence[Format], body: Body) -> str:
-    pointers = [*(f"p{k}" for k in range(len(formats))), *(f"t{k}" for k in range(len(body.tables)))]
+def _stored(pointer: str, value: Value, bits: int) -> str:
+    return f"        tl.store({pointer} + row * ROW + off, tl.broadcast_to({value.text}, [BLOCK]).to(tl.int{bits}))"
+
+
+def _head(formats: Sequence[Format], body: Body, between: Sequence[str] = ()) -> str:
+    pointers = [*(f"p{k}" for k in range(len(formats))), *between, *(f"t{k}" for k in range(len(body.tables)))]
     return _HEAD.format(parameters=", ".join(["first", "table", *pointers]))
 
 
@@ -236,9 +250,9 @@ class _Distances:
 # ---- As `harness.sweep.device` calls them -------------------------------------------------------------------------
 
 
-def tally_of(oracle: Oracle) -> Callable[..., Tensor]:
-    """`Oracle.tally` by a kernel. Raises NotFused."""
-    kernel, columns = tally_kernel(oracle, number_bits(oracle)), len(oracle.names)
+def tally_of(oracle: Oracle, ahead: Sequence[str] = (), chunk: int = 0) -> Callable[..., Tensor]:
+    """`Oracle.tally` by a kernel; after the outputs' units those of inputs to make ahead. Raises NotFused."""
+    kernel, columns = tally_kernel(oracle, number_bits(oracle), ahead, chunk), len(oracle.names)
 
     def tally(first: Tensor, *units: Tensor) -> Tensor:
         rows = units[0].numel() // ROW

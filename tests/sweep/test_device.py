@@ -132,6 +132,33 @@ def test_a_fused_judge_that_passes_what_is_wrong_is_found_out(monkeypatch):
         sweep(case_of(exact()), kernel(lambda a, b, c: torch.where(a == 3, c ^ 1, c)))
 
 
+def test_inputs_made_ahead_by_the_tally_are_the_next_chunk_s(monkeypatch):
+    """As on a GPU; made wrongly, the results do not fit the inputs' numbers."""
+    from harness.sweep import device
+
+    def both(oracle, shift):
+        tools, asked = original(oracle), []
+
+        def ahead(names):
+            def tally(first, outputs, *inputs):
+                for name, units in zip(names, inputs, strict=True):
+                    tools.fill[name](first + CHUNK + shift, units)
+                return tools.tally(first, outputs)
+
+            asked.append(names)
+            return tally
+
+        return device._Tools(tools.tally, tools.mask, tools.fill, ahead), asked
+
+    original = device._plain_tools
+    for shift, different in ((0, 0), (CHUNK, 1)):
+        asked = []
+        monkeypatch.setattr(device, "_plain_tools", lambda o, s=shift, a=asked: (t := both(o, s), a.append(t[1]))[0][0])
+        found = sweep(case_of(exact()), kernel(FAULTS["none"]))
+        assert bool(found.judgement.different or found.faults) == bool(different)
+        assert asked[0] == [("a",), ("a",)]
+
+
 def test_a_kernel_with_other_results_the_second_time_is_a_fault():
     runs = []
 

@@ -123,6 +123,18 @@ def test_tallies_are_the_plain_oracle_s(name):
         assert expected["flagged"] > 0
 
 
+def test_inputs_are_made_ahead_beside_the_tally():
+    """Of two inputs the one that changes; the tally is what it is without."""
+    oracle, _ = ORACLES["mul"]
+    start, chunk = torch.tensor(0x3C010000), 1 << 20
+    right = oracle.answers(oracle.comparisons[0], oracle.codes(numbers(start, torch.empty(ROW))))[0]["y"]
+    outputs, a, table = right.to(torch.int16).numpy(), np.zeros(ROW, np.int16), np.zeros(len(oracle.names), np.int64)
+    kernel = kernels.tally_kernel(oracle, 32, ("a",), chunk)
+    on_the_emulator(kernel, start.reshape(1).numpy(), table, outputs, a)
+    assert set(a.tolist()) == {0x3C11}
+    assert table.tolist() == oracle.tally(start, torch.from_numpy(outputs))[:, 0].tolist()
+
+
 def test_the_mask_shows_what_the_tally_counts():
     oracle, _ = ORACLES["e4m3"]
     start = torch.tensor(0x43DF0000)
@@ -173,7 +185,7 @@ def test_narrowed_integers_are_the_int64_ones(name):
     """Of numbers around 0, 2^31, 2^32 and 2^47, in a kernel that stores an int64."""
     function = OPERATIONS[name]
     body = Body(kernels.traced(lambda n: [function(n)], []), [None], 62)
-    kernel = kernels._pointwise(body, [], "int64")
+    kernel = kernels._pointwise(body, [], 64)
     for start in (0, 1 << 31, (1 << 32) - ROW, 1 << 47):
         out = np.zeros(ROW, np.int64)
         on_the_emulator(kernel, np.array([start]), out)
