@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from harness import backends, loader
+from harness.agreement import Witnesses
 from harness.case import Case, CaseError
 from harness.gpus import gpus
 from harness.records import Record, to_json
@@ -22,6 +23,7 @@ from harness.timing.items import benchmark_items, only_benchmarks, timing_item
 _BACKENDS = pytest.StashKey[dict[str, backends.Backend]]()
 _TARGETS = pytest.StashKey[tuple[str, ...]]()
 _FILES = pytest.StashKey[dict[str, Path]]()
+_WITNESSES = pytest.StashKey[Witnesses]()
 _DONE = pytest.StashKey[dict[tuple[str, str, str, str], ItemResults]]()
 
 # The place of a target in items that wait for a GPU where there is none.
@@ -165,7 +167,8 @@ class VariantItem(pytest.Item):
             backend = _backend(self.config, self.item.backend)
             effort = self.config.option.ptx_effort
             replay = self._replay(self.item.loaded.case)
-            self.found = run_item(self.item, backend, effort, node=self.address, replay=replay)
+            witnesses = self.config.stash.setdefault(_WITNESSES, Witnesses())
+            self.found = run_item(self.item, backend, effort, node=self.address, replay=replay, witnesses=witnesses)
         self._conclude(self.found)
 
     def _check_unchanged(self, done: ItemResults) -> None:

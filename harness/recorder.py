@@ -38,6 +38,7 @@ class Recorder:
         self.writer: Writer | None = None
         self.verdicts: Counter[str] = Counter()
         self.timings: list[Timing] = []
+        self.disagreeing: list[Result] = []
         self.fault = ""
         self.path = records_path(config.option.ptx_records) if config.option.ptx_records else None
         self.resumed = bool(config.option.ptx_resume and self.path and self.path.is_file())
@@ -54,7 +55,9 @@ class Recorder:
         records = [from_json(obj) for obj in getattr(report, "ptxdiff_records", ())]
         if records and self.path is not None:
             self._write(records)
-        self._count(r for r in records if isinstance(r, Result))
+        results = [r for r in records if isinstance(r, Result)]
+        self._count(results)
+        self.disagreeing += [r for r in results if r.disagreements]
         self.timings += (replace(r, samples=()) for r in records if isinstance(r, Timing))
 
     def _count(self, results: Iterable[Result]) -> None:
@@ -129,12 +132,26 @@ class Recorder:
         words = [f"{self.verdicts[v]} {v}" for v in (*VERDICTS, "expected failure") if self.verdicts[v]]
         if words:
             terminalreporter.write_line("results: " + ", ".join(words))
+        if self.disagreeing:
+            terminalreporter.write_line(_disagreeing(self.disagreeing))
         if self.timings:
             terminalreporter.write_line(f"timings: {_timed(self.timings)}")
         if self._nothing_ran:
             terminalreporter.write_line("nothing ran, so nothing passed")
         if self.path is not None:
             terminalreporter.write_line(f"records: {self.fault or self.path}")
+
+
+def _disagreeing(results: Sequence[Result]) -> str:
+    """How many results differ in bits from another target or variant, and the first of them."""
+    first = results[0].disagreements[0]
+    key, other = results[0].key, first.other
+    names = [f"{k.variant}[{k.target}-{k.backend}]" for k in (other, key)]
+    where = ", ".join(f"{name}={b.bits}" for name, b in first.first.inputs.items())
+    return (
+        f"differences between targets or variants: {len(results)} results; first {key.case}::{names[1]} beside "
+        f"{names[0]} at {where}: {first.first.got.bits} and {first.first.expected.bits}"
+    )
 
 
 def _timed(timings: Sequence[Timing]) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import plan as planning
+from harness.agreement import Witnesses
 from harness.backends import Backend, Job, Outcome, Setup
 from harness.case import AsmVariant, CaseError, Policies, Variant, format_of, policies
 from harness.derive import asm_form
@@ -82,12 +83,23 @@ class Item:
         return f"{self.variant_name}[{self.target}-{self.backend}]"
 
 
-def run_item(item: Item, backend: Backend, effort: str, *, node: str = "", replay: Replay | None = None) -> ItemResults:
+def run_item(
+    item: Item,
+    backend: Backend,
+    effort: str,
+    *,
+    node: str = "",
+    replay: Replay | None = None,
+    witnesses: Witnesses | None = None,
+) -> ItemResults:
     """Run an item's whole plan, or one replay instead. `node` is what pytest calls it, for the repeat command.
+    `witnesses` are the outputs of earlier items, to be compared with and added to.
 
     A compiler's or device's complaint ends the item: what one setup cannot do, the rest would only repeat.
     """
-    return _ItemRun(item, backend, effort, node).all(replay)
+    run = _ItemRun(item, backend, effort, node)
+    run.witnesses = witnesses
+    return run.all(replay)
 
 
 def fingerprint_of(item: Item) -> dict[str, str]:
@@ -109,6 +121,7 @@ class _ItemRun:
         self.node = node or f"{item.loaded.path}::{item.label}"
         self.found = ItemResults()
         self.fingerprint = fingerprint_of(item)
+        self.witnesses: Witnesses | None = None
         self.promised: list[Judgement] = []  # of the straight runs, whose policies must promise something somewhere
 
     def all(self, replay: Replay | None) -> ItemResults:
@@ -281,6 +294,9 @@ class _ItemRun:
             self._record(item, outcome, "fail", seconds, f"runs, though {self.item.target} is declared in refused=")
             return
         result = self._result(item, job, outcome, "pass" if passed else "fail", seconds, judgement, swept)
+        if self.witnesses is not None and swept is None:
+            others = self.witnesses.compare(result.key, self.policy, job, outcome, result.inputs_digest)
+            result = replace(result, disagreements=others)
         if not passed:
             result = replace(result, diagnosis=diagnose(job, outcome))
             result = replace(

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.records import RunRecords
+from reports.agreement import splits
 from reports.model import EVIDENCE, STATES, Row, View, reasons, view
 from reports.verdict import Overall, headline_facts, overall
 
@@ -23,6 +24,7 @@ STYLES = {
 }
 WORDS = {"passed": "PASSED", "failed": "FAILED", "nothing ran": "NOTHING RAN", "cut short": "CUT SHORT"}
 LINES_OF_MESSAGE = 24
+SPLITS_SHOWN = 5
 
 
 def terminal(run: RunRecords, *, failures: int = 5, table: bool = True) -> RenderableType:
@@ -31,7 +33,7 @@ def terminal(run: RunRecords, *, failures: int = 5, table: bool = True) -> Rende
     parts: list[RenderableType] = [*_messages(found, failures)]
     if table and found.rows:
         parts.append(_matrix(found))
-    parts += [*_not_run(found), *_verdict(found, overall(found))]
+    parts += [*_splits(found), *_not_run(found), *_verdict(found, overall(found))]
     return Group(*parts)
 
 
@@ -82,6 +84,15 @@ def _not_run(found: View) -> list[RenderableType]:
         for backend, words, results in reasons(found.records.results, ["not run"])[:5]
     ]
     return [Text("\n" + "\n".join(lines), style=STYLES["not run"])] if lines else []
+
+
+def _splits(found: View) -> list[RenderableType]:
+    """Where targets or variants give different bits."""
+    every = splits(found.records.results)
+    lines = [f"≠ {split}" for split in every[:SPLITS_SHOWN]]
+    if len(every) > SPLITS_SHOWN:
+        lines.append(f"… {len(every) - SPLITS_SHOWN} more such differences in the report")
+    return [Text("\n" + "\n".join(lines), style="yellow")] if lines else []
 
 
 def _verdict(found: View, verdict: Overall) -> list[RenderableType]:

@@ -79,9 +79,10 @@ def note_read(frame: KernelFrame, step: Step, access: Access, lanes: Array, plac
         mixed = near & (old & _TIME >= since) & (before | (old & _MIXED != 0))
         flags |= np.where(mixed & (old >= 0), _MIXED, np.int64(0))
         flags |= np.where((before & ~near) | ((old & _BLOCKS != 0) & (old >= 0)), blocks, np.int64(0))
-    if flags.any():
-        some = flags != 0
-        np.bitwise_or.at(shadow.readers, units[some], flags[some])
+    for flag in (_MIXED, _BLOCKS):  # one at a time: lanes that share a unit then write the same
+        some = units[flags & flag != 0]
+        if len(some):
+            shadow.readers[some] |= flag
 
 
 def note_write(

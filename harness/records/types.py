@@ -87,6 +87,21 @@ class Offender:
 
 
 @dataclass(frozen=True)
+class Disagreement:
+    """Another result of the same inputs with other bits: of another target or backend, or of a variant that promises
+    the same.
+
+    codes: how many differ. first: the first of them; `expected` is the other's, `got` this result's. ptx: the lines by
+    which the two compiled kernels differ, `-` before the other's and `+` before this one's.
+    """
+
+    other: Key
+    codes: int
+    first: Offender
+    ptx: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Block:
     """A digest of the output bits of a run of inputs: `count` inputs from number `first` on.
 
@@ -176,6 +191,8 @@ class Result:
     """How a sweep was judged, where that needs saying."""
     grid: Grid | None = None
     """Where inputs fail, for a case of two small inputs; None where none does."""
+    disagreements: tuple[Disagreement, ...] = ()
+    """Earlier results of the run whose bits are others, though the inputs are the same: a fact, not a verdict."""
     device: str = ""
     """The UUID of the GPU that ran it, several in a merged run; the environment says more about it."""
 

@@ -1,0 +1,63 @@
+"""How many thread-instructions a second whole kernels run at on the CPU; goals are for two cores nothing else uses."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+pytest.importorskip("triton", reason="Triton is not installed; it compiles the kernels of these benchmarks")
+
+from harness import emulated
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import triton_kernels as k
+
+pytestmark = pytest.mark.slow
+
+
+def stated(benchmark: Any, launch: Any) -> None:
+    """Compile once, then time the launch; beside the seconds stand thread-instructions a second."""
+    report = launch()
+    benchmark.pedantic(launch, rounds=3)
+    if benchmark.stats:
+        rate = report.thread_instructions / benchmark.stats["min"]
+        benchmark.extra_info["thread-instructions"] = report.thread_instructions
+        benchmark.extra_info["million thread-instructions a second"] = round(rate / 1e6)
+
+
+@pytest.mark.parametrize("races", [True, False], ids=["races", "no-races"])
+def test_elementwise(benchmark: Any, races: bool) -> None:
+    """Four million float32: a multiplication and an addition each. Goal: seconds."""
+    n = 1 << 22
+    x, z = np.random.default_rng(0).standard_normal((2, n)).astype(np.float32)
+    y = np.zeros_like(x)
+    kernel = emulated(k.multiply_add, "sm_90a", races=races)[(n // 1024,)]
+    stated(benchmark, lambda: kernel(x, z, y, n, B=1024, enable_fp_fusion=False))
+    np.testing.assert_array_equal(y, x * z + x)
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer_norm"])
+def test_rows(benchmark: Any, name: str) -> None:
+    """1024 rows of 1000 float32."""
+    x = np.random.default_rng(0).standard_normal((1024, 1000)).astype(np.float32)
+    w, b, y = np.ones(1000, np.float32), np.zeros(1000, np.float32), np.zeros_like(x)
+    kernel = emulated(getattr(k, name), "sm_90a")[(1024,)]
+    arguments = (x, y, 1000) if name == "softmax" else (x, w, b, y, 1000, 1e-5)
+    stated(benchmark, lambda: kernel(*arguments, B=1024))
+    assert np.isfinite(y).all()
+
+
+@pytest.mark.parametrize("target", ["sm_100a", "sm_120a"])
+def test_block_scaled_quantisation(benchmark: Any, target: str) -> None:
+    """NVFP4 of 512 x 4096 bfloat16. Goal: under a minute."""
+    m, n = 512, 4096
+    x = np.random.default_rng(0).standard_normal((m, n)).astype(ml_dtypes.bfloat16)
+    q, scales = np.zeros((m, n // 2), np.uint8), np.zeros((m, n // 16), np.uint8)
+    kernel = emulated(k.nvfp4, target)[(m // 16, n // 128)]
+    stated(benchmark, lambda: kernel(x, q, scales, np.float32([6.0]), m, n, BM=16, BN=128))
+    assert q.any()

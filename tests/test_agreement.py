@@ -1,0 +1,155 @@
+"""Targets and variants compared with each other, from a run of a case to the words of the report."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from harness import loader
+from harness.agreement import Witnesses, ptx_lines
+from harness.backends import Outcome, create
+from harness.records import Block, Disagreement, from_json, to_json
+from harness.runner import Item, ItemResults, run_item
+from reports import html
+from reports.agreement import splits
+from reports.summary import terminal
+from tests.reports import synthetic
+
+CASE = '''
+"""A square, and a variant that promises the same."""
+from harness.case import Case, asm
+from harness.match import ulp
+from references.formats import F32
+from references import {module}
+
+
+case = Case(
+    inputs={{"a": F32}},
+    outputs={{"d": F32}},
+    reference={module}.{function},
+    variants={{
+        "one": asm("{one}"{match}),
+        "other": asm("{other}"{match}),
+    }},
+)
+'''
+
+
+class Shifting:
+    """The emulator, with a last bit changed on one target: what an approximate instruction may do."""
+
+    name = "emulator"
+
+    def __init__(self, target: str) -> None:
+        self.target, self.inner = target, create("emulator")
+
+    def unavailable(self, target: str) -> str | None:
+        return self.inner.unavailable(target)
+
+    def run(self, job):
+        outcome = self.inner.run(job)
+        if job.target != self.target or not outcome.outputs:
+            return outcome
+        name, bits = next(iter(outcome.outputs.items()))
+        changed = bits.copy()
+        changed.view("uint32").reshape(-1)[7] ^= 1
+        return Outcome(**{**vars(outcome), "outputs": {**outcome.outputs, name: changed}})
+
+
+def run(tmp_path: Path, backend, *targets: str, variants=("one",), **texts: str) -> list:
+    values = {"module": "reciprocal", "function": "correctly_rounded", "match": "", **texts}
+    path = tmp_path / "square.py"
+    path.write_text(CASE.format(**values))
+    (loaded,) = loader.load(path)
+    witnesses, results = Witnesses(), []
+    for variant in variants:
+        for target in targets:
+            found: ItemResults = run_item(
+                Item(loaded, variant, target, "emulator"), backend, "quick", witnesses=witnesses
+            )
+            results += found.results
+    return results
+
+
+RCP = {"one": "rcp.rn.f32 $0, $1;", "other": "rcp.rn.f32 $0, $1; mov.b32 $0, $0;"}
+
+
+@pytest.fixture(autouse=True)
+def _asm_alone(monkeypatch):
+    monkeypatch.setattr("harness.backends.emulator._has_triton", lambda: False)
+
+
+def test_targets_that_agree_say_nothing(tmp_path):
+    results = run(tmp_path, create("emulator"), "sm_80", "sm_90a", "sm_100a", variants=("one", "other"), **RCP)
+    assert {r.verdict for r in results} == {"pass"}
+    assert not any(r.disagreements for r in results)
+    assert splits(results) == []
+
+
+def test_a_difference_that_a_bound_allows_is_a_fact(tmp_path):
+    texts = {"one": "rcp.approx.f32 $0, $1;", "other": "rcp.approx.f32 $0, $1;", "match": ", match=ulp(2)"}
+    results = run(tmp_path, Shifting("sm_90a"), "sm_80", "sm_90a", "sm_100a", **texts)
+    here = [r for r in results if r.key.target == "sm_90a" and r.verdict == "pass"]
+    assert here
+    assert all(r.disagreements for r in here)
+    first = here[0].disagreements[0]
+    assert (first.other.target, first.codes, first.first.index) == ("sm_80", 1, 7)
+    assert int(first.first.got.bits, 16) ^ int(first.first.expected.bits, 16) == 1
+    assert not any(r.disagreements for r in results if r.key.target != "sm_90a")
+    assert from_json(to_json(here[0])) == here[0]
+    passing = [r for r in results if r.key.target != "sm_90a" or r.verdict == "pass"]
+    split = splits(passing)[0]
+    assert split.groups == (("sm_100a emulator", "sm_80 emulator"), ("sm_90a emulator",))
+    assert "allowed, all pass" in str(split)
+
+
+def test_where_all_are_exact_one_fails_and_the_others_are_named(tmp_path):
+    results = run(tmp_path, Shifting("sm_90a"), "sm_80", "sm_90a", "sm_100a", **RCP)
+    (split,) = splits(results)
+    assert split.groups == (("sm_100a emulator", "sm_80 emulator"), ("sm_90a emulator",))
+    assert split.failing == ("one sm_90a emulator",)
+    assert "first at a=0x" in str(split)
+
+
+def test_variants_of_one_promise_are_compared(tmp_path):
+    texts = {"one": "rcp.approx.f32 $0, $1;", "other": "rcp.approx.f32 $0, $1; xor.b32 $0, $0, 1;",
+             "match": ", match=ulp(2)"}  # fmt: skip
+    results = run(tmp_path, create("emulator"), "sm_80", variants=("one", "other"), **texts)
+    found = [s for s in splits(results) if s.what == "one beside other"]
+    assert len(found) == 1
+    assert found[0].groups == (("sm_80 emulator",),)
+    assert found[0].first is not None
+
+
+def test_the_lines_of_ptx_that_differ():
+    one = ".version 8.8\n.target sm_80\nadd.f32 a, b, c; // x\nret;\n"
+    other = ".version 8.9\n.target sm_90\nadd.f32 a, c, b;\nret;\n"
+    assert ptx_lines(one, other) == ("-add.f32 a, b, c;", "+add.f32 a, c, b;")
+    assert ptx_lines(one, one) == ()
+
+
+def test_the_page_and_the_terminal_name_them(tmp_path):
+    """`<b>` in PTX stays text: what a kernel holds is not to be trusted."""
+    base = synthetic.catalogue(2, per_cell=2)
+    seen = replace(base.results[0], inputs_digest="i", outputs_digest=(Block(0, 16, "one"),))
+    first = synthetic.offender()
+    fact = Disagreement(seen.key, 5, first, ("-add.f32 <b>, c;",))
+    other = replace(
+        seen,
+        key=replace(seen.key, target="sm_10x"),
+        outputs_digest=(Block(0, 16, "another"),),
+        disagreements=(fact,),
+    )
+    run = replace(base, results=[seen, *base.results[1:], other])
+    (split,) = [s for s in splits(run.results) if "sm_10x" in str(s)]
+    assert split.groups == ((f"sm_10x {seen.key.backend}",), (f"{seen.key.target} {seen.key.backend}",))
+    text = html.write([run], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Targets and variants that give different bits" in text
+    assert "-add.f32 &lt;b&gt;, c;" in text
+    console = Console(width=300, file=io.StringIO(), record=True)
+    console.print(terminal(run))
+    assert f"≠ {split}"[:120] in console.export_text()
