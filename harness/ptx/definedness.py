@@ -2,7 +2,8 @@
 
 A form states a rule: "all" (any undefined bit makes the whole result undefined), "bits" (bit i depends on bit i
 of the sources alone), "words", "halves" and "bytes" (each part on the same part), "pair" (two parts, of
-the first and the second source, or of the two halves of the only one), "upward" (bit i depends on bits
+the first and the second source, or of the two halves of the only one), "own half" (result number i on half i of
+the sources, and on predicates), "upward" (bit i depends on bits
 i and below, as in a sum), "moves a b" (the bits of the sources named are moved, copied and cleared, to places that the
 other sources choose), or a function of values and masks.
 """
@@ -16,14 +17,16 @@ import numpy as np
 from .vectorise import Array
 
 
-def propagate(rule: Any, values: list[Array], masks: list[Any], result: Array) -> Array:
-    """The undefined bits of `result`; `masks` holds None for sources that are defined entirely."""
+def propagate(rule: Any, values: list[Array], masks: list[Any], result: Array, number: int = 0) -> Array:
+    """The undefined bits of `result`, the instruction's `number`th; `masks` has None for sources defined entirely."""
     if callable(rule):
         full = [
             np.zeros_like(v) if m is None else np.broadcast_to(m, v.shape) for v, m in zip(values, masks, strict=True)
         ]
         answer: Array = rule(values, full)
         return answer.astype(result.dtype)
+    if rule == "own half":
+        masks = [m if m is None or m.dtype == np.uint8 else m >> 16 * number & 0xFFFF for m in masks]
     some = [np.broadcast_to(m, result.shape) for m in masks if m is not None]
     ones = np.array(1 if result.dtype == np.uint8 else np.iinfo(result.dtype).max, result.dtype)
     if result.dtype == np.uint8:

@@ -187,19 +187,20 @@ def _scalar(frame: Frame, step: Step, active: Array | None) -> None:
     masks = [u for _, u in arguments]
     known = all(u is None for u in masks)
     results = []
-    for function, writer in zip(step.functions, step.destinations, strict=True):
+    for number, (function, writer) in enumerate(zip(step.functions, step.destinations, strict=True)):
         value = function(frame.lanes, *values)
-        undefined = None if known else _undefined(step, function, values, masks, value)
+        undefined = None if known else _undefined(step, number, values, masks, value)
         results.append((writer, value, undefined))
     for writer, value, undefined in results:
         frame.write(writer, value, undefined, active)
 
 
-def _undefined(step: Step, function: Any, values: list[Array], masks: list[Any], value: Array) -> Array:
+def _undefined(step: Step, number: int, values: list[Array], masks: list[Any], value: Array) -> Array:
     form = step.bound.form
     if isinstance(form.undefined, str) and form.undefined.startswith("moves"):
-        return moved([*(s.name for s in form.sources), *form.reads], function, form.undefined, values, masks)
-    return propagate(form.undefined, values, masks, value)
+        names = [*(s.name for s in form.sources), *form.reads]
+        return moved(names, step.functions[number], form.undefined, values, masks)
+    return propagate(form.undefined, values, masks, value, number)
 
 
 def _taint(frame: Frame, step: Step, doubtful: Array) -> None:

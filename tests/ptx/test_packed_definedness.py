@@ -37,3 +37,18 @@ def test_a_packed_source_passes_each_half_to_its_own_part():
     emulate(text % "and.b32 $0, w, 0xffff;", "=r,r", [X], "uint32")
     with pytest.raises(UndefinedBits):
         emulate(text % "shr.u32 $0, w, 16;", "=r,r", [X], "uint32")
+
+
+@pytest.mark.parametrize("kind", ["f16x2", "bf16x2"])
+@pytest.mark.parametrize(("asked", "known"), [("p", True), ("q", False)])
+def test_each_predicate_of_a_pair_depends_on_its_own_half(kind, asked, known):
+    """The upper half of one source is undefined, so the second predicate is, and the first is not."""
+    setp = f"setp.lt.and.{kind} p|q, w, v, c;"
+    head = ".reg .b16 l, u; .reg .b32 w, v; .reg .pred p, q, c; setp.eq.u32 c, 0, 0; mov.b32 v, 0x40004000;"
+    text = f"{{ {head} cvt.u16.u32 l, $1; mov.b32 w, {{l, u}}; {setp} selp.u32 $0, 1, 0, {asked}; }}"
+    words = np.array([0x3C00, 0x4400], np.uint32)
+    if known:
+        assert emulate(text, "=r,r", [words], "uint32").tolist() == [1, 0]
+    else:
+        with pytest.raises(UndefinedBits):
+            emulate(text, "=r,r", [words], "uint32")

@@ -5,6 +5,10 @@ With .ftz subnormal operands count as zeros of their sign. -0 equals +0.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 from harness.ptx.bits import scalar
 from harness.ptx.floatbits import flush, value_of
 
@@ -58,17 +62,18 @@ def setp_half_bool(a: int, b: int, c: int, cmp: int, bool: int, type: int, ftz: 
     return combine(compared(a, b, cmp, ftz, type), c, bool)
 
 
-@instruction("setp.cmp{.ftz}.type", _TWO, section="9.7.7.2", cmp=_CMP, type=".f16x2")
-@instruction("setp.cmp.type", _TWO, section="9.7.7.2", cmp=_CMP, type=".bf16x2", requires=90)
+_pairs: Callable[..., Any] = partial(instruction, section="9.7.7.2", cmp=_CMP, undefined="own half")
+
+
+@_pairs("setp.cmp{.ftz}.type", _TWO, type=".f16x2")
+@_pairs("setp.cmp.type", _TWO, type=".bf16x2", requires=90)
 def setp_halves(a: int, b: int, cmp: int, type: int, result: int, ftz: int = 0) -> int:
     """Compare two pairs: the first destination is of the lower halves, the second of the upper."""
     return setp_halves_bool(a, b, 1, cmp, 0, type, result, ftz)
 
 
-@instruction("setp.cmp.bool{.ftz}.type", _TWO + ", c:pred", section="9.7.7.2", cmp=_CMP, bool=_BOOL, type=".f16x2")
-@instruction(
-    "setp.cmp.bool.type", _TWO + ", c:pred", section="9.7.7.2", cmp=_CMP, bool=_BOOL, type=".bf16x2", requires=90
-)
+@_pairs("setp.cmp.bool{.ftz}.type", _TWO + ", c:pred", bool=_BOOL, type=".f16x2")
+@_pairs("setp.cmp.bool.type", _TWO + ", c:pred", bool=_BOOL, type=".bf16x2", requires=90)
 def setp_halves_bool(a: int, b: int, c: int, cmp: int, bool: int, type: int, result: int, ftz: int = 0) -> int:
     """Compare two pairs and join each with `c`."""
     place = 16 * result
