@@ -265,7 +265,11 @@ def result_of(key: Key, opcode: str, texts: dict[str, Text] | None, rng: random.
         **hashes,
         "resources": {"registers": 24 + key.pack, "spill_stores": 0, "spill_loads": 0, "stack": 0, "shared": 0},
         "instructions": {"MUFU.RCP": 8, "FMUL": 8, "LDG.E": 1, "STG.E": 1, "IMAD.WIDE": 1},
-        "fingerprint": {"asm": hashes["asm"], "constraints": digest(key.case, key.variant), "reference": digest(key.case)},
+        "fingerprint": {
+            "asm": hashes["asm"],
+            "constraints": digest(key.case, key.variant),
+            "reference": digest(key.case),
+        },
     }
     if key.backend == "assembler":
         return Result(key, "pass", seconds=0.05, **compiled)
