@@ -100,8 +100,8 @@ def ptx_lines(before: str, after: str) -> tuple[str, ...]:
 
     if not before or not after or before == after:
         return ()
-    texts = [[line for line in body(ptx).splitlines() if not line.startswith(".reg")] for ptx in (before, after)]
-    lines = difflib.unified_diff(*texts, n=0, lineterm="")
+    was, now = ([line for line in body(ptx).splitlines() if not line.startswith(".reg")] for ptx in (before, after))
+    lines = difflib.unified_diff(was, now, n=0, lineterm="")
     changed = [line for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---")]
     more = len(changed) - LINES_SHOWN
     return (*changed[:LINES_SHOWN], *([f"and {more} more"] if more > 0 else []))

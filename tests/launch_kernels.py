@@ -42,3 +42,12 @@ def doubled_in_asm(x, y, n, BLOCK: tl.constexpr):
     v = tl.load(x + o, mask=o < n)
     r = tl.inline_asm_elementwise("add.rn.f32 $0, $1, $1;", "=r,r", [v], dtype=tl.float32, is_pure=True, pack=1)
     tl.store(y + o, r, mask=o < n)
+
+
+@triton.jit
+def swapped_in_asm(x, y, n, B: tl.constexpr):
+    """Exchanges the elements of a pack of two, which elements being Triton's choice."""
+    o = tl.arange(0, B)
+    v = tl.load(x + o, mask=o < n)
+    asm: tl.constexpr = "{ .reg .b16 a, b; mov.b32 {a, b}, $1; mov.b32 $0, {b, a}; }"
+    tl.store(y + o, tl.inline_asm_elementwise(asm, "=r,r", [v], dtype=tl.int16, is_pure=True, pack=2), mask=o < n)

@@ -1,5 +1,6 @@
 """`harness.emulated`: launching whole kernels on the CPU."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from harness import emulated
+from harness.cli.run import plugin_words
 from harness.launcher import LaunchError
 from harness.ptx.errors import MemoryFault, UndefinedBits
 from tests import launch_kernels
@@ -94,8 +96,18 @@ def test_a_kernel_that_does_not_compile_says_why():
         emulated(launch_kernels.scale)[(1,)](torch.zeros(4), torch.zeros(4), 4, 1.0, BLOCK=5)
 
 
+def interpreted(*words: str) -> str:
+    """The output of a Python of its own: TRITON_INTERPRET is read when Triton is imported."""
+    root = Path(__file__).parent
+    environment = {"TRITON_INTERPRET": "1", "PYTHONPATH": f"{root}:{root.parent}", "PATH": ""}
+    triton = os.environ.get("PYTHONPATH", "")
+    environment["PYTHONPATH"] += f":{triton}" if triton else ""
+    done = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
 def test_tritons_interpreter_runs_inline_asm():
-    """In a process of its own: TRITON_INTERPRET is read when Triton is imported."""
     program = (
         "import torch, launch_kernels\n"
         "from harness.triton.interpreter import install\n"
@@ -104,7 +116,38 @@ def test_tritons_interpreter_runs_inline_asm():
         "launch_kernels.doubled_in_asm[(1,)](x, y, 50, BLOCK=64)\n"
         "assert torch.equal(y, x * 2)\n"
     )
-    root = Path(__file__).parent
-    environment = {"TRITON_INTERPRET": "1", "PYTHONPATH": f"{root}:{root.parent}", "PATH": ""}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    interpreted("-c", program)
+
+
+def test_shuffled_packs_and_poisoned_padding_show_in_the_interpreter():
+    """Straight, neighbours are exchanged; shuffled, others are, the same for the same seed. One alone gets padding."""
+    program = (
+        "import torch, launch_kernels\n"
+        "from harness.triton.interpreter import install\n"
+        "x = torch.arange(64, dtype=torch.int16)\n"
+        "def results(n=64, **settings):\n"
+        "    install(**settings)\n"
+        "    y = torch.zeros_like(x)\n"
+        "    launch_kernels.swapped_in_asm[(1,)](x, y, n, B=n)\n"
+        "    return y\n"
+        "assert torch.equal(results(), x ^ 1)\n"
+        "assert torch.equal(results(shuffle=1), results(shuffle=1))\n"
+        "assert not torch.equal(results(shuffle=1), x ^ 1)\n"
+        "assert not torch.equal(results(shuffle=1), results(shuffle=2))\n"
+        "assert torch.equal(results(n=1, padding=1), results(n=1, padding=1))\n"
+        "assert not torch.equal(results(n=1, padding=1), results(n=1, padding=2))\n"
+    )
+    interpreted("-c", program)
+
+
+def test_the_plugin_gives_the_interpreter_inline_asm(tmp_path):
+    file = tmp_path / "test_kernel.py"
+    file.write_text(
+        "import torch, launch_kernels\n"
+        "def test_doubling():\n"
+        "    x, y = torch.randn(50), torch.zeros(50)\n"
+        "    launch_kernels.doubled_in_asm[(1,)](x, y, 50, BLOCK=64)\n"
+        "    assert torch.equal(y, x * 2)\n"
+    )
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(file)]
+    assert "1 passed" in interpreted(*words, *plugin_words())
