@@ -80,124 +80,38 @@ def setp_halves_bool(a: int, b: int, c: int, cmp: int, bool: int, type: int, res
     return combine(compared(a >> place & 0xFFFF, b >> place & 0xFFFF, cmp, ftz, type), c, bool)
 
 
-@instruction(
-    "set.cmp{.ftz}.dtype.type",
-    _SET,
-    section="9.7.6.1",
-    cmp=_CMP,
-    dtype=_WIDE,
-    type=".f32",
-    needs={"bf16": 90},
-    excludes=[".ftz .bf16"],
-)
-@instruction("set.cmp.dtype.type", _SET, section="9.7.6.1", cmp=_CMP, dtype=_WIDE, type=".f64", needs={"bf16": 90})
-@instruction(
-    "set.cmp{.ftz}.dtype.type",
-    _SET,
-    section="9.7.7.1",
-    cmp=_CMP,
-    dtype=_F16,
-    type=".f16",
-    needs={"bf16": 90},
-    excludes=[".ftz .bf16"],
-)
-@instruction("set.cmp.dtype.type", _SET, section="9.7.7.1", cmp=_CMP, dtype=_BF16, type=".bf16", requires=90)
 def set_float(a: int, b: int, cmp: int, dtype: int, type: int, ftz: int = 0) -> int:
     """Compare: all ones or 0, and for a floating-point destination 1.0 or +0."""
     return set_float_bool(a, b, 1, cmp, 0, dtype, type, ftz)
 
 
-@instruction(
-    "set.cmp.bool{.ftz}.dtype.type",
-    _SET + ", c:pred",
-    section="9.7.6.1",
-    cmp=_CMP,
-    bool=_BOOL,
-    dtype=_WIDE,
-    type=".f32",
-    needs={"bf16": 90},
-    excludes=[".ftz .bf16"],
-)
-@instruction(
-    "set.cmp.bool.dtype.type",
-    _SET + ", c:pred",
-    section="9.7.6.1",
-    cmp=_CMP,
-    bool=_BOOL,
-    dtype=_WIDE,
-    type=".f64",
-    needs={"bf16": 90},
-)
-@instruction(
-    "set.cmp.bool{.ftz}.dtype.type",
-    _SET + ", c:pred",
-    section="9.7.7.1",
-    cmp=_CMP,
-    bool=_BOOL,
-    dtype=_F16,
-    type=".f16",
-    needs={"bf16": 90},
-    excludes=[".ftz .bf16"],
-)
-@instruction(
-    "set.cmp.bool.dtype.type",
-    _SET + ", c:pred",
-    section="9.7.7.1",
-    cmp=_CMP,
-    bool=_BOOL,
-    dtype=_BF16,
-    type=".bf16",
-    requires=90,
-)
 def set_float_bool(a: int, b: int, c: int, cmp: int, bool: int, dtype: int, type: int, ftz: int = 0) -> int:
     """Compare and join with `c`: all ones or 0, and for a floating-point destination 1.0 or +0."""
     return truth(combine(compared(a, b, cmp, ftz, type), c, bool), dtype)
 
 
-@instruction(
-    "set.cmp{.ftz}.dtype.type",
-    _SET,
-    section="9.7.7.1",
-    cmp=_CMP,
-    dtype=".f16x2 .u32 .s32",
-    type=".f16x2",
-    undefined="halves",
-)
-@instruction(
-    "set.cmp.dtype.type",
-    _SET,
-    section="9.7.7.1",
-    cmp=_CMP,
-    dtype=".bf16x2 .u32 .s32",
-    type=".bf16x2",
-    requires=90,
-    undefined="halves",
-)
 def set_halves(a: int, b: int, cmp: int, dtype: int, type: int, ftz: int = 0) -> int:
     """Compare two pairs: in each half all ones or 0, 1.0 or +0."""
     return set_halves_bool(a, b, 1, cmp, 0, dtype, type, ftz)
 
 
-@instruction(
-    "set.cmp.bool{.ftz}.dtype.type",
-    _SET + ", c:pred",
-    section="9.7.7.1",
-    cmp=_CMP,
-    bool=_BOOL,
-    dtype=".f16x2 .u32 .s32",
-    type=".f16x2",
-)
-@instruction(
-    "set.cmp.bool.dtype.type",
-    _SET + ", c:pred",
-    section="9.7.7.1",
-    cmp=_CMP,
-    bool=_BOOL,
-    dtype=".bf16x2 .u32 .s32",
-    type=".bf16x2",
-    requires=90,
-)
 def set_halves_bool(a: int, b: int, c: int, cmp: int, bool: int, dtype: int, type: int, ftz: int = 0) -> int:
     """Compare two pairs and join each with `c`: in each half all ones or 0, 1.0 or +0."""
     low = truth(combine(compared(a & 0xFFFF, b & 0xFFFF, cmp, ftz, type), c, bool), dtype) & 0xFFFF
     return low | (truth(combine(compared(a >> 16, b >> 16, cmp, ftz, type), c, bool), dtype) & 0xFFFF) << 16
+
+
+_NEW: dict[str, Any] = {"needs": {"bf16": 90}}
+_NO_FTZ: dict[str, Any] = {"excludes": [".ftz .bf16"]}
+for _ftz, _type, _dtype, _section, _limits in (
+    ("{.ftz}", ".f32", _WIDE, "9.7.6.1", _NEW | _NO_FTZ),
+    ("", ".f64", _WIDE, "9.7.6.1", _NEW),
+    ("{.ftz}", ".f16", _F16, "9.7.7.1", _NEW | _NO_FTZ),
+    ("", ".bf16", _BF16, "9.7.7.1", {"requires": 90}),
+    ("{.ftz}", ".f16x2", ".f16x2 .u32 .s32", "9.7.7.1", {}),
+    ("", ".bf16x2", ".bf16x2 .u32 .s32", "9.7.7.1", {"requires": 90}),
+):
+    _plain, _joined = (set_halves, set_halves_bool) if "x2" in _type else (set_float, set_float_bool)
+    _row: Callable[..., Any] = partial(instruction, cmp=_CMP, dtype=_dtype, type=_type, section=_section, **_limits)
+    _row(f"set.cmp{_ftz}.dtype.type", _SET, undefined="halves" if "x2" in _type else "all")(_plain)
+    _row(f"set.cmp.bool{_ftz}.dtype.type", _SET + ", c:pred", bool=_BOOL)(_joined)
