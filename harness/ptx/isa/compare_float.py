@@ -62,7 +62,9 @@ def setp_half_bool(a: int, b: int, c: int, cmp: int, bool: int, type: int, ftz: 
     return combine(compared(a, b, cmp, ftz, type), c, bool)
 
 
-_pairs: Callable[..., Any] = partial(instruction, section="9.7.7.2", cmp=_CMP, undefined="own half")
+_Row = Callable[..., Callable[[Callable[..., int]], Callable[..., int]]]
+
+_pairs: _Row = partial(instruction, section="9.7.7.2", cmp=_CMP, undefined="own half")
 
 
 @_pairs("setp.cmp{.ftz}.type", _TWO, type=".f16x2")
@@ -112,6 +114,6 @@ for _ftz, _type, _dtype, _section, _limits in (
     ("", ".bf16x2", ".bf16x2 .u32 .s32", "9.7.7.1", {"requires": 90}),
 ):
     _plain, _joined = (set_halves, set_halves_bool) if "x2" in _type else (set_float, set_float_bool)
-    _row: Callable[..., Any] = partial(instruction, cmp=_CMP, dtype=_dtype, type=_type, section=_section, **_limits)
+    _row: _Row = partial(instruction, cmp=_CMP, dtype=_dtype, type=_type, section=_section, **_limits)
     _row(f"set.cmp{_ftz}.dtype.type", _SET, undefined="halves" if "x2" in _type else "all")(_plain)
     _row(f"set.cmp.bool{_ftz}.dtype.type", _SET + ", c:pred", bool=_BOOL)(_joined)
