@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from harness.records import WriteError, Writer, read, read_lines
+from harness.records import WriteError, Writer, read
 from tests.case_sources import FLIP, RIGHT
 from tests.test_records import KEY, RESULT, RUN
 
@@ -45,13 +45,17 @@ ACCIDENT = FLIP.replace(
 @pytest.fixture
 def catalogue(tmp_path):
     """A folder of case files, the second of which has an accident once, when told to."""
-    folder = tmp_path / "cases"
+    return write_catalogue(tmp_path)
+
+
+def write_catalogue(root: Path) -> Path:
+    folder = root / "cases"
     folder.mkdir()
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (root / "conftest.py").write_text(CONFTEST)
+    (root / "pytest.ini").write_text("[pytest]\n")
     for name, source in (("a_first", FLIP), ("b_second", ACCIDENT), ("c_third", FLIP)):
         (folder / f"{name}.py").write_text(source)
-    return tmp_path
+    return root
 
 
 def accident(folder: Path, deed: str, at: int) -> None:
@@ -76,14 +80,20 @@ def plugin() -> list[str]:
 ITEMS = 3 * 2 * 2  # files, variants, targets
 
 
-def page(path: Path, folder: Path) -> bytes:
-    """The report's bytes, but for when the run was and how long things took."""
+def page(path: Path, folder: Path, *, workers: bool = False) -> bytes:
+    """The report's bytes, but for when the run was and how long things took.
+
+    workers: leave out how targets and variants differ from each other as well; a worker of pytest-xdist compares what
+    it has run itself, and who runs what is decided by who is free.
+    """
     from reports import html
 
     lines = []
     for line in path.read_text().splitlines():
         record = json.loads(line)
         record |= {k: v for k, v in TIMES.items() if k in record}
+        if workers:
+            record.pop("disagreements", None)
         lines.append(json.dumps(record))
     timeless = folder / "run.jsonl"
     folder.mkdir()
@@ -94,11 +104,12 @@ def page(path: Path, folder: Path) -> bytes:
 TIMES = {"run_id": "then", "started": "2026-01-01T00:00:00+00:00", "finished": "later", "seconds": 1.0, "arguments": []}
 
 
-@pytest.fixture
-def uninterrupted(catalogue):
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
     """The records that a run without accidents gives."""
-    assert run(catalogue, "--ptx-records=good.jsonl").returncode == 1
-    return catalogue / "good.jsonl"
+    folder = write_catalogue(tmp_path_factory.mktemp("uninterrupted"))
+    assert run(folder, "--ptx-records=good.jsonl").returncode == 1
+    return folder / "good.jsonl"
 
 
 @pytest.mark.slow
@@ -108,12 +119,9 @@ def test_a_run_killed_in_the_middle_is_finished_by_a_second_start(catalogue, uni
     accident(catalogue, "kill", at)
     killed = run(catalogue, "--ptx-records=run.jsonl")
     assert killed.returncode == -signal.SIGKILL
-    before = list(read_lines(catalogue / "run.jsonl"))
     kept = len({r.key.item for r in read(catalogue / "run.jsonl").results})
     assert 4 <= kept < ITEMS
     assert run(catalogue, "--ptx-records=run.jsonl", "--ptx-resume").returncode == 1
-    after = list(read_lines(catalogue / "run.jsonl"))
-    assert after[: len(before)] == before
     assert page(catalogue / "run.jsonl", catalogue / "one") == page(uninterrupted, catalogue / "two")
 
 
@@ -132,7 +140,10 @@ def test_a_killed_worker_costs_one_item_until_the_run_is_resumed(catalogue, unin
     assert records.end.verdicts["error"] == 1
     assert run(catalogue, "--ptx-records=run.jsonl", "--ptx-resume", "-n2", "--dist=loadgroup").returncode == 1
     assert not [r for r in read(catalogue / "run.jsonl").results if r.verdict == "error"]
-    assert page(catalogue / "run.jsonl", catalogue / "one") == page(uninterrupted, catalogue / "two")
+    pages = [
+        page(p, catalogue / n, workers=True) for p, n in ((catalogue / "run.jsonl", "one"), (uninterrupted, "two"))
+    ]
+    assert pages[0] == pages[1]
 
 
 @pytest.mark.slow
@@ -146,6 +157,22 @@ def test_memory_that_ran_out_is_an_error_until_the_run_is_resumed(catalogue, uni
     assert "\n" not in lost.words
     assert run(catalogue, "--ptx-records=run.jsonl", "--ptx-resume").returncode == 1
     assert page(catalogue / "run.jsonl", catalogue / "one") == page(uninterrupted, catalogue / "two")
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "item"),
+    [
+        ("cases/rcp.py::rcp.rn[sm_90a-gpu]", ("rcp", "rcp.rn", "sm_90a", "gpu")),
+        ("a/b.py::other::read and write[sm_120a-emulator]@b.other::x::emulator",
+         ("b.other", "read and write", "sm_120a", "emulator")),
+        ("tests/test_mine.py::test_it[sm_90a-thing]", None),
+        ("tests/test_mine.py::test_it", None),
+    ],
+)  # fmt: skip
+def test_the_item_of_a_dead_worker_is_known_by_its_address(nodeid, item):
+    from harness.collection import item_of
+
+    assert item_of(nodeid) == item
 
 
 def small_files() -> None:
@@ -167,7 +194,11 @@ def test_a_full_disk_ends_the_run_in_one_line_and_a_second_start_finishes_it(cat
     kept = read(catalogue / "run.jsonl")
     assert 0 < len({r.key.item for r in kept.results}) < ITEMS
     assert run(catalogue, "--ptx-records=run.jsonl", "--ptx-resume").returncode == 1
-    assert page(catalogue / "run.jsonl", catalogue / "one") == page(uninterrupted, catalogue / "two")
+    workers = bool(options)
+    pages = [
+        page(p, catalogue / n, workers=workers) for p, n in ((catalogue / "run.jsonl", "one"), (uninterrupted, "two"))
+    ]
+    assert pages[0] == pages[1]
 
 
 def test_a_device_that_is_always_full_is_told_at_once(run_cases, pytester):

@@ -181,12 +181,13 @@ def test_a_resumed_writer_goes_on_and_drops_the_end(tmp_path):
     assert (len(found.results), len(found.texts), found.end) == (2, 1, None)
 
 
-def test_the_item_in_which_a_run_broke_off_is_run_again(tmp_path):
+@pytest.mark.parametrize("cut", [0, 3])
+def test_the_case_in_which_a_run_broke_off_is_run_again(tmp_path, cut):
     """Its results up to there would otherwise count as all of them."""
     path = tmp_path / "run.jsonl"
-    done = dataclasses.replace(RESULT, key=dataclasses.replace(KEY, variant="done"))
+    done = dataclasses.replace(RESULT, key=dataclasses.replace(KEY, case="done"))
     write(path, RUN, done, RESULT, dataclasses.replace(RESULT, key=dataclasses.replace(KEY, pack=4)))
-    path.write_bytes(path.read_bytes()[:-3])
+    path.write_bytes(path.read_bytes()[: -cut or None])
     assert resumable(path).results == [done]
     Writer(path, resume=True).close()
     assert read(path).results == [done]

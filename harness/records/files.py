@@ -97,23 +97,23 @@ def _lines(path: Path) -> list[bytes]:
 
 
 def _whole_items(path: Path) -> Iterator[Record]:
-    """The records of a file, without the measurements of items that must be run again.
+    """The records of a file, without the measurements that must be made again: those of whole cases.
 
-    Those are the item in which it broke off, where the last line was cut off, and items with an error: a process that
-    was killed, or a machine without memory, gives another result on a better day.
+    That is the case of the last measurement, where the run did not come to its end, and cases with an error: a process
+    that was killed, or a machine without memory, gives another result on a better day. Whole cases, because the items
+    of one are compared with each other as they run. A case's timings come from one item, and are dropped by themselves.
     """
     records = list(read_lines(path))
     measured = [r for r in records if isinstance(r, Result | Timing)]
-    again = {_item(r) for r in measured if isinstance(r, Result) and r.verdict == "error"}
-    if measured and _lines(path)[-1].strip():
-        again.add(_item(measured[-1]))
-    return (r for r in records if not (isinstance(r, Result | Timing) and _item(r) in again))
+    again = {_case(r) for r in measured if isinstance(r, Result) and r.verdict == "error"}
+    if measured and not isinstance(records[-1], End):
+        again.add(_case(measured[-1]))
+    return (r for r in records if not (isinstance(r, Result | Timing) and _case(r) in again))
 
 
-def _item(record: Result | Timing) -> tuple[str, ...]:
-    """What names the item that a measurement came from; a case's timings come from one item."""
+def _case(record: Result | Timing) -> tuple[str, ...]:
     key = record.key
-    return key.item if isinstance(record, Result) else ("timing", key.case, key.target)
+    return (key.case,) if isinstance(record, Result) else ("timing", key.case, key.target)
 
 
 def resumable(path: Path) -> RunRecords:
