@@ -70,7 +70,7 @@ def run_compiled(job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[
         return Outcome("not run", one_line(e), artifacts=made)
     except PtxError as e:
         return _fault(e, made)
-    forms = tuple(dict.fromkeys(s.bound.spelling for s in program.steps))
+    forms = tuple(dict.fromkeys(s.bound.name for s in program.steps))
     approximate = any(s.bound.form.approximate for s in program.steps)
     differ = any(not np.array_equal(run.outputs[n], other.outputs[n]) for n in run.outputs)
     return Outcome(
