@@ -20,7 +20,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.records import RunRecords
+from harness.records import RunRecords, collector_paused
 from reports import charts, packing
 from reports.casepage import SWEPT_SHOWN, CasePage, case_page, promised_ulp
 from reports.conformance import Ledger, ledger
@@ -81,7 +81,8 @@ def write_history(
     cache: a folder in which the charts' library may be kept for the next report; not kept without.
     """
     book = ledger(conformance) if conformance is not None else None
-    text = page(view(newest), past, book, cache)
+    with collector_paused():
+        text = page(view(newest), past, book, cache)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_bytes(text.encode("utf-8", "replace"))  # a lone surrogate from a case file must not cost the report
     return output
