@@ -50,9 +50,19 @@ def convert(x, y, n, B: tl.constexpr):
 @triton.jit
 def hinted(x, y, n, B: tl.constexpr):
     o = tl.program_id(0) * B + tl.max_contiguous(tl.multiple_of(tl.arange(0, B), B), B)
-    a = tl.load(x + o, mask=o < n, other=7, eviction_policy="evict_first", cache_modifier=".cg")
-    a += tl.load(x + o, mask=o < n, other=7, eviction_policy="evict_last", volatile=True)
-    tl.store(y + o, a, mask=o < n, eviction_policy="evict_first", cache_modifier=".cs")
+    a = tl.load(x + o, mask=o < n, other=7, eviction_policy="evict_first")
+    a += tl.load(x + o, mask=o < n, other=7, eviction_policy="evict_last")
+    a += tl.load(x + o, mask=o < n, other=7, cache_modifier=".cg")
+    a += tl.load(x + o, mask=o < n, other=7, volatile=True)
+    tl.store(y + o, a, mask=o < n, cache_modifier=".cs")
+    tl.store(y + o, a + 1, mask=o < n, eviction_policy="evict_first")
+
+
+@triton.jit
+def hinted_twice(x, y, n, B: tl.constexpr):
+    """A cache operator and an eviction policy on one load, which Triton emits and ptxas refuses."""
+    o = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + o, tl.load(x + o, mask=o < n, eviction_policy="evict_first", cache_modifier=".cg"), mask=o < n)
 
 
 @triton.jit

@@ -10,7 +10,7 @@ pytest.importorskip("triton", reason="Triton is not installed; it compiles the k
 
 from harness import emulated
 from harness.launcher import LaunchError
-from harness.ptx.errors import NotElementwise
+from harness.ptx.errors import NotElementwise, PtxError
 from tests import small_kernels as k
 
 TARGETS = ["sm_80", "sm_100a"]
@@ -97,7 +97,9 @@ def test_cache_hints_and_eviction(target: str, rng: np.random.Generator) -> None
     x = rng.integers(-90, 90, N).astype(np.int32)
     y = np.zeros_like(x)
     emulated(k.hinted, target)[(3,)](x, y, N, B=128)
-    np.testing.assert_array_equal(y, 2 * x)
+    np.testing.assert_array_equal(y, 4 * x + 1)
+    with pytest.raises(PtxError, match=r"ld\.global\.cg\.L1::evict_first"):
+        emulated(k.hinted_twice, target)[(3,)](x, y, N, B=128)
 
 
 @pytest.mark.parametrize("reverse", [False, True])

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from .registry import operation
 
 _DATA = ".b8 .b16 .b32 .b64 .u8 .u16 .u32 .u64 .s8 .s16 .s32 .s64 .f32 .f64"
 _SPACE = ".global .shared .shared::cta .shared::cluster .local .param .param::entry .const"
 _HINTS = {
-    "cop": ".ca .cg .cs .lu .cv .wb .wt",
     "l1": ".L1::evict_normal .L1::evict_unchanged .L1::evict_first .L1::evict_last .L1::no_allocate",
     "l2": ".L2::evict_normal .L2::evict_first .L2::evict_last",
     "hint": ".L2::cache_hint",
     "prefetch": ".L2::64B .L2::128B .L2::256B",
 }
+
+_LOAD_COPS, _STORE_COPS = ".ca .cg .cs .lu .cv", ".cg .cs .wb .wt"
+
+
+def _clashes(cops: str, *ordering: str) -> list[str]:
+    """What ptxas (13.4) refuses beside each other: a cache operator goes with neither eviction nor ordering."""
+    pairs = [
+        *product(cops.split(), _HINTS["l1"].split()),
+        *product(cops.split(), (*ordering, ".volatile")),
+        *product([".volatile"], [*_HINTS["l1"].split(), _HINTS["hint"]]),
+    ]
+    return [f"{one} {other}" for one, other in pairs]
+
 
 operation(
     "ld{.sem}{.scope}{.space}{.cop}{.nc}{.l1}{.l2}{.hint}{.prefetch}{.vec}.type",
@@ -23,6 +37,8 @@ operation(
     space=_SPACE,
     vec=".v2 .v4 .v8",
     type=_DATA,
+    cop=_LOAD_COPS,
+    excludes=_clashes(_LOAD_COPS, ".relaxed", ".acquire"),
     **_HINTS,
 )
 operation(
@@ -34,6 +50,8 @@ operation(
     space=_SPACE,
     vec=".v2 .v4 .v8",
     type=_DATA,
+    cop=_STORE_COPS,
+    excludes=_clashes(_STORE_COPS, ".relaxed", ".release"),
     **_HINTS,
 )
 _ATOMIC = {

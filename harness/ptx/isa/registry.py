@@ -329,7 +329,15 @@ def _check_constants(form: Form) -> None:
             raise ValueError(f"{form.pattern}: no code in isa.modifiers for {group.choices}")
 
 
-def operation(pattern: str, name: str, *, section: str, requires: Requirement | int | str = 0, **choices: str) -> Form:
+def operation(
+    pattern: str,
+    name: str,
+    *,
+    section: str,
+    requires: Requirement | int | str = 0,
+    excludes: Iterable[str] = (),
+    **choices: str,
+) -> Form:
     """Declare an instruction that the machine itself carries out (moves of vectors, branches, memory).
 
     `name` is its handler in the machine; see `refuse` for what means nothing for one element alone.
@@ -337,6 +345,7 @@ def operation(pattern: str, name: str, *, section: str, requires: Requirement | 
     opcode, groups = _groups(pattern, choices)
     form = Form(
         pattern=_display(pattern, choices),
+        excludes=tuple(tuple(e.replace(".", " ").split()) for e in excludes),
         opcode=opcode,
         groups=groups,
         operands=(),
