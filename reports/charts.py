@@ -12,6 +12,7 @@ import contextlib
 import os
 import re
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -134,11 +135,9 @@ def library(folder: Path | None = None) -> str:
 
     folder: where it is kept from one process to the next, since it takes more than a second to put together.
     """
-    import vl_convert
-
     if folder is None:
         return _bundle()
-    kept = folder / f"vega-{vl_convert.__version__}.js"
+    kept = folder / f"vega-{version('vl-convert-python')}.js"
     with contextlib.suppress(OSError, ValueError):
         return kept.read_text(encoding="utf-8")
     script = _bundle()
