@@ -192,9 +192,9 @@ def _to_nearest_even(fmt: Format, source: Format, codes: Tensor) -> Tensor:
     odd_place = (size >> shift) & 1
     normal = (size + odd_place + ((1 << (shift - 1)) - 1) >> shift) - ((source.bias - fmt.bias) << fmt.mantissa_bits)
     lowest = fmt.min_exponent - fmt.mantissa_bits
-    power = encode(source, 2.0 ** (lowest + source.mantissa_bits))
     sum_ = size.view(_FLOATS[source.name]) + 2.0 ** (lowest + source.mantissa_bits)
-    return torch.where(size < encode(source, 2.0**fmt.min_exponent), sum_.view(codes.dtype) - power, normal)
+    subnormal = sum_.view(codes.dtype) & ((2 << fmt.mantissa_bits) - 1)  # at most the smallest normal value
+    return torch.where(size < encode(source, 2.0**fmt.min_exponent), subnormal, normal)
 
 
 _FLOATS = {"float32": torch.float32, "float64": torch.float64}

@@ -67,7 +67,7 @@ def _run(job: Job, policy: Policies, inputs: InputSet, fault: Callable[[Exceptio
     except OracleFault:
         raise
     except Exception as error:
-        if compiled and type(error).__module__.startswith(("torch._dynamo", "torch._inductor", "harness.sweep.graphs")):
+        if compiled and type(error).__module__.startswith(("torch._dynamo", "torch._inductor", "harness.sweep.writer")):
             first = str(error).strip().partition("\n")[0]
             raise _NotCompiled(f"{type(error).__name__}: {first}") from error
         return Swept(Outcome("error", fault(error), artifacts=artifacts(built)), Judgement())

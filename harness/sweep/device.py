@@ -26,9 +26,9 @@ from harness.inputs.generated import Counted, Generator
 from harness.judge import Judgement
 from harness.sweep import kernels
 from harness.sweep.examine import PIECE, Details, Examiner, judged_plainly, packs_of
-from harness.sweep.graphs import NotFused
 from harness.sweep.oracle import NEAR, Fused, Oracle, numbers
 from harness.sweep.result import ROW, OracleFault
+from harness.sweep.writer import NotFused
 from harness.triton.launch import Tensor as Argument
 from references.formats import Format
 
@@ -47,7 +47,7 @@ class Findings:
 
     judgement: Judgement = field(default_factory=Judgement)
     faults: list[str] = field(default_factory=list)
-    sums: list[int] = field(default_factory=list)
+    sums: Any = ()
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
     failing: Any = None
@@ -116,7 +116,7 @@ class DeviceSweep:
             table = torch.cat(tallies, 1).cpu().numpy()
         self.found.seconds = seconds()
         columns = dict(zip(self.oracle.names, table, strict=True))
-        self.found.sums = columns["hash"].tolist()
+        self.found.sums = columns["hash"]
         self._look_again(columns, starts)
         self._sample(columns["flagged"], sampler, starts, samples)
         self._guards()
@@ -303,7 +303,7 @@ class DeviceSweep:
         self, flagged: NDArray[Any], sampler: _Sampler, starts: range, samples: list[dict[str, Tensor]]
     ) -> None:
         """Results that were not flagged, judged by the plain reference: a miscompiled oracle cannot pass them all."""
-        numbers = np.concatenate([sampler.places(k).cpu().numpy() + s for k, s in enumerate(starts)])
+        numbers = (sampler.host + np.array(starts)[:, None]).reshape(-1)
         units = {n: torch.cat([s[n] for s in samples]).cpu().numpy() for n in self.oracle.outputs}
         clean = flagged[(numbers - self.first) // ROW] == 0
         if not clean.any():
@@ -430,7 +430,9 @@ class _Sampler:
 
         rng = np.random.default_rng(seed_of(name, "sampled again"))
         each = min(chunk, -(-SAMPLE // chunks))
-        self._places = [torch.from_numpy(np.unique(rng.integers(0, chunk, each))).to(device) for _ in range(chunks)]
+        apart = chunk // each
+        self.host = np.arange(each) * apart + rng.integers(0, apart, (chunks, each))
+        self._places = torch.from_numpy(self.host).to(device)
 
     def places(self, chunk: int) -> Tensor:
         """Those of one chunk, ascending."""

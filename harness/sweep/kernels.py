@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from harness.inputs.generated import Counted
-from harness.sweep.graphs import TRACED, Body, NotFused, Slots
+from harness.sweep.graphs import Body
 from harness.sweep.narrow import RANGES, Value
 from harness.sweep.oracle import NEAR, Oracle
 from harness.sweep.result import ROW
+from harness.sweep.writer import TRACED, NotFused, Slots
 from references.formats import Format
 
 BLOCK = 2048

@@ -18,8 +18,8 @@ from harness.case import Case, Policies, Reference, format_of
 from harness.inputs.generated import Generator
 from harness.match import Match
 from harness.sweep.agree import agrees
-from harness.sweep.graphs import NotFused
 from harness.sweep.result import ROW, hashed
+from harness.sweep.writer import NotFused
 from references.formats import Format, as_codes, is_finite, is_subnormal, magnitude, ordinal, sign, unpack
 
 NEAR = (-2, -1, 1, 2)

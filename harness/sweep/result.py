@@ -81,8 +81,12 @@ def _signed(pattern: int) -> int:
 
 def blocks_of(sums: Sequence[int], count: int) -> tuple[Block, ...]:
     """Digests of blocks from the sums of consecutive rows of `ROW` inputs (the last one cut off at `count`)."""
+    import numpy as np
+
     rows = block_size(count) // ROW
+    starts = range(0, len(sums), rows)
+    totals = np.add.reduceat(np.asarray(sums, dtype=np.int64), starts).tolist()  # modulo 2^64
     return tuple(
-        Block(k * ROW, min(rows * ROW, count - k * ROW), f"{sum(sums[k : k + rows]) & ((1 << 64) - 1):016x}")
-        for k in range(0, len(sums), rows)
+        Block(k * ROW, min(rows * ROW, count - k * ROW), f"{total & ((1 << 64) - 1):016x}")
+        for k, total in zip(starts, totals, strict=True)
     )

@@ -13,10 +13,11 @@ from harness.case import Case, asm, policies  # noqa: E402
 from harness.inputs.generated import Counted, Stratified  # noqa: E402
 from harness.match import absolute, exact, magnitude, ulp  # noqa: E402
 from harness.ptx.kernel import Buffer, load_kernel, run_kernel  # noqa: E402
-from harness.sweep import graphs, kernels  # noqa: E402
-from harness.sweep.graphs import Body, NotFused  # noqa: E402
+from harness.sweep import kernels, operations, writer  # noqa: E402
+from harness.sweep.graphs import Body  # noqa: E402
 from harness.sweep.oracle import NEAR, Oracle, numbers  # noqa: E402
 from harness.sweep.result import ROW  # noqa: E402
+from harness.sweep.writer import NotFused  # noqa: E402
 from references import arithmetic, conversion, exponential, reciprocal  # noqa: E402
 from references.formats import BF16, E2M1X2, E4M3, E4M3X2, F16, F32, U8, U16, pack  # noqa: E402
 
@@ -193,6 +194,7 @@ def test_narrowed_integers_are_the_int64_ones(name):
 
 
 def test_a_wrong_narrowing_is_seen(monkeypatch):
-    monkeypatch.setattr(graphs, "register", lambda bounds: "int32")
+    for module in (operations, writer):
+        monkeypatch.setattr(module, "register", lambda bounds: "int32")
     with pytest.raises(AssertionError):
         test_narrowed_integers_are_the_int64_ones("signed and unsigned")
