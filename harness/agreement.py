@@ -1,97 +1,73 @@
-"""Whether targets and variants agree: results of the same inputs, compared bit for bit with each other.
+"""Where targets and variants part: at the end of a run, one pair of each split is run again and compared.
 
-Apart from the reference: two targets may both lie within a bound and still give different bits, which somebody who
-moves between them wants to know. Compared are a variant's results on its targets and backends, and, on one target,
-variants that promise the same (one reference, one match policy). A difference is a fact of the later result, not a
-verdict; where both are exact, one of them fails as well.
+`harness.records.agreement` finds from digests that bits differ. Which input is the first, and by which lines of PTX the
+two kernels differ, takes the outputs themselves; running two setups again is cheaper than keeping the outputs of all,
+and gives the same whoever ran what, in whatever order.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
-from harness.backends import Job, Outcome
-from harness.case import Policies
+from harness import loader
+from harness.backends import Backend, Job, Outcome
+from harness.case import CaseError
 from harness.judge import judge_same
-from harness.records import Disagreement, Key
+from harness.records import CaseInfo, Disagreement, Key, Result, splits
+from harness.runner import Item, run_again
 
-KEPT_BYTES = 64 << 20
-"""How much of earlier outputs is kept for comparing."""
 LINES_SHOWN = 12
+PAIRS_LOOKED_AT = 24
+"""Splits of a run that are looked into; the others stay known by their digests."""
 
 
-@dataclass(frozen=True)
-class _Witness:
-    key: Key
-    outputs: Mapping[str, NDArray[Any]]
-    ptx: str
+class Agreement:
+    """Looks into the splits of a run.
 
+    backend: makes a backend by name. root: what the cases' paths are relative to, or a folder below it.
+    """
 
-class Witnesses:
-    """The first outputs for each setup and its inputs, for later targets and variants; the oldest go first."""
+    def __init__(self, root: Path, cases: Iterable[CaseInfo], backend: Callable[[str], Backend], effort: str) -> None:
+        self.root, self.backend, self.effort = root, backend, effort
+        self.paths = {info.case: info.path for info in cases}
+        self._loaded: dict[str, loader.LoadedCase] = {}
 
-    def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[object, ...], _Witness] = OrderedDict()
-        self._bytes = 0
-
-    def compare(
-        self, key: Key, policy: Policies, job: Job, outcome: Outcome, inputs_digest: str
-    ) -> tuple[Disagreement, ...]:
-        """What differs between this outcome and those of other targets, backends and variants; keeps it for later.
-
-        An outcome without outputs, or with findings, is left out: its bits mean nothing.
-        """
-        if not outcome.outputs or outcome.findings:
-            return ()
-        mine = _Witness(key, outcome.outputs, outcome.artifacts.ptx or "")
+    def disagreements(self, results: Sequence[Result]) -> list[Disagreement]:
+        """What is found out about the pairs of the first splits; a pair that cannot be run again is left out."""
+        blocks = {r.key: r.outputs_digest for r in results}
         found = []
-        for name in _names(key, policy, inputs_digest):
-            other = self._kept.get(name)
-            if other is None:
-                self._keep(name, mine)
-            elif other.key != key and (difference := _difference(mine, other, job)):
-                found.append(difference)
-        return tuple(found)
+        for split in splits(results)[:PAIRS_LOOKED_AT]:
+            one, other = split.pair
+            differing = next(
+                ((a.first, a.count) for a, b in zip(blocks[one], blocks[other], strict=False) if a.digest != b.digest),
+                (0, 0),
+            )
+            if (disagreement := self._look(one, other, differing)) is not None:
+                found.append(disagreement)
+        return found
 
-    def _keep(self, name: tuple[object, ...], witness: _Witness) -> None:
-        self._kept[name] = witness
-        self._bytes += _size(witness)
-        while self._bytes > KEPT_BYTES and self._kept:
-            self._bytes -= _size(self._kept.popitem(last=False)[1])
+    def _look(self, one: Key, other: Key, block: tuple[int, int]) -> Disagreement | None:
+        try:
+            (job, first), (_, second) = self._again(one, block), self._again(other, block)
+        except (LookupError, CaseError):  # the file is gone, or was changed while the run went on
+            return None
+        if not first.outputs or not second.outputs:
+            return None
+        judgement = judge_same(job.case, job.inputs, first.outputs, second.outputs, job.setup.pack)
+        if not judgement.offenders:
+            return None
+        lines = ptx_lines(first.artifacts.ptx or "", second.artifacts.ptx or "")
+        return Disagreement(one, other, judgement.different, judgement.offenders[0], lines)
 
-
-def _names(key: Key, policy: Policies, inputs_digest: str) -> Iterator[tuple[object, ...]]:
-    """Under what an outcome is compared: as its variant on any target, and as its promise on this target."""
-    yield ("variant", replace(key, target="", backend=""), inputs_digest)
-    promise = (policy.describe_match(), repr(policy.reference), tuple(sorted(policy.ftz.items())), policy.nan)
-    anybody = replace(key, variant="", pack=0, num_warps=0, fusion=False)
-    yield ("promise", anybody, promise, inputs_digest)
-
-
-def _size(witness: _Witness) -> int:
-    return sum(array.nbytes for array in witness.outputs.values())
-
-
-def _difference(mine: _Witness, other: _Witness, job: Job) -> Disagreement | None:
-    if all(_same(array, other.outputs.get(name)) for name, array in mine.outputs.items()):
-        return None
-    judgement = judge_same(job.case, job.inputs, other.outputs, mine.outputs, job.setup.pack)
-    if not judgement.offenders:
-        return None
-    return Disagreement(other.key, judgement.different, judgement.offenders[0], ptx_lines(other.ptx, mine.ptx))
-
-
-def _same(one: NDArray[Any], other: NDArray[Any] | None) -> bool:
-    if other is None or one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    return one is other or np.ascontiguousarray(one).tobytes() == np.ascontiguousarray(other).tobytes()
+    def _again(self, key: Key, block: tuple[int, int]) -> tuple[Job, Outcome]:
+        if key.case not in self._loaded:
+            places = (base / self.paths[key.case] for base in (self.root, *self.root.parents))
+            for file in [place for place in places if place.is_file()][:1]:
+                self._loaded |= {c.name: c for c in loader.load(file)}
+        item = Item(self._loaded[key.case], key.variant, key.target, key.backend)
+        return run_again(item, self.backend(key.backend), self.effort, key, block)
 
 
 def ptx_lines(before: str, after: str) -> tuple[str, ...]:

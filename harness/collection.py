@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from harness import backends, loader
-from harness.agreement import Witnesses
 from harness.case import Case, CaseError
 from harness.gpus import gpus
 from harness.records import Record, to_json
@@ -23,7 +22,6 @@ from harness.timing.items import benchmark_items, only_benchmarks, timing_item
 _BACKENDS = pytest.StashKey[dict[str, backends.Backend]]()
 _TARGETS = pytest.StashKey[tuple[str, ...]]()
 _FILES = pytest.StashKey[dict[str, Path]]()
-_WITNESSES = pytest.StashKey[Witnesses]()
 _DONE = pytest.StashKey[dict[tuple[str, str, str, str], ItemResults]]()
 
 # The place of a target in items that wait for a GPU where there is none.
@@ -164,11 +162,10 @@ class VariantItem(pytest.Item):
 
             self.found = not_run(self.item, "no NVIDIA GPU on this machine")
         else:
-            backend = _backend(self.config, self.item.backend)
+            backend = backend_of(self.config, self.item.backend)
             effort = self.config.option.ptx_effort
             replay = self._replay(self.item.loaded.case)
-            witnesses = self.config.stash.setdefault(_WITNESSES, Witnesses())
-            self.found = run_item(self.item, backend, effort, node=self.address, replay=replay, witnesses=witnesses)
+            self.found = run_item(self.item, backend, effort, node=self.address, replay=replay)
         self._conclude(self.found)
 
     def _check_unchanged(self, done: ItemResults) -> None:
@@ -235,7 +232,8 @@ class VariantItem(pytest.Item):
         return self.path, None, self.name
 
 
-def _backend(config: pytest.Config, name: str) -> backends.Backend:
+def backend_of(config: pytest.Config, name: str) -> backends.Backend:
+    """The backend of that name for this session, made once, with the limits that the options set."""
     made = config.stash.setdefault(_BACKENDS, {})
     if name not in made:
         limit = config.option.ptx_limit or config.getini("ptx_limit")

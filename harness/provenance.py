@@ -42,7 +42,8 @@ def block_digests(outputs: Mapping[str, Any]) -> tuple[Block, ...]:
 
 def fingerprint(loaded: LoadedCase, variant: Variant, policy: Policies) -> dict[str, str]:
     """Hashes of what a variant is made of, so that a gate can tell what changed since a baseline."""
-    parts = {"policy": repr((policy.describe_match(), sorted(policy.ftz.items()), policy.nan)) + policy.targets.text}
+    parts = {"policy": repr((policy.describe_match(), sorted(policy.ftz.items()), policy.nan))}
+    parts["targets"] = policy.targets.text
     parts["reference"] = "".join(map(source_of, alternatives(policy.reference)))
     if isinstance(variant, AsmVariant):
         forms = [(p, *_form(loaded, variant, p)) for p in packs_of(loaded.case, variant)]

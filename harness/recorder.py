@@ -8,25 +8,32 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from harness.records import (
     VERDICTS,
+    CaseInfo,
+    Disagreement,
     End,
     Key,
     Record,
     RecordError,
     Result,
     Run,
+    Split,
     Timing,
     WriteError,
     Writer,
     from_json,
     resumable,
+    splits,
     to_json,
 )
+
+if TYPE_CHECKING:
+    from harness.backends import Backend
 
 
 class Recorder:
@@ -38,7 +45,9 @@ class Recorder:
         self.writer: Writer | None = None
         self.verdicts: Counter[str] = Counter()
         self.timings: list[Timing] = []
-        self.disagreeing: list[Result] = []
+        self.results: list[Result] = []
+        self.cases: dict[str, CaseInfo] = {}
+        self.splits: list[Split] = []
         self.fault = ""
         self.path = records_path(config.option.ptx_records) if config.option.ptx_records else None
         self.resumed = bool(config.option.ptx_resume and self.path and self.path.is_file())
@@ -48,6 +57,7 @@ class Recorder:
             if earlier.run.effort != config.option.ptx_effort:
                 raise RecordError(f"{self.path} was begun with --ptx-effort={earlier.run.effort}; go on with the same")
             self._count(earlier.results)
+            self.cases |= earlier.cases
             self.timings += earlier.timings
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -57,11 +67,15 @@ class Recorder:
             self._write(records)
         results = [r for r in records if isinstance(r, Result)]
         self._count(results)
-        self.disagreeing += [r for r in results if r.disagreements]
+        self.cases |= {r.case: r for r in records if isinstance(r, CaseInfo)}
         self.timings += (replace(r, samples=()) for r in records if isinstance(r, Timing))
 
     def _count(self, results: Iterable[Result]) -> None:
-        self.verdicts.update("expected failure" if r.expected_failure else r.verdict for r in results)
+        for r in results:
+            self.verdicts["expected failure" if r.expected_failure else r.verdict] += 1
+            if r.outputs_digest:  # of each result as much as it takes to compare it with others
+                kept = ("key", "verdict", "expected_failure", "inputs_digest", "outputs_digest", "fingerprint")
+                self.results.append(Result(**{name: getattr(r, name) for name in kept}))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
@@ -108,7 +122,11 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Close the file; and a run of ours in which nothing ran is not green."""
+        """Look where targets and variants part, and close the file; a run of ours in which nothing ran is not green."""
+        found = self._disagreements() if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) else []
+        self.splits = splits(self.results, found)
+        if found and self.path is not None:
+            self._write(found)
         if self.writer is not None:
             finished = datetime.now(UTC).isoformat(timespec="seconds")
             try:
@@ -119,6 +137,18 @@ class Recorder:
             self.writer.close()
         if self._nothing_ran and exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+
+    def _disagreements(self) -> list[Disagreement]:
+        if self.config.option.ptx_replay or not splits(self.results):
+            return []
+        from harness.agreement import Agreement
+        from harness.collection import backend_of
+
+        def backend(name: str) -> Backend:
+            return backend_of(self.config, name)
+
+        effort = self.config.option.ptx_effort
+        return Agreement(self.config.rootpath, self.cases.values(), backend, effort).disagreements(self.results)
 
     @property
     def _nothing_ran(self) -> bool:
@@ -132,8 +162,8 @@ class Recorder:
         words = [f"{self.verdicts[v]} {v}" for v in (*VERDICTS, "expected failure") if self.verdicts[v]]
         if words:
             terminalreporter.write_line("results: " + ", ".join(words))
-        if self.disagreeing:
-            terminalreporter.write_line(_disagreeing(self.disagreeing))
+        if self.splits:
+            terminalreporter.write_line(_parting(self.splits))
         if self.timings:
             terminalreporter.write_line(f"timings: {_timed(self.timings)}")
         if self._nothing_ran:
@@ -142,16 +172,10 @@ class Recorder:
             terminalreporter.write_line(f"records: {self.fault or self.path}")
 
 
-def _disagreeing(results: Sequence[Result]) -> str:
-    """How many results differ in bits from another target or variant, and the first of them."""
-    first = results[0].disagreements[0]
-    key, other = results[0].key, first.other
-    names = [f"{k.variant}[{k.target}-{k.backend}]" for k in (other, key)]
-    where = ", ".join(f"{name}={b.bits}" for name, b in first.first.inputs.items())
-    return (
-        f"differences between targets or variants: {len(results)} results; first {key.case}::{names[1]} beside "
-        f"{names[0]} at {where}: {first.first.got.bits} and {first.first.expected.bits}"
-    )
+def _parting(found: Sequence[Split]) -> str:
+    """How often targets or variants give different bits for the same inputs, and the first time."""
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return f"targets or variants that part: {found[0]}{more}"
 
 
 def _timed(timings: Sequence[Timing]) -> str:

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import plan as planning
-from harness.agreement import Witnesses
 from harness.backends import Backend, Job, Outcome, Setup
 from harness.case import AsmVariant, CaseError, Policies, Variant, format_of, policies
 from harness.derive import asm_form
@@ -90,16 +89,23 @@ def run_item(
     *,
     node: str = "",
     replay: Replay | None = None,
-    witnesses: Witnesses | None = None,
 ) -> ItemResults:
     """Run an item's whole plan, or one replay instead. `node` is what pytest calls it, for the repeat command.
-    `witnesses` are the outputs of earlier items, to be compared with and added to.
 
     A compiler's or device's complaint ends the item: what one setup cannot do, the rest would only repeat.
     """
-    run = _ItemRun(item, backend, effort, node)
-    run.witnesses = witnesses
-    return run.all(replay)
+    return _ItemRun(item, backend, effort, node).all(replay)
+
+
+def run_again(
+    item: Item, backend: Backend, effort: str, key: Key, block: tuple[int, int] = (0, 0)
+) -> tuple[Job, Outcome]:
+    """The job behind one of the item's results, and its outcome now.
+
+    Of a set too large to hold, a block: the number of its first input, and how many. Raises LookupError where the plan
+    has no such key: the case was changed.
+    """
+    return _ItemRun(item, backend, effort, "").again(key, block)
 
 
 def fingerprint_of(item: Item) -> dict[str, str]:
@@ -121,7 +127,6 @@ class _ItemRun:
         self.node = node or f"{item.loaded.path}::{item.label}"
         self.found = ItemResults()
         self.fingerprint = fingerprint_of(item)
-        self.witnesses: Witnesses | None = None
         self.promised: list[Judgement] = []  # of the straight runs, whose policies must promise something somewhere
 
     def all(self, replay: Replay | None) -> ItemResults:
@@ -151,6 +156,23 @@ class _ItemRun:
             self._settle_promises()
             self._settle_expectation()
         return self.found
+
+    def again(self, key: Key, block: tuple[int, int]) -> tuple[Job, Outcome]:
+        """See `run_again`."""
+        for item in self._planned():
+            if self._is_large(item):
+                inputs = self._set(item.input_set)
+                if self._key(planning.sized(item, inputs.count)) != key:
+                    continue
+                part = inputs.take(*block)
+                job = self._job(planning.sized(item, block[1]), part)
+            else:
+                item, units = self._filled(item)
+                if self._key(item) != key:
+                    continue
+                job = self._job(item, units)
+            return job, self.backend.run(job)
+        raise LookupError(f"the plan has no {key}")
 
     def _planned(self) -> list[WorkItem]:
         name, case = self.item.loaded.name, self.case
@@ -294,9 +316,6 @@ class _ItemRun:
             self._record(item, outcome, "fail", seconds, f"runs, though {self.item.target} is declared in refused=")
             return
         result = self._result(item, job, outcome, "pass" if passed else "fail", seconds, judgement, swept)
-        if self.witnesses is not None and swept is None:
-            others = self.witnesses.compare(result.key, self.policy, job, outcome, result.inputs_digest)
-            result = replace(result, disagreements=others)
         if not passed:
             result = replace(result, diagnosis=diagnose(job, outcome))
             result = replace(
@@ -361,7 +380,7 @@ class _ItemRun:
             offenders=tuple(judgement.offenders),
             findings=outcome.findings,
             replay=replayed if verdict == "fail" else "",
-            inputs_digest=digest(job.inputs) if job and job.inputs else "",
+            inputs_digest=digest(job.inputs) if job and job.inputs and not swept else "",
             outputs_digest=swept.blocks if swept else block_digests(outcome.outputs),
             seed=self._seed(item),
             contraction_open=outcome.contraction_open,

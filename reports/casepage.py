@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.records import CaseInfo, Offender, Result, VariantInfo
-from reports.agreement import Split, splits
+from harness.records import CaseInfo, Offender, Result, Split, VariantInfo, splits
 from reports.failingmap import FailingMap, failing_map
 from reports.highlight import Language, Run, runs
 from reports.history import Change, History, distance
@@ -131,7 +130,7 @@ def case_page(view: View, name: str, speed: Sequence[Measured], history: History
         changes=[c for c in history.changes if c.case == name],
         maps=[m for row in rows if (m := failing_map(row)) is not None],
         swept=sorted((r for r in results if r.sweep or r.notes), key=lambda r: (not r.sweep, -r.total)),
-        splits=splits(results),
+        splits=splits(results, view.records.disagreements),
     )
 
 

@@ -7,8 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from harness.records import RunRecords
-from reports.agreement import splits
+from harness.records import RunRecords, splits
 from reports.model import EVIDENCE, STATES, Row, View, reasons, view
 from reports.verdict import Overall, headline_facts, overall
 
@@ -88,7 +87,7 @@ def _not_run(found: View) -> list[RenderableType]:
 
 def _splits(found: View) -> list[RenderableType]:
     """Where targets or variants give different bits."""
-    every = splits(found.records.results)
+    every = splits(found.records.results, found.records.disagreements)
     lines = [f"≠ {split}" for split in every[:SPLITS_SHOWN]]
     if len(every) > SPLITS_SHOWN:
         lines.append(f"… {len(every) - SPLITS_SHOWN} more such differences in the report")

@@ -10,12 +10,12 @@ import pytest
 from rich.console import Console
 
 from harness import loader
-from harness.agreement import Witnesses, ptx_lines
+from harness.agreement import Agreement, ptx_lines
 from harness.backends import Outcome, create
-from harness.records import Block, Disagreement, from_json, to_json
-from harness.runner import Item, ItemResults, run_item
+from harness.describe import case_info
+from harness.records import Block, Disagreement, Split, from_json, splits, to_json
+from harness.runner import Item, run_item
 from reports import html
-from reports.agreement import splits
 from reports.summary import terminal
 from tests.reports import synthetic
 
@@ -60,19 +60,18 @@ class Shifting:
         return Outcome(**{**vars(outcome), "outputs": {**outcome.outputs, name: changed}})
 
 
-def run(tmp_path: Path, backend, *targets: str, variants=("one",), **texts: str) -> list:
+def run(tmp_path: Path, backend, *targets: str, variants=("one",), **texts: str) -> tuple[list, list[Split]]:
+    """The results of a case's items, and how they split, looked into."""
     values = {"module": "reciprocal", "function": "correctly_rounded", "match": "", **texts}
     path = tmp_path / "square.py"
     path.write_text(CASE.format(**values))
     (loaded,) = loader.load(path)
-    witnesses, results = Witnesses(), []
-    for variant in variants:
-        for target in targets:
-            found: ItemResults = run_item(
-                Item(loaded, variant, target, "emulator"), backend, "quick", witnesses=witnesses
-            )
-            results += found.results
-    return results
+    items = [Item(loaded, variant, target, "emulator") for variant in variants for target in targets]
+    results = [r for item in items for r in run_item(item, backend, "quick").results]
+    agreement = Agreement(tmp_path, [case_info(loaded, path.name)], lambda name: backend, "quick")
+    seen = agreement.disagreements(results)
+    assert agreement.disagreements(results[::-1]) == seen, "whoever was done first"
+    return results, splits(results, seen)
 
 
 RCP = {"one": "rcp.rn.f32 $0, $1;", "other": "rcp.rn.f32 $0, $1; mov.b32 $0, $0;"}
@@ -84,32 +83,32 @@ def _asm_alone(monkeypatch):
 
 
 def test_targets_that_agree_say_nothing(tmp_path):
-    results = run(tmp_path, create("emulator"), "sm_80", "sm_90a", "sm_100a", variants=("one", "other"), **RCP)
+    results, found = run(tmp_path, create("emulator"), "sm_80", "sm_90a", "sm_100a", variants=("one", "other"), **RCP)
     assert {r.verdict for r in results} == {"pass"}
-    assert not any(r.disagreements for r in results)
-    assert splits(results) == []
+    assert found == []
 
 
 def test_a_difference_that_a_bound_allows_is_a_fact(tmp_path):
     texts = {"one": "rcp.approx.f32 $0, $1;", "other": "rcp.approx.f32 $0, $1;", "match": ", match=ulp(2)"}
-    results = run(tmp_path, Shifting("sm_90a"), "sm_80", "sm_90a", "sm_100a", **texts)
-    here = [r for r in results if r.key.target == "sm_90a" and r.verdict == "pass"]
-    assert here
-    assert all(r.disagreements for r in here)
-    first = here[0].disagreements[0]
-    assert (first.other.target, first.codes, first.first.index) == ("sm_80", 1, 7)
-    assert int(first.first.got.bits, 16) ^ int(first.first.expected.bits, 16) == 1
-    assert not any(r.disagreements for r in results if r.key.target != "sm_90a")
-    assert from_json(to_json(here[0])) == here[0]
+    results, _ = run(tmp_path, Shifting("sm_90a"), "sm_80", "sm_90a", "sm_100a", **texts)
     passing = [r for r in results if r.key.target != "sm_90a" or r.verdict == "pass"]
-    split = splits(passing)[0]
+    (split,) = splits(passing)
     assert split.groups == (("sm_100a emulator", "sm_80 emulator"), ("sm_90a emulator",))
     assert "allowed, all pass" in str(split)
 
 
+def test_the_first_input_where_they_part_is_named(tmp_path):
+    texts = {"one": "rcp.approx.f32 $0, $1;", "other": "rcp.approx.f32 $0, $1;", "match": ", match=ulp(2)"}
+    _, (split,) = run(tmp_path, Shifting("sm_90a"), "sm_80", "sm_90a", "sm_100a", **texts)
+    first = split.first
+    assert first is not None
+    assert (first.one.target, first.other.target, first.codes, first.first.index) == ("sm_100a", "sm_90a", 1, 7)
+    assert int(first.first.got.bits, 16) ^ int(first.first.expected.bits, 16) == 1
+    assert from_json(to_json(first)) == first
+
+
 def test_where_all_are_exact_one_fails_and_the_others_are_named(tmp_path):
-    results = run(tmp_path, Shifting("sm_90a"), "sm_80", "sm_90a", "sm_100a", **RCP)
-    (split,) = splits(results)
+    _, (split,) = run(tmp_path, Shifting("sm_90a"), "sm_80", "sm_90a", "sm_100a", **RCP)
     assert split.groups == (("sm_100a emulator", "sm_80 emulator"), ("sm_90a emulator",))
     assert split.failing == ("one sm_90a emulator",)
     assert "first at a=0x" in str(split)
@@ -118,11 +117,35 @@ def test_where_all_are_exact_one_fails_and_the_others_are_named(tmp_path):
 def test_variants_of_one_promise_are_compared(tmp_path):
     texts = {"one": "rcp.approx.f32 $0, $1;", "other": "rcp.approx.f32 $0, $1; xor.b32 $0, $0, 1;",
              "match": ", match=ulp(2)"}  # fmt: skip
-    results = run(tmp_path, create("emulator"), "sm_80", variants=("one", "other"), **texts)
-    found = [s for s in splits(results) if s.what == "one beside other"]
+    _, every = run(tmp_path, create("emulator"), "sm_80", variants=("one", "other"), **texts)
+    found = [s for s in every if s.what == "one beside other"]
     assert len(found) == 1
     assert found[0].groups == (("sm_80 emulator",),)
     assert found[0].first is not None
+
+
+def test_variants_of_different_promises_are_not(tmp_path):
+    path = tmp_path / "two.py"
+    text = CASE.format(module="reciprocal", function="correctly_rounded", match="", **RCP)
+    path.write_text(text.replace('mov.b32 $0, $0;"', 'xor.b32 $0, $0, 1;", match=ulp(2)'))
+    (loaded,) = loader.load(path)
+    items = [Item(loaded, variant, "sm_80", "emulator") for variant in ("one", "other")]
+    assert splits([r for item in items for r in run_item(item, create("emulator"), "quick").results]) == []
+
+
+def test_a_block_of_a_large_set_is_run_again(tmp_path, monkeypatch):
+    """What is too large to hold is compared where its digests differ, in that block alone."""
+    monkeypatch.setattr("harness.runner.LARGE", 64)
+    texts = {"one": "rcp.approx.f32 $0, $1;", "other": "rcp.approx.f32 $0, $1;", "match": ", match=ulp(2)"}
+    backend = Shifting("sm_90a")
+    results, _ = run(tmp_path, backend, "sm_80", "sm_90a", **texts)
+    large = [r for r in results if not r.inputs_digest]
+    assert {r.key.target for r in large} == {"sm_80", "sm_90a"}
+    (loaded,) = loader.load(tmp_path / "square.py")
+    (found, *_) = Agreement(tmp_path, [case_info(loaded, "square.py")], lambda name: backend, "quick").disagreements(
+        large
+    )
+    assert found.first.index == 7
 
 
 def test_the_lines_of_ptx_that_differ():
@@ -137,15 +160,11 @@ def test_the_page_and_the_terminal_name_them(tmp_path):
     base = synthetic.catalogue(2, per_cell=2)
     seen = replace(base.results[0], inputs_digest="i", outputs_digest=(Block(0, 16, "one"),))
     first = synthetic.offender()
-    fact = Disagreement(seen.key, 5, first, ("-add.f32 <b>, c;",))
-    other = replace(
-        seen,
-        key=replace(seen.key, target="sm_10x"),
-        outputs_digest=(Block(0, 16, "another"),),
-        disagreements=(fact,),
-    )
-    run = replace(base, results=[seen, *base.results[1:], other])
-    (split,) = [s for s in splits(run.results) if "sm_10x" in str(s)]
+    other = replace(seen, key=replace(seen.key, target="sm_10x"), outputs_digest=(Block(0, 16, "another"),))
+    one, two = sorted((seen.key, other.key))
+    fact = Disagreement(one, two, 5, first, ("-add.f32 <b>, c;",))
+    run = replace(base, results=[seen, *base.results[1:], other], disagreements=[fact])
+    (split,) = [s for s in splits(run.results, [fact]) if "sm_10x" in str(s)]
     assert split.groups == ((f"sm_10x {seen.key.backend}",), (f"{seen.key.target} {seen.key.backend}",))
     text = html.write([run], tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Targets and variants that give different bits" in text

@@ -80,20 +80,14 @@ def plugin() -> list[str]:
 ITEMS = 3 * 2 * 2  # files, variants, targets
 
 
-def page(path: Path, folder: Path, *, workers: bool = False) -> bytes:
-    """The report's bytes, but for when the run was and how long things took.
-
-    workers: leave out how targets and variants differ from each other as well; a worker of pytest-xdist compares what
-    it has run itself, and who runs what is decided by who is free.
-    """
+def page(path: Path, folder: Path) -> bytes:
+    """The report's bytes, but for when the run was and how long things took."""
     from reports import html
 
     lines = []
     for line in path.read_text().splitlines():
         record = json.loads(line)
         record |= {k: v for k, v in TIMES.items() if k in record}
-        if workers:
-            record.pop("disagreements", None)
         lines.append(json.dumps(record))
     timeless = folder / "run.jsonl"
     folder.mkdir()
@@ -140,9 +134,7 @@ def test_a_killed_worker_costs_one_item_until_the_run_is_resumed(catalogue, unin
     assert records.end.verdicts["error"] == 1
     assert run(catalogue, "--ptx-records=run.jsonl", "--ptx-resume", "-n2", "--dist=loadgroup").returncode == 1
     assert not [r for r in read(catalogue / "run.jsonl").results if r.verdict == "error"]
-    pages = [
-        page(p, catalogue / n, workers=True) for p, n in ((catalogue / "run.jsonl", "one"), (uninterrupted, "two"))
-    ]
+    pages = [page(p, catalogue / n) for p, n in ((catalogue / "run.jsonl", "one"), (uninterrupted, "two"))]
     assert pages[0] == pages[1]
 
 
@@ -194,10 +186,7 @@ def test_a_full_disk_ends_the_run_in_one_line_and_a_second_start_finishes_it(cat
     kept = read(catalogue / "run.jsonl")
     assert 0 < len({r.key.item for r in kept.results}) < ITEMS
     assert run(catalogue, "--ptx-records=run.jsonl", "--ptx-resume").returncode == 1
-    workers = bool(options)
-    pages = [
-        page(p, catalogue / n, workers=workers) for p, n in ((catalogue / "run.jsonl", "one"), (uninterrupted, "two"))
-    ]
+    pages = [page(p, catalogue / n) for p, n in ((catalogue / "run.jsonl", "one"), (uninterrupted, "two"))]
     assert pages[0] == pages[1]
 
 

@@ -55,7 +55,6 @@ RESULT = Result(
     {"-1": 3, "17..32": 1}, {"sub": (-1, 2), "-126": (0, 0)}, OFFENDER, (OFFENDER,), ("never written",),
     "pack=2", "abc", (Block(0, 10, "def"),), 7, True, "a", "p", "s", {"registers": 12}, {"MUFU": 1}, {"asm": "x"}, 0.5,
     sweep={"seconds": 0.02, "copy": 0.008}, notes=("judged in chunks",), grid=GRID, device="GPU-1",
-    disagreements=(Disagreement(dataclasses.replace(KEY, target="sm_80"), 3, OFFENDER, ("-add.f32 a, b, c;",)),),
 )  # fmt: skip
 VARIANT = VariantInfo(
     "asm", "ulp(1)", "never", "any", "every target", "note", "why", {"1": "asm"}, {"1": "=r,r"}, 1.0, 12
@@ -84,7 +83,9 @@ SAMPLES: list[Record] = [
         "cupti",
         7,
         ("power cap",),
+        "GPU-1",
     ),
+    Disagreement(dataclasses.replace(KEY, target="sm_80"), KEY, 3, OFFENDER, ("-add.f32 a, b, c;",)),
     End("2026-01-01T00:01:00+00:00", 60.0, {"pass": 1}),
 ]
 

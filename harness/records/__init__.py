@@ -2,13 +2,14 @@
 
 A records file holds one `run` line (the environment, once), then in the order in which they came: `case` lines (what a
 report must know of a case, so that it needs no case file), `text` lines (asm, PTX and SASS, each stored once under its
-hash), `result` and `timing` lines, and an `end` line that a run which was cut short lacks. Values are bits in
-hexadecimal, because JSON has no NaN. Reports, comparisons and gates read these and nothing else.
+hash), `result` and `timing` lines; then `disagreement` lines, and an `end` line that a run which was cut short lacks.
+Values are bits in hexadecimal, because JSON has no NaN. Reports, comparisons and gates read these and nothing else.
 
 `types` has the record types, `encoding` their JSON, `files` the writing and reading of whole files,
-`merge` several runs as one.
+`merge` several runs as one, `agreement` where targets and variants give different bits.
 """
 
+from harness.records.agreement import Split, splits
 from harness.records.encoding import from_json, to_json
 from harness.records.files import Writer, collect, collector_paused, read, read_lines, resumable
 from harness.records.merge import MACHINES, machines, merged
@@ -61,6 +62,7 @@ __all__ = [
     "Result",
     "Run",
     "RunRecords",
+    "Split",
     "Text",
     "Timing",
     "VariantInfo",
@@ -75,6 +77,7 @@ __all__ = [
     "read",
     "read_lines",
     "resumable",
+    "splits",
     "text_hash",
     "to_json",
 ]

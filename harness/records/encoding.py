@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.records.types import SCHEMA, CaseInfo, End, Record, RecordError, Result, Run, Text, Timing
+from harness.records.types import SCHEMA, CaseInfo, Disagreement, End, Record, RecordError, Result, Run, Text, Timing
 
 _KINDS: dict[str, type[Any]] = {
     "run": Run,
@@ -19,6 +19,7 @@ _KINDS: dict[str, type[Any]] = {
     "text": Text,
     "result": Result,
     "timing": Timing,
+    "disagreement": Disagreement,
     "end": End,
 }
 _NAMES = {cls: name for name, cls in _KINDS.items()}

@@ -10,7 +10,19 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from harness.records.encoding import from_json, to_line
-from harness.records.types import CaseInfo, End, Record, RecordError, Result, Run, RunRecords, Text, Timing, WriteError
+from harness.records.types import (
+    CaseInfo,
+    Disagreement,
+    End,
+    Record,
+    RecordError,
+    Result,
+    Run,
+    RunRecords,
+    Text,
+    Timing,
+    WriteError,
+)
 
 
 class Writer:
@@ -36,8 +48,8 @@ class Writer:
             raise WriteError(f"{path}: {e.strerror or e}") from e
 
     def _take_up(self) -> None:
-        """Know what the file has, and drop what a cut-off run left half done, and the end line of the earlier run."""
-        kept = [r for r in _whole_items(self.path) if not isinstance(r, End)]
+        """Know what the file has, and drop what a cut-off run left half done, and what stood at its end."""
+        kept = [r for r in _whole_items(self.path) if not isinstance(r, Disagreement | End)]
         self._texts = {r.hash for r in kept if isinstance(r, Text)}
         self._cases = {r.case for r in kept if isinstance(r, CaseInfo)}
         whole = "".join(to_line(r) for r in kept)
@@ -97,23 +109,23 @@ def _lines(path: Path) -> list[bytes]:
 
 
 def _whole_items(path: Path) -> Iterator[Record]:
-    """The records of a file, without the measurements that must be made again: those of whole cases.
+    """The records of a file, without the measurements of items that must be run again.
 
-    That is the case of the last measurement, where the run did not come to its end, and cases with an error: a process
-    that was killed, or a machine without memory, gives another result on a better day. Whole cases, because the items
-    of one are compared with each other as they run. A case's timings come from one item, and are dropped by themselves.
+    That is the item of the last measurement, where the run did not come to its end, and items with an error: a process
+    that was killed, or a machine without memory, gives another result on a better day.
     """
     records = list(read_lines(path))
     measured = [r for r in records if isinstance(r, Result | Timing)]
-    again = {_case(r) for r in measured if isinstance(r, Result) and r.verdict == "error"}
+    again = {_item(r) for r in measured if isinstance(r, Result) and r.verdict == "error"}
     if measured and not isinstance(records[-1], End):
-        again.add(_case(measured[-1]))
-    return (r for r in records if not (isinstance(r, Result | Timing) and _case(r) in again))
+        again.add(_item(measured[-1]))
+    return (r for r in records if not (isinstance(r, Result | Timing) and _item(r) in again))
 
 
-def _case(record: Result | Timing) -> tuple[str, ...]:
+def _item(record: Result | Timing) -> tuple[str, ...]:
+    """What pytest ran as one item: a case's timings on a target are one."""
     key = record.key
-    return (key.case,) if isinstance(record, Result) else ("timing", key.case, key.target)
+    return key.item if isinstance(record, Result) else ("timing", key.case, key.target)
 
 
 def resumable(path: Path) -> RunRecords:
@@ -137,6 +149,7 @@ def in_order(found: RunRecords) -> RunRecords:
     found.cases = dict(sorted(found.cases.items()))
     found.results.sort(key=lambda r: r.key.item)
     found.timings.sort(key=lambda t: (t.key.case, t.key.target))
+    found.disagreements.sort(key=lambda d: (d.one, d.other))
     return found
 
 
@@ -173,6 +186,8 @@ def collect(records: Iterable[Record], path: Path | None = None) -> RunRecords:
             found.results.append(record)
         elif isinstance(record, Timing):
             found.timings.append(record)
+        elif isinstance(record, Disagreement):
+            found.disagreements.append(record)
         else:
             found.end = record
     if found is None:

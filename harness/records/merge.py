@@ -29,6 +29,7 @@ def merged(runs: Sequence[RunRecords]) -> RunRecords:
         found.cases |= {name: case for name, case in run.cases.items() if name not in found.cases}
         found.texts |= run.texts
         found.timings += run.timings
+        found.disagreements += (d for d in run.disagreements if d not in found.disagreements)
     _merge_results(runs, found)
     ends = [r.end for r in runs if r.end is not None]
     if len(ends) == len(runs):

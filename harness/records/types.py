@@ -88,13 +88,14 @@ class Offender:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """Another result of the same inputs with other bits: of another target or backend, or of a variant that promises
-    the same.
+    """Two results of the same inputs with other bits: on two targets or backends, or of two variants that promise the
+    same. Found out at the end of a run, by running both again.
 
-    codes: how many differ. first: the first of them; `expected` is the other's, `got` this result's. ptx: the lines by
-    which the two compiled kernels differ, `-` before the other's and `+` before this one's.
+    codes: how many differ. first: the first of them; `expected` is of `one`, `got` of `other`. ptx: the lines by which
+    the two compiled kernels differ, `-` before those of `one` and `+` before those of `other`.
     """
 
+    one: Key
     other: Key
     codes: int
     first: Offender
@@ -191,8 +192,6 @@ class Result:
     """How a sweep was judged, where that needs saying."""
     grid: Grid | None = None
     """Where inputs fail, for a case of two small inputs; None where none does."""
-    disagreements: tuple[Disagreement, ...] = ()
-    """Earlier results of the run whose bits are others, though the inputs are the same: a fact, not a verdict."""
     device: str = ""
     """The UUID of the GPU that ran it, several in a merged run; the environment says more about it."""
 
@@ -262,6 +261,8 @@ class Timing:
     timer: str = ""
     seed: int = 0
     notes: tuple[str, ...] = ()
+    device: str = ""
+    """The UUID of the GPU, as in `Result.device`."""
 
     def beside(self, base: Timing, *, least: float = 0.0) -> Beside:
         """This timing beside another of the same work: how much longer it takes, and whether that is a difference.
@@ -308,7 +309,7 @@ class End:
     verdicts: Mapping[str, int]
 
 
-Record = Run | CaseInfo | Text | Result | Timing | End
+Record = Run | CaseInfo | Text | Result | Timing | Disagreement | End
 
 
 @dataclass(frozen=True)
@@ -328,6 +329,7 @@ class RunRecords:
     texts: dict[str, Text] = field(default_factory=dict)
     results: list[Result] = field(default_factory=list)
     timings: list[Timing] = field(default_factory=list)
+    disagreements: list[Disagreement] = field(default_factory=list)
     end: End | None = None
     path: Path | None = None
     conflicts: list[Conflict] = field(default_factory=list)

@@ -1,0 +1,122 @@
+"""Targets and variants that give different bits for the same inputs: facts beside the verdicts, from digests alone.
+
+Two targets may both lie within a bound and still give different bits, which somebody who moves between them wants to
+know. Compared are a variant's results on its targets and backends, and, on one target, variants that promise the same:
+one reference, one match policy. Where both are exact, one of them fails as well.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from harness.records.types import Disagreement, Key, Result
+
+Groups = tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Results of the same inputs that fall into groups of equal bits.
+
+    what: the variant, or the two variants. groups: who agrees, the largest group first. setups: in how many setups.
+    failing: those of them that fail. pair: two results that differ, the same two in whatever order results came.
+    first: where those differ, if the run looked.
+    """
+
+    case: str
+    what: str
+    groups: Groups
+    setups: int
+    failing: tuple[str, ...]
+    pair: tuple[Key, Key]
+    first: Disagreement | None = None
+
+    @property
+    def inputs(self) -> str:
+        """The inputs of the first difference, in hexadecimal."""
+        return ", ".join(f"{n}={b.bits}" for n, b in self.first.first.inputs.items()) if self.first else ""
+
+    def __str__(self) -> str:
+        words = " | ".join(", ".join(group) for group in self.groups)
+        text = f"{self.case}: {self.what} gives different bits: {words} ({self.setups} setups)"
+        if self.first is not None:
+            first = self.first.first
+            text += f"; first at {self.inputs}: {first.expected.bits} and {first.got.bits}"
+        return text + (f"; failing: {', '.join(self.failing)}" if self.failing else "; allowed, all pass")
+
+
+def splits(results: Iterable[Result], seen: Iterable[Disagreement] = ()) -> list[Split]:
+    """All splits of a run, by case; `seen` is what the run found out about their pairs."""
+    ran = sorted((r for r in results if r.outputs_digest), key=lambda r: r.key)
+    known = {(d.one, d.other): d for d in seen}
+    found = sorted([*_targets(ran), *_variants(ran)], key=lambda s: (s.case, s.what, s.pair))
+    return [replace(s, first=known.get(s.pair)) for s in found]
+
+
+def _targets(results: Sequence[Result]) -> Iterator[Split]:
+    """A variant's targets and backends: partitions by the digests of their outputs, equal partitions told once."""
+    found: dict[tuple[str, str, Groups], list[list[Result]]] = defaultdict(list)
+    for members in _alike(results, lambda r: replace(r.key, target="", backend="")):
+        groups = [[_label(r.key) for r in group] for group in _partition(members)]
+        if len(groups) > 1:
+            ordered = tuple(sorted((tuple(sorted(g)) for g in groups), key=lambda g: (-len(g), g)))
+            found[members[0].key.case, members[0].key.variant, ordered].append(members)
+    for (case, variant, groups_told), setups in found.items():
+        every = [r for members in setups for r in members]
+        yield Split(case, variant, groups_told, len(setups), _failing(every), _pair(_partition(setups[0])))
+
+
+def _variants(results: Sequence[Result]) -> Iterator[Split]:
+    """Variants that promise the same on one target: each beside the first whose bits are others."""
+    found: dict[tuple[str, str, str], list[tuple[Result, Result]]] = defaultdict(list)
+    for members in _alike(results, _promise):
+        first, *others = _partition(members)
+        for result in (r for group in others for r in group):
+            one = next((r for r in first if r.key.variant != result.key.variant), None)
+            if one is not None:
+                found[one.key.case, one.key.variant, result.key.variant].append((one, result))
+    for (case, one_name, other_name), pairs in found.items():
+        places = tuple(sorted({_label(other.key) for _, other in pairs}))
+        every = [r for pair in pairs for r in pair]
+        keys = (pairs[0][0].key, pairs[0][1].key)
+        yield Split(case, f"{one_name} beside {other_name}", (places,), len(pairs), _failing(every), keys)
+
+
+def _promise(r: Result) -> object:
+    """What two variants must have in common: the inputs, the place, the reference and the policy."""
+    made_of = (r.fingerprint.get("reference", ""), r.fingerprint.get("policy", ""))
+    anybody = replace(r.key, variant="", pack=0, num_warps=0, fusion=False)
+    return anybody, made_of
+
+
+def _alike(results: Sequence[Result], of: Callable[[Result], object]) -> Iterator[list[Result]]:
+    found: dict[object, list[Result]] = defaultdict(list)
+    for r in results:
+        found[of(r), r.inputs_digest].append(r)
+    return iter(found.values())
+
+
+def _partition(members: Sequence[Result]) -> list[list[Result]]:
+    """Members by the bits they gave, in order of the first of each group."""
+    groups: dict[object, list[Result]] = defaultdict(list)
+    for r in members:
+        groups[tuple((b.first, b.count, b.digest) for b in r.outputs_digest)].append(r)
+    return list(groups.values())
+
+
+def _pair(groups: Sequence[Sequence[Result]]) -> tuple[Key, Key]:
+    return groups[0][0].key, groups[1][0].key
+
+
+def _label(key: Key) -> str:
+    return f"{key.target} {key.backend}"
+
+
+def _failing(members: Iterable[Result]) -> tuple[str, ...]:
+    """Who fails, as the case expects it or not."""
+    words = {
+        f"{r.key.variant} {_label(r.key)}" + " (expected)" * r.expected_failure for r in members if r.verdict == "fail"
+    }
+    return tuple(sorted(words))
