@@ -329,10 +329,10 @@ class RunRecords:
     texts: dict[str, Text] = field(default_factory=dict)
     results: list[Result] = field(default_factory=list)
     timings: list[Timing] = field(default_factory=list)
-    disagreements: list[Disagreement] = field(default_factory=list)
     end: End | None = None
     path: Path | None = None
     conflicts: list[Conflict] = field(default_factory=list)
+    disagreements: list[Disagreement] = field(default_factory=list)
 
 
 def text_hash(text: str) -> str:
