@@ -67,8 +67,8 @@ class Judgement:
             _sum(self.failing, other.failing),
             list(dict.fromkeys(self.notes + other.notes)),
         )  # fmt: skip
-        _merge(both.classes, other.classes)
-        _merge(both.ulps, other.ulps)
+        add_counts(both.classes, other.classes)
+        add_counts(both.ulps, other.ulps)
         _merge_ranges(both.ranges, other.ranges)
         return both
 
@@ -158,7 +158,7 @@ def _compare_reference(
         counted = match.on is None or match.outside is not None
         into.promised += output.got.size if counted else int(_inside(case, match, inputs, output.got.size)().sum())
         if output.fmt.is_float:
-            _merge(into.ulps, step_histogram(output.fmt, output.expected, output.got))
+            add_counts(into.ulps, step_histogram(output.fmt, output.expected, output.got))
             if case.elementwise and case.inputs:
                 _merge_ranges(into.ranges, _ranges(case, codes, output))
     return list(best.values())
@@ -297,7 +297,7 @@ def _tally(case: Case, output: _Output, inputs: Mapping[str, Codes], pack: int, 
     into.different += int(failing.sum())
     into.unchecked += int((output.difference == Difference.UNCHECKED).sum())
     kinds, counts = np.unique(output.difference[failing], return_counts=True)
-    _merge(into.classes, {Difference(k).text: int(c) for k, c in zip(kinds, counts, strict=True)})
+    add_counts(into.classes, {Difference(k).text: int(c) for k, c in zip(kinds, counts, strict=True)})
     where = np.flatnonzero(failing)
     for index in where[: max(0, KEPT_OFFENDERS - len(into.offenders))]:
         into.offenders.append(_offender(case, output, inputs, int(index), pack))
@@ -366,6 +366,7 @@ def _inputs_of(case: Case, inputs: Mapping[str, Codes], element: int, elements: 
     return found
 
 
-def _merge(into: dict[str, int], counts: Mapping[str, int]) -> None:
+def add_counts(into: dict[str, int], counts: Mapping[str, int]) -> None:
+    """Add some counts to others, by name."""
     for name, count in counts.items():
         into[name] = into.get(name, 0) + count

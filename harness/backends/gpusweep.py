@@ -14,7 +14,8 @@ from harness.case import Policies, format_of
 from harness.inputs import InputSet
 from harness.judge import Judgement
 from harness.sweep import OracleFault, Swept
-from harness.sweep.device import DeviceSweep, chunk_size, copy_floor
+from harness.sweep.device import DeviceSweep, chunk_size
+from harness.sweep.devicetime import copy_floor
 from harness.sweep.result import blocks_of
 from harness.triton.diagnostics import Refusal
 from harness.triton.launch import launch_of

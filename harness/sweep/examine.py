@@ -16,7 +16,7 @@ from torch import Tensor
 from harness.case import Case, Policies, format_of
 from harness.differences import Difference, step_bin
 from harness.grid import axes_of
-from harness.judge import Judgement, judge
+from harness.judge import Judgement, add_counts, judge
 from harness.match import Domain
 from harness.records import Offender
 from harness.sweep.agree import classify, doubtful
@@ -46,6 +46,15 @@ class Details:
     failing: Tensor | None = None
     doubt: Tensor | None = None
     farthest: tuple[int, int] = (0, -1)  # greatest distance of a finite pair, and the input's number
+
+    def take_up(self, other: Details) -> None:
+        """Count what was found about other inputs as well; their numbers stay with them."""
+        self.different += other.different
+        self.unchecked += other.unchecked
+        add_counts(self.classes, other.classes)
+        add_counts(self.ulps, other.ulps)
+        if other.farthest[0] > self.farthest[0]:
+            self.farthest = other.farthest
 
 
 class Examiner:
@@ -153,8 +162,7 @@ class Examiner:
             rows = (owners - self._first) // ROW
             self._low.scatter_reduce_(0, rows, steps, "amin")
             self._high.scatter_reduce_(0, rows, steps, "amax")
-            for value, count in _binned(steps).items():
-                details.ulps[value] = details.ulps.get(value, 0) + count
+            add_counts(details.ulps, _binned(steps))
             size, place = steps.abs().max(0)
             if int(size) > details.farthest[0]:
                 details.farthest = (int(size), int(owners[place]))

@@ -18,8 +18,8 @@ from harness.backends.gpu import GpuBackend, device_target
 from harness.case import Case, asm, policies
 from harness.inputs import input_sets, stratified
 from harness.match import ulp
-from harness.sweep import device as sweeping
 from harness.sweep import kernels
+from harness.sweep.devicetime import stopwatch
 from harness.sweep.oracle import Fused
 from references import arithmetic, conversion, exponential, reciprocal
 from references.formats import E4M3, F16, F32
@@ -64,7 +64,7 @@ def timed(function, repeat=5):
     torch.cuda.synchronize()
     times = []
     for _ in range(repeat):
-        with sweeping._stopwatch("cuda") as seconds:
+        with stopwatch("cuda") as seconds:
             function()
         times.append(seconds())
     return sorted(times)[repeat // 2]
@@ -83,7 +83,7 @@ class Kept(gpusweep.DeviceSweep):
 
 def judge_times(sweep, first):
     """Milliseconds of the judge on one chunk, by how it is made."""
-    outputs = tuple(sweep._outputs().values())
+    outputs = tuple(sweep.outputs().values())
     found = {}
     for block, warps in ((2048, 4), (2048, 8), (2048, 16), (4096, 8), (4096, 16)):
         kernels.BLOCK, kernels.WARPS = block, warps
@@ -122,11 +122,11 @@ def main(words):
             continue
         s = kept[-1]
         chunks = inputs.count // s.chunk
-        first = s._number(s.chunk)
+        first = s.number(s.chunk)
         parts = {
             "inputs": timed(lambda s=s, f=first: [t(f, s.buffers[n].units) for n, t in s.tools.fill.items()]),
             "kernel": timed(lambda s=s: s.launch({n: b.pointer for n, b in s.buffers.items()})),
-            "judge": timed(lambda s=s, f=first: s.tools.tally(f, *s._outputs().values())),
+            "judge": timed(lambda s=s, f=first: s.tools.tally(f, *s.outputs().values())),
         }
         m, j = swept.measured, swept.judgement
         print(f"{name:16} 2^{inputs.count.bit_length() - 1} inputs: {m['seconds'] * 1e3:.1f} ms, "

@@ -12,8 +12,9 @@ from harness.case import Case, asm, policies  # noqa: E402
 from harness.inputs.generated import Counted, Stratified  # noqa: E402
 from harness.judge import judge  # noqa: E402
 from harness.match import exact, magnitude, ulp  # noqa: E402
-from harness.sweep import OracleFault  # noqa: E402
+from harness.sweep import OracleFault, device  # noqa: E402
 from harness.sweep.device import DeviceSweep  # noqa: E402
+from harness.sweep.tools import Tools  # noqa: E402
 from harness.triton.launch import Tensor as Argument  # noqa: E402
 from references import arithmetic, conversion  # noqa: E402
 from references.formats import E2M1, E4M3, F16  # noqa: E402
@@ -114,7 +115,6 @@ def test_bytes_never_written_inputs_overwritten_and_stores_outside_are_faults():
 
 def test_a_fused_judge_that_passes_what_is_wrong_is_found_out(monkeypatch):
     """A miscompiled oracle: it flags nothing. The sample, judged plainly, shows it."""
-    from harness.sweep import device
 
     def blind(oracle):
         tools = original(oracle)
@@ -124,17 +124,16 @@ def test_a_fused_judge_that_passes_what_is_wrong_is_found_out(monkeypatch):
             table[0] = 0
             return table
 
-        return device._Tools(tally, tools.mask, tools.fill)
+        return Tools(tally, tools.mask, tools.fill)
 
-    original = device._plain_tools
-    monkeypatch.setattr(device, "_plain_tools", blind)
+    original = device.plain_tools
+    monkeypatch.setattr(device, "plain_tools", blind)
     with pytest.raises(OracleFault, match="the plain one calls it"):
         sweep(case_of(exact()), kernel(lambda a, b, c: torch.where(a == 3, c ^ 1, c)))
 
 
 def test_inputs_made_ahead_by_the_tally_are_the_next_chunk_s(monkeypatch):
     """As on a GPU; made wrongly, the results do not fit the inputs' numbers."""
-    from harness.sweep import device
 
     def both(oracle, shift):
         tools, asked = original(oracle), []
@@ -148,12 +147,12 @@ def test_inputs_made_ahead_by_the_tally_are_the_next_chunk_s(monkeypatch):
             asked.append(names)
             return tally
 
-        return device._Tools(tools.tally, tools.mask, tools.fill, ahead), asked
+        return Tools(tools.tally, tools.mask, tools.fill, ahead), asked
 
-    original = device._plain_tools
+    original = device.plain_tools
     for shift, different in ((0, 0), (CHUNK, 1)):
         asked = []
-        monkeypatch.setattr(device, "_plain_tools", lambda o, s=shift, a=asked: (t := both(o, s), a.append(t[1]))[0][0])
+        monkeypatch.setattr(device, "plain_tools", lambda o, s=shift, a=asked: (t := both(o, s), a.append(t[1]))[0][0])
         found = sweep(case_of(exact()), kernel(FAULTS["none"]))
         assert bool(found.judgement.different or found.faults) == bool(different)
         assert asked[0] == [("a",), ("a",)]

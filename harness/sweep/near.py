@@ -1,0 +1,69 @@
+"""Distances of the results that a sweep did not flag, from the tallies of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.inputs.generated import Counted
+from harness.judge import add_counts
+from harness.sweep.oracle import NEAR, Oracle
+from harness.sweep.result import ROW
+
+
+class Near:
+    """columns: what the fused function tallied, one number a row of inputs, by the oracle's names.
+
+    far: rows with a distance beyond `NEAR`, which a closer look has to count. worst: the greatest distance in ulp, and
+    worst_row its row, or -1 where all distances are zero.
+    """
+
+    def __init__(self, oracle: Oracle, columns: Mapping[str, NDArray[Any]]) -> None:
+        self.oracle, self.columns = oracle, columns
+        self.floats = [n for n, f in oracle.outputs.items() if f.is_float]
+        rows = len(columns["flagged"])
+        self.low, self.high = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+        for n in self.floats:
+            self.low = np.minimum(self.low, columns[f"{n}:low"])
+            self.high = np.maximum(self.high, columns[f"{n}:high"])
+        self.far = (self.low < NEAR[0]) | (self.high > NEAR[-1])
+        size = np.maximum(-self.low, self.high)
+        self.worst = int(size.max()) if rows else 0
+        self.worst_row = int(size.argmax()) if self.worst else -1
+
+    def histogram(self) -> dict[str, int]:
+        """Signed distances of the rows that are not far, counted."""
+        counted: dict[str, int] = {}
+        for n in self.floats:
+            rest = self.columns[f"{n}:finite"][~self.far].sum()
+            for d in NEAR:
+                count = int(self.columns[f"{n}:{d}"][~self.far].sum())
+                rest -= count
+                add_counts(counted, {str(d): count} if count else {})
+            add_counts(counted, {"0": int(rest)} if rest else {})
+        return counted
+
+    def ranges(self, first: int, low: NDArray[np.int64], high: NDArray[np.int64]) -> dict[str, tuple[int, int]]:
+        """Extremes by binary exponent of the first input, where a row has one exponent.
+
+        first: the number of the first row's first input. low, high: by row, of what was examined one by one.
+        """
+        low, high = np.minimum(self.low, low), np.maximum(self.high, high)
+        generator = self.oracle.generator
+        name, fmt = next(iter(self.oracle.inputs.items()))
+        fraction = fmt.mantissa_bits + fmt.ignored_bits
+        if not isinstance(generator, Counted) or not fmt.is_float or fmt.codes_per_unit > 1 or not self.floats:
+            return {}
+        if (1 << (generator.shifts[name] + fraction)) < ROW:
+            return {}
+        field = ((first + np.arange(len(self.low)) * ROW) >> (generator.shifts[name] + fraction)) & (
+            (1 << fmt.exponent_bits) - 1
+        )
+        last = (1 << fmt.exponent_bits) - 1 if fmt.infinity else -1
+        found = {}
+        for e in np.unique(field[field != last]).tolist():
+            found["sub" if e == 0 else str(e - fmt.bias)] = (int(low[field == e].min()), int(high[field == e].max()))
+        return found

@@ -1,0 +1,27 @@
+"""Which results of a sweep the plain judge sees although nothing flagged them."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from harness.inputs.sets import seed_of
+
+SAMPLE = 1 << 16
+"""Inputs in all."""
+
+
+class Sampler:
+    """Random places in each chunk, the same whenever asked. host: int64[chunks, each], ascending in a chunk."""
+
+    def __init__(self, chunk: int, chunks: int, name: str, device: str) -> None:
+        rng = np.random.default_rng(seed_of(name, "sampled again"))
+        each = min(chunk, -(-SAMPLE // chunks))
+        apart = chunk // each
+        self.host = np.arange(each) * apart + rng.integers(0, apart, (chunks, each))
+        self._places = torch.from_numpy(self.host).to(device)
+
+    def places(self, chunk: int) -> Tensor:
+        """Those of one chunk, ascending."""
+        return self._places[chunk]

@@ -1,0 +1,70 @@
+"""Flagged inputs of a sweep, judged a second time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from harness.judge import Judgement
+from harness.sweep.examine import Details, Examiner, packs_of
+from harness.sweep.result import OracleFault
+
+REJUDGED = 1 << 16
+"""Flagged inputs that the plain judge sees, besides the doubtful ones."""
+
+
+class Windows:
+    """Failing, doubtful and some other flagged inputs with their packs, put before the plain judge.
+
+    plain, device: what either judge says of them. first: the number of the first failing input, None where none fails.
+    """
+
+    def __init__(self, examiner: Examiner, judge_numbers: Callable[..., Judgement], pack: int) -> None:
+        self._examiner, self._judge_numbers, self._pack = examiner, judge_numbers, pack
+        self.plain: Judgement | None = None
+        self.device = Details()
+        self.first: int | None = None
+        self._left = REJUDGED
+        self._done = -1
+
+    def take(self, number: Tensor, details: Details, start: int, outputs: Mapping[str, Tensor]) -> None:
+        """Judge again what was found in a piece, as far as there is room; doubtful inputs always.
+
+        number: of the piece's inputs. start: the number of the chunk's first input. outputs: the chunk's. Raises
+        OracleFault where the two judges differ.
+        """
+        assert details.failing is not None
+        assert details.doubt is not None
+        if details.failing.numel() and self.first is None:
+            self.first = int(details.failing[0])
+        chosen = torch.cat([details.failing[: self._left], details.doubt, number[: min(self._left, REJUDGED // 16)]])
+        host = torch.unique(chosen).cpu().numpy()
+        self._left = max(0, self._left - len(host))
+        host = packs_of(host, self._pack)
+        host = host[host > self._done]  # a pack is never counted twice
+        if not len(host):
+            return
+        self._done = int(host[-1])
+        place = torch.from_numpy(host - start).to(number.device)
+        units = {n: u[place] for n, u in outputs.items()}
+        seen = self._examiner.look(place + start, units)
+        plain = self._judge_numbers(host, {n: u.cpu().numpy() for n, u in units.items()})
+        doubt = int(seen.doubt.numel()) if seen.doubt is not None else 0
+        if abs(plain.different - seen.different) > doubt:
+            raise OracleFault(
+                f"of {len(host)} inputs from number {host[0]} on, {seen.different} results differ by the judge on the "
+                f"device and {plain.different} by the plain one"
+            )
+        self.device.take_up(seen)
+        self.plain = plain if self.plain is None else self.plain.merged(plain)
+
+    def notes(self, total: Details) -> list[str]:
+        """What to say where not everything that differs was judged again. total: all that was looked at."""
+        if self.plain is None or total.different <= self.device.different:
+            return []
+        return [
+            f"{self.device.different} of {total.different} differences judged again by the plain reference; "
+            "the classes of the others are the device's, which tells no flush from another difference"
+        ]
