@@ -25,6 +25,8 @@ def run_cases(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Cal
     because compiling takes most of the time and is tested elsewhere.
     """
     monkeypatch.setattr("harness.backends.emulator._has_triton", lambda: False)
+    for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):  # the inner pytest is nobody's worker
+        monkeypatch.delenv(name, raising=False)
 
     def run(*arguments: str, folder: str = "cases", **sources: str) -> pytest.RunResult:
         for name, source in sources.items():
