@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,10 @@ from harness.triton.build import Built
 from harness.triton.diagnostics import Refusal, one_line
 from harness.triton.launch import Launch, Tensor, launch_of
 from harness.triton.ptxtext import contraction_open
+from references.formats import Format
+
+if TYPE_CHECKING:
+    import torch
 
 GUARD = 256  # bytes on either side; a multiple of every alignment in use
 PATTERNS = (0xA5, 0x5A)  # complementary: no byte that was written once can equal both
@@ -154,6 +158,14 @@ def device_target() -> str:
         return f"sm_{major}{minor}"
 
 
+def torch_dtype(fmt: Format) -> torch.dtype:
+    """The type of a format's storage units in torch."""
+    import torch
+
+    found: torch.dtype = getattr(torch, _TORCH[fmt.element_type])
+    return found
+
+
 def _synchronize() -> None:
     import torch
 
@@ -173,7 +185,7 @@ def _run(job: Job, launch: Launch, inputs: Mapping[str, Any], pattern: int, guar
     alignment = launch.setup.alignment
     buffers = {t.name: _Buffer(t, alignment, pattern, inputs.get(t.name), guard) for t in launch.tensors}
     if all(launch.grid):
-        _start(job, launch, {name: buffer.device for name, buffer in buffers.items()})
+        start(job, launch, {name: buffer.device for name, buffer in buffers.items()})
         _synchronize()
     findings = [f for buffer in buffers.values() for f in buffer.damage()]
     outputs = {t.name: buffers[t.name] for t in launch.outputs}
@@ -184,13 +196,13 @@ def _run(job: Job, launch: Launch, inputs: Mapping[str, Any], pattern: int, guar
     )
 
 
-def _start(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Any:
+def start(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Any:
     """Launch the kernel by Triton's own launcher; gives the compiled kernel."""
     return prepared(job, launch, pointers)()
 
 
 def prepared(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Callable[[], Any]:
-    """The launch of a job's kernel on tensors of the device, by name: what `_start` does, as often as it is called."""
+    """The launch of a job's kernel on tensors of the device, by name: what `start` does, as often as it is called."""
     import triton.language as tl
 
     arguments = launch.arguments(pointers, tl.constexpr)
@@ -227,7 +239,7 @@ class _Buffer:
         if units is not None:
             self._units(self._before)[...] = units
         self._bytes = torch.tensor(self._before, device=DEVICE)
-        self.device = self._bytes[self._span].view(getattr(torch, _TORCH[tensor.format.element_type]))
+        self.device = self._bytes[self._span].view(torch_dtype(tensor.format))
         if self.device.data_ptr() % 16 == 0 and alignment % 16 and tensor.extent:
             raise RuntimeError(f"{tensor.name} should start off a 16-byte boundary and does not")
         self._host: NDArray[np.uint8] | None = None

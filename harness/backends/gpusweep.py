@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from harness.backends import Job, Outcome, gpu
 from harness.backends.assembler import artifacts
 from harness.case import Policies, format_of
@@ -54,10 +52,10 @@ def _run(job: Job, policy: Policies, inputs: InputSet, fault: Callable[[Exceptio
         return Swept(Outcome("error", str(error)), Judgement())
     if isinstance(built, Refusal):
         return Swept(Outcome(built.kind, built.words), Judgement())
-    views = {t.name: getattr(torch, gpu._TORCH[t.format.element_type]) for t in launch.tensors}
+    views = {t.name: gpu.torch_dtype(t.format) for t in launch.tensors}
 
     def start(pointers: Mapping[str, Any]) -> None:
-        gpu._start(job, launch, pointers)
+        gpu.start(job, launch, pointers)
 
     try:
         found = DeviceSweep(

@@ -280,9 +280,9 @@ def _drawn(
 
 
 def _compiled() -> Any:
-    from harness.ptx.vectorise import _register_helpers, _wrapping
+    from harness.ptx.vectorise import register_helpers, wrapping
 
-    numba = _register_helpers()
+    numba = register_helpers()
 
     def loop(out, index, seed, column, codes, width, ebits, mbits, first, second):  # type: ignore[no-untyped-def]
         for i in range(out.size):
@@ -292,5 +292,5 @@ def _compiled() -> Any:
 
     words = numba.types.Array(numba.int64, 1, "C")
     signature = numba.void(words, words, *[numba.int64] * 6, words, words)
-    with _wrapping():
+    with wrapping():
         return numba.njit(signature, nogil=True, error_model="numpy")(loop)

@@ -273,15 +273,15 @@ def _reported(verdicts: list[str]) -> list[str]:
 @cache
 def _definition(function: Callable[..., int], name: str) -> str:
     """numba's LLVM code of a definition, as a function `name` of 64-bit integers."""
-    from harness.ptx.vectorise import _register_helpers, _wrapping
+    from harness.ptx.vectorise import register_helpers, wrapping
 
-    numba = _register_helpers()
+    numba = register_helpers()
     names = [f"a{k}" for k in range(function.__code__.co_argcount)]
     given = ", ".join(names)
     scope: dict[str, Any] = {"function": function, "int64": numba.int64}
     exec(f"def model({given}):\n    return int64(function({given}))\n", scope)
     signature = numba.int64(*[numba.int64] * len(names))
-    with _wrapping():
+    with wrapping():
         compiled = numba.cfunc(signature, nopython=True, error_model="numpy")(scope["model"])
     text = str(compiled._library.get_llvm_str())
     found = re.search(r"@(cfunc\.[\w.$]+)\(", text)

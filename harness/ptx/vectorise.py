@@ -93,8 +93,8 @@ def read(pattern: int, width: int, signed: bool) -> int:
     return pattern
 
 
-def _register_helpers() -> Any:
-    """Make every helper known to numba; returns the numba module."""
+def register_helpers() -> Any:
+    """Make every function of `bits` known to numba; returns the numba module."""
     import numba
     from numba.core.extending import overload, register_jitable
 
@@ -117,7 +117,7 @@ def _register_helpers() -> Any:
 def _compile(
     function: Callable[..., int], constants: tuple[int, ...], sources: tuple[tuple[int, bool], ...], width: int
 ) -> Any:
-    numba = _register_helpers()
+    numba = register_helpers()
     names = [f"a{i}" for i in range(len(sources))]
     reads = []
     for name, (bits_wide, signed) in zip(names, sources, strict=True):
@@ -138,14 +138,14 @@ def _compile(
     dispatcher = numba.njit(nogil=True, error_model="numpy")(scope["loop"])
     key = f"{function.__module__}.{function.__qualname__}({constants}, {sources}, {width})"
     compilecache.attach(dispatcher, key, function.__module__)
-    with _wrapping():
+    with wrapping():
         dispatcher.compile(tuple(kinds))
     dispatcher.disable_compile()
     return dispatcher
 
 
 @contextmanager
-def _wrapping() -> Iterator[None]:
+def wrapping() -> Iterator[None]:
     """Let compiled integer arithmetic wrap, as `bits` promises.
 
     numba tells LLVM that signed sums, differences and products never overflow, and LLVM makes use of it: the

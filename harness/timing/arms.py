@@ -89,7 +89,7 @@ def inputs_of(case: Case, name: str, size: Size) -> tuple[dict[str, Any], dict[s
         count = math.prod(argument.shape(size.sizes)) if size.sizes else size.elements  # type: ignore[union-attr]
         units = np.asarray(made[n]).reshape(-1) if n in made else typical(fmt, min(count, PERIOD), rng)
         found = torch.from_numpy(np.ascontiguousarray(units).view(f"i{units.dtype.itemsize}")).to(gpu.DEVICE)
-        tensors[n] = found.repeat(-(-count // len(units)))[:count].view(_dtype(fmt))
+        tensors[n] = found.repeat(-(-count // len(units)))[:count].view(gpu.torch_dtype(fmt))
     return scalars, tensors
 
 
@@ -117,11 +117,7 @@ def _few(size: Size) -> dict[str, int]:
 
 
 def _tensor(fmt: Format, extent: int) -> Any:
-    return torch.empty(extent * fmt.unit_bits // 8, dtype=torch.uint8, device=gpu.DEVICE).view(_dtype(fmt))
-
-
-def _dtype(fmt: Format) -> Any:
-    return getattr(torch, gpu._TORCH[fmt.element_type])
+    return torch.empty(extent * fmt.unit_bits // 8, dtype=torch.uint8, device=gpu.DEVICE).view(gpu.torch_dtype(fmt))
 
 
 def _copy(size: int) -> Launch:

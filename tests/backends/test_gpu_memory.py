@@ -26,7 +26,7 @@ def host(monkeypatch):
         case = backend_cases.addition
         job = Job(case, "addition", PATH, "asm", case.variants["asm"], "sm_90a", Setup(shape=shape, **setup), inputs)
         launch = launch_of(job)
-        monkeypatch.setattr(gpu, "_start", lambda job, launch, pointers: kernel(**pointers))
+        monkeypatch.setattr(gpu, "start", lambda job, launch, pointers: kernel(**pointers))
         runs = [gpu._run(job, launch, inputs, pattern) for pattern in gpu.PATTERNS]
         return inputs, runs[0].outputs["z"], gpu._findings(runs)
 
