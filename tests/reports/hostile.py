@@ -10,6 +10,8 @@ from harness.records import (
     Bits,
     Block,
     CaseInfo,
+    Conflict,
+    Disagreement,
     End,
     Grid,
     Key,
@@ -20,6 +22,7 @@ from harness.records import (
     Text,
     Timing,
     VariantInfo,
+    splits,
     text_hash,
 )
 
@@ -75,7 +78,7 @@ def run(planted: str = EVERYTHING, *, started: str = "2026-03-01T02:00:00Z") -> 
                     findings=(p,),
                     replay=p,
                     inputs_digest=p,
-                    outputs_digest=(Block(0, 10, p + started),),
+                    outputs_digest=(Block(0, 10, f"{p}{n}{backend}{started}"),),
                     asm=text_hash(p),
                     ptx=text_hash(ptx),
                     sass=text_hash(sass),
@@ -85,19 +88,38 @@ def run(planted: str = EVERYTHING, *, started: str = "2026-03-01T02:00:00Z") -> 
                     sweep={"seconds": 0.02, "copy": 0.008, p: 1.0},
                     notes=(p,),
                     grid=grid,
+                    device=p,
                 )
             )
     info = VariantInfo(p, p, p, p, p, p, p, {p: p}, {p: p})
     case = CaseInfo(p, p, p, {p: p}, {p: p}, p, p, {f"{p}{n}": info for n in range(6)})
     timings = [
-        Timing(Key(p, f"{p}{n}", p, "gpu", shape=p), 8, 64, (1e-6, 2e-6), 1e-6, 9e-7, 2e-6, 1e-6, clocks={p: 1})
+        Timing(
+            Key(p, f"{p}{n}", p, "gpu", shape=p),
+            8,
+            64,
+            (1e-6, 2e-6),
+            1e-6,
+            9e-7,
+            2e-6,
+            1e-6,
+            clocks={p: 1},
+            size=p,
+            timer=p,
+            notes=(p,),
+            device=p,
+        )  # fmt: skip
         for n in range(2)
     ]
     environment = {
         p: p,
-        "gpus": [{"name": p, "target": p}],
+        "gpus": [{"name": p, "target": p, "uuid": p}],
         "git": {"revision": p, "branch": p},
         "ptxas": [{"version": p}],
     }
     head = Run(p, started, p, 0, environment, (p,))
-    return RunRecords(head, {p: case}, texts, results, timings, End(p, 1.0, {p: 1}))
+    return RunRecords(
+        head, {p: case}, texts, results, timings, End(p, 1.0, {p: 1}),
+        conflicts=[Conflict(results[0].key, p)],
+        disagreements=[Disagreement(*split.pair, 3, offender, (p,)) for split in splits(results)],
+    )  # fmt: skip

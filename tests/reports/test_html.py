@@ -285,6 +285,8 @@ def test_hostile_texts_change_nothing_about_the_pages_structure(tmp_path):
         inside = r"data:image/png;base64,[\w+/=]+" if tag == "image" else r"#.*"
         assert re.fullmatch(inside, attributes.get("href", "#"), re.S)
     assert "window.pwned=1" in page.words  # shown, as text
+    for words in ("Targets and variants that give different bits", "The merged runs disagree on", "Sweeps on a device"):
+        assert words in page.words
 
 
 def test_the_attack_would_be_noticed():
