@@ -85,7 +85,7 @@ def failing_map(row: Row) -> FailingMap | None:
             columns=_ticks(grid.column_ticks)[::_BELOW],
             frames=tuple(_frame(n, area, result) for n, area in enumerate(grid.areas, 1)),
         )
-    except (ValueError, IndexError, zlib.error, struct.error):
+    except (ValueError, IndexError, ArithmeticError, zlib.error, struct.error):
         return None
 
 

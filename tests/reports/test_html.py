@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from harness.records import Area, Bits
 from reports import html
 from tests.reports import hostile, synthetic
 
@@ -224,7 +225,15 @@ def test_a_map_shows_where_inputs_fail_and_says_it_in_words(base, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change", [{"counts": "nonsense"}, {"shape": (256, 4096)}, {"shape": (1 << 20, 1 << 20)}, {"row_ticks": ()}]
+    "change",
+    [
+        {"counts": "nonsense"},
+        {"shape": (256, 4096)},
+        {"shape": (1 << 20, 1 << 20)},
+        {"row_ticks": ()},
+        {"row_ticks": (Bits("-0x1", ""),)},
+        {"areas": (Area((Bits("0x" + "f" * 400, ""),) * 2, (Bits("0x0", ""),) * 2, 1),)},
+    ],
 )
 def test_a_map_that_cannot_be_unpacked_costs_no_page(base, tmp_path, change):
     broken = dataclasses.replace(synthetic.grid(lambda a, b: a == b), **change)
