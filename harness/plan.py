@@ -35,6 +35,10 @@ _SHAPES: dict[str, Callable[[int], tuple[int, ...]]] = {
 _SHUFFLE_SEED, _PADDING_SEED = 7, 11
 
 
+FILLING_BLOCK = 1024
+"""Elements a program where a launch shall reach the memory's rate: enough loads in flight."""
+
+
 def block_of(pack: int) -> int:
     """Elements per program: with four warps, a thread has at least one whole pack, or most of it would be padding."""
     return 1 << (max(256, 128 * pack) - 1).bit_length()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 # word of its own.
 _MANNER = re.compile(r"-[qvxs]+$|-n\d|--(no-header|ptx-resume|verbose|quiet)$|--(ptx-require-gpu)$")
 _MANNER_WITH_VALUE = re.compile(
-    r"(-n|-p|--numprocesses|--maxprocesses|--dist|--ptx-records|--junit-?xml|--color|--durations)($|=)"
+    r"(-n|-p|--numprocesses|--maxprocesses|--dist|--ptx-records|--ptx-limit|--junit-?xml|--color|--durations)($|=)"
 )
 
 

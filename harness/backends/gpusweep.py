@@ -11,6 +11,7 @@ from harness.backends.assembler import artifacts
 from harness.case import Policies, format_of
 from harness.inputs import InputSet
 from harness.judge import Judgement
+from harness.plan import FILLING_BLOCK
 from harness.sweep import OracleFault, Swept
 from harness.sweep.device import DeviceSweep, chunk_size
 from harness.sweep.devicetime import copy_floor
@@ -18,8 +19,6 @@ from harness.sweep.result import blocks_of
 from harness.triton.diagnostics import Refusal
 from harness.triton.launch import launch_of
 from harness.triton.ptxtext import contraction_open
-
-BLOCK = 1024  # elements a program: enough loads in flight to reach the memory's rate
 
 
 def run(job: Job, policy: Policies, inputs: InputSet, fault: Callable[[Exception], str]) -> Swept:
@@ -44,7 +43,7 @@ def _run(job: Job, policy: Policies, inputs: InputSet, fault: Callable[[Exceptio
     assert inputs.generator is not None
     unit_bytes = sum(format_of(a).unit_bits // 8 for a in (*job.case.inputs.values(), *job.case.outputs.values()))
     size = chunk_size(inputs.count, unit_bytes, compiled=compiled)
-    job = replace(job, setup=replace(job.setup, shape=(size,), block=max(BLOCK, job.setup.block)))
+    job = replace(job, setup=replace(job.setup, shape=(size,), block=max(FILLING_BLOCK, job.setup.block)))
     try:
         launch = launch_of(job)
         built = launch.build(job.target)

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from harness.backends import Setup
 from harness.case import AsmVariant, Case, KernelVariant, Variant, format_of
 from harness.derive import packs_of
-from harness.plan import block_of
+from harness.plan import FILLING_BLOCK, block_of
 from references.formats import Shaped
 
 SMALL = 1 << 16  # elements
 TIMES_L2 = 4  # a tensor set this many times the L2 leaves nothing of itself there
-BLOCK = 1024  # elements a program: enough loads in flight to reach the memory's rate
 
 
 @dataclass(frozen=True)
@@ -90,4 +89,6 @@ def setup_of(case: Case, variant: Variant, size: Size) -> Setup:
         shape = () if size.sizes else (size.elements,)
         return Setup(shape=shape, sizes=size.sizes, num_warps=variant.num_warps, fusion=bool(variant.fusion))
     pack = max(packs_of(case, variant)) if isinstance(variant, AsmVariant) else 1
-    return Setup(pack=pack, shape=(size.elements,), block=max(BLOCK, block_of(pack)), fusion=bool(variant.fusion))
+    return Setup(
+        pack=pack, shape=(size.elements,), block=max(FILLING_BLOCK, block_of(pack)), fusion=bool(variant.fusion)
+    )
