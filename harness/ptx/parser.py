@@ -6,11 +6,10 @@ and operands not checked here; that is the work of `binding` and `program`.
 
 from __future__ import annotations
 
-import re
-
 from .constants import ConstantExpressions
-from .errors import BindingError, ParseError
+from .errors import ParseError
 from .lexer import OPERAND, Token, tokenize
+from .llvmtext import expanded, without_places
 from .nodes import (
     Address,
     Block,
@@ -42,81 +41,14 @@ def parse_asm(text: str, operand_count: int | None = None) -> tuple[Block, Sourc
     and BindingError for an operand reference that LLVM refuses.
     """
     source = Source(text)
-    expanded = _expand(source, operand_count)
-    return _Parser(source, tokenize(source, expanded)).whole(), source
+    tokens = tokenize(source, expanded(source, operand_count))
+    return _Parser(source, tokens).whole(), source
 
 
 def parse_module(text: str) -> Module:
     """Parse a whole PTX module. Raises ParseError."""
     source = Source(text)
-    return _Parser(source, tokenize(source, _ASM.sub(_one_place, text))).module()
-
-
-_ASM = re.compile(r"// begin inline asm\n.*?// end inline asm", re.DOTALL)
-_LOC = re.compile(r"^[ \t]*\.loc[^\n]*", re.MULTILINE)
-
-
-def _one_place(asm: re.Match[str]) -> str:
-    """An asm block without `.loc` lines: all of it has the place of its call, which stands before it.
-
-    Newer LLVM writes one for every line of the block, counting on from the line of the call: places that are not there.
-    """
-    return _LOC.sub(lambda found: " " * len(found[0]), asm[0])
-
-
-_DOLLAR = re.compile(r"\$(?:(\$)|([(|)])|(\d+)|\{(\d*)(?::(\w*))?\}|)", re.ASCII)
-
-
-def _expand(source: Source, operand_count: int | None) -> str:
-    """Replace LLVM's escapes, remembering in `source.moves` where the text moved."""
-    text = source.text
-    if OPERAND in text:
-        raise source.error(ParseError, "unexpected character '\\x01'", text.index(OPERAND))
-    parts: list[str] = []
-    at = length = 0
-    alternative = -1
-    for found in _DOLLAR.finditer(text):
-        dollar, choice, plain, braced, modifier = found.groups()
-        if alternative <= 0:
-            parts.append(text[at : found.start()])
-            length += found.start() - at
-        at = found.end()
-        if dollar:
-            piece = "$"
-        elif choice:
-            # `$(a$|b$)` offers assembler dialects; there is one, so the first is taken.
-            alternative = {"(": 0, "|": alternative + 1, ")": -1}[choice]
-            piece = ""
-        else:
-            piece = _operand(source, found.start(), plain or braced, modifier, operand_count)
-            if text[at : at + 1].isalnum() or text[at : at + 1] in ("_", "$"):
-                raise source.error(ParseError, f"operand {found.group()} runs into the text after it", found.start())
-        if alternative <= 0:
-            parts.append(piece)
-            length += len(piece)
-        source.moves.append((length, at))
-    if alternative > 0 or (alternative == 0 and at):
-        raise source.error(ParseError, "a $( is never closed by $)", at)
-    parts.append(text[at:])
-    return "".join(parts)
-
-
-def _operand(source: Source, at: int, digits: str | None, modifier: str | None, count: int | None) -> str:
-    if digits is None:
-        raise source.error(
-            BindingError, "a '$' must be followed by an operand number; a dollar sign itself is written $$", at
-        )
-    if not digits:
-        if modifier in ("uid", "comment", "private"):
-            return {"uid": "0", "comment": "//", "private": ""}[modifier]
-        raise source.error(BindingError, "${} must name an operand number", at)
-    if modifier not in (None, "r", ""):
-        raise source.error(BindingError, f"operand modifier ':{modifier}' does not exist for PTX", at)
-    number = int(digits[:9])
-    if len(digits) > 9 or (count is not None and number >= count):
-        have = f"the constraints declare {count} operands, $0 to ${count - 1}" if count else "there are no operands"
-        raise source.error(BindingError, f"operand ${digits} does not exist: {have}", at)
-    return f"{OPERAND}{number}"
+    return _Parser(source, tokenize(source, without_places(text))).module()
 
 
 class _Parser(ConstantExpressions):
