@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .errors import OperandError
-from .isa.registry import Bound
+from .isa.registry import Bound, find
 from .kernelframe import Access, KernelFrame
 from .memory import LOCAL_WINDOW, SHARED_WINDOW
 from .nodes import Address, Instruction, Name, Operand, Sink, Vector
@@ -16,7 +16,7 @@ from .operations import binds, expect, runs
 from .operations_call import param_register
 from .program import Builder, Reader, Step, Writer
 from .types import TYPES
-from .vectorise import UNSIGNED, Array, ArrayFunction
+from .vectorise import UNSIGNED, Array
 
 __all__ = ["address"]
 
@@ -137,8 +137,6 @@ def _bind_atom(builder: Builder, node: Instruction, bound: Bound) -> Step:
 @binds("red")
 def _bind_red(builder: Builder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2 + _hints(bound))
-    if bound.modifiers["op"] in ("cas", "exch"):
-        raise builder.error(OperandError, f"red has no .{bound.modifiers['op']}", node.offset)
     return _atomic(builder, node, bound, Sink(node.offset), list(node.operands[:2]))
 
 
@@ -148,7 +146,7 @@ def _atomic(builder: Builder, node: Instruction, bound: Bound, to: Operand, rest
     space = _space(bound)
     base, displacement = address(builder, rest[0], space)
     readers = tuple(builder.read(o, kind, False, f"operand of {bound.spelling}") for o in rest[1:])
-    detail = (Access(space, displacement, kind.width, 1), _update(builder, node, bound))
+    detail = (Access(space, displacement, kind.width, 1), _update(bound))
     return Step("atom", node, bound, (base, *readers), (writer,), detail=detail)
 
 
@@ -166,7 +164,7 @@ _INTEGER: dict[str, Callable[..., int]] = {
 }
 
 
-def _update(builder: Builder, node: Instruction, bound: Bound) -> Callable[..., int]:
+def _update(bound: Bound) -> Callable[..., int]:
     """The new value from the old one and the operands, on bit patterns."""
     op = bound.modifiers["op"] or ""
     kind = TYPES[bound.modifiers["type"] or ""]
@@ -181,19 +179,9 @@ def _update(builder: Builder, node: Instruction, bound: Bound) -> Callable[..., 
             return function(*patterns) & ones
 
         return integer
-    return _float_update(builder, node, op, kind.name)
-
-
-def _float_update(builder: Builder, node: Instruction, op: str, kind: str) -> Callable[..., int]:
-    from .isa.registry import find
-
     # The ISA: f32 addition on global memory flushes subnormals, on shared memory it does not; hardware of today
     # keeps them in both cases for red and atom with .noftz types (f16, bf16).
-    found = find(op, ("rn", kind)) if op == "add" else find(op, (kind,))
-    if not found:
-        raise builder.error(OperandError, f"atomic {op} on .{kind} is not known", node.offset)
-    function: ArrayFunction = found[0].array_function()
-    return function.one
+    return find("add", ("rn", kind.name))[0].array_function().one
 
 
 @runs("atom")

@@ -9,7 +9,7 @@ import numpy as np
 from .errors import ExecutionError, OperandError
 from .isa.registry import Bound, find
 from .kernelframe import KernelFrame
-from .nodes import Instruction, Pair
+from .nodes import Instruction, Pair, Sink
 from .operations import binds, expect, runs
 from .program import Builder, Reader, Step, Writer
 from .types import TYPES
@@ -147,7 +147,7 @@ def _bind_match(builder: Builder, node: Instruction, bound: Bound) -> Step:
     first, second = (to.first, to.second) if isinstance(to, Pair) else (to, None)
     writers = [builder.destination(first, TYPES["b32"], bound, second is not None)]
     if second is not None:
-        if "all" not in node.modifiers:
+        if "all" not in node.modifiers and not isinstance(second, Sink):
             raise builder.error(OperandError, "only match.all has a second destination", node.offset)
         writers.append(builder.destination(second, TYPES["pred"], bound, True))
     return Step("match", node, bound, readers, tuple(writers))

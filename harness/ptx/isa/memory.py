@@ -6,64 +6,80 @@ from itertools import product
 
 from .registry import operation
 
-_DATA = ".b8 .b16 .b32 .b64 .u8 .u16 .u32 .u64 .s8 .s16 .s32 .s64 .f32 .f64"
 _SPACE = ".global .shared .shared::cta .shared::cluster .local .param .param::entry .const"
-_HINTS = {
-    "l1": ".L1::evict_normal .L1::evict_unchanged .L1::evict_first .L1::evict_last .L1::no_allocate",
-    "l2": ".L2::evict_normal .L2::evict_first .L2::evict_last",
-    "hint": ".L2::cache_hint",
-    "prefetch": ".L2::64B .L2::128B .L2::256B",
-}
-
-_LOAD_COPS, _STORE_COPS = ".ca .cg .cs .lu .cv", ".cg .cs .wb .wt"
+_ELSEWHERE = [s for s in _SPACE.split() if s != ".global"]
+_NARROW, _WORDS = ".b8 .b16 .u8 .u16 .s8 .s16", ".b32 .u32 .s32 .f32"
+_DOUBLE_WORDS = ".b64 .u64 .s64 .f64"
+_L1 = ".L1::evict_normal .L1::evict_unchanged .L1::evict_first .L1::evict_last .L1::no_allocate"
+_L2 = ".L2::evict_normal .L2::evict_first .L2::evict_last"
+_HINTS = {"hint": ".L2::cache_hint", "prefetch": ".L2::64B .L2::128B .L2::256B"}
 
 
-def _clashes(cops: str, *ordering: str) -> list[str]:
-    """What ptxas (13.4) refuses beside each other: a cache operator goes with neither eviction nor ordering."""
+def _move(pattern: str, name: str, section: str, cops: str, ordering: str) -> None:
+    """A load or store: of 128 bits at most, and since sm_100 of 256 bits of global memory, which alone may name an
+    eviction policy of the L2.
+
+    pattern: with `{.l2}{.vec}` where those stand. ptxas (13.4) refuses a cache operator beside eviction or ordering,
+    and eviction from the L1 of what is not in global memory.
+    """
     pairs = [
-        *product(cops.split(), _HINTS["l1"].split()),
-        *product(cops.split(), (*ordering, ".volatile")),
-        *product([".volatile"], [*_HINTS["l1"].split(), _HINTS["hint"]]),
+        *product(cops.split(), _L1.split()),
+        *product(cops.split(), _L2.split()),
+        *product(cops.split(), (*ordering.split(), ".volatile")),
+        *product([".volatile"], [*_L1.split(), *_L2.split(), ".L2::cache_hint"]),
+        *product(_ELSEWHERE, _L1.split()),
     ]
-    return [f"{one} {other}" for one, other in pairs]
+    excludes = [f"{one} {other}" for one, other in pairs]
+    common = {"sem": f".weak {ordering} .volatile", "scope": ".cta .cluster .gpu .sys", "cop": cops, "l1": _L1} | _HINTS
+    operation(
+        pattern.replace("{.l2}", ""), name, section=section, space=_SPACE, vec=".v2 .v4",
+        type=f"{_NARROW} {_WORDS} {_DOUBLE_WORDS}",
+        excludes=[*excludes, *(f".v4 {t}" for t in _DOUBLE_WORDS.split())], **common,
+    )  # fmt: skip
+    for vec, types in ((".v8", _WORDS), (".v4", _DOUBLE_WORDS)):
+        operation(
+            pattern.replace("{.vec}", ".vec"), name, section=section, space=".global", requires=100, vec=vec,
+            type=types, l2=_L2, excludes=excludes, **common,
+        )  # fmt: skip
 
 
-operation(
+_move(
     "ld{.sem}{.scope}{.space}{.cop}{.nc}{.l1}{.l2}{.hint}{.prefetch}{.vec}.type",
     "ld",
-    section="9.7.9.8",
-    sem=".weak .relaxed .acquire .volatile",
-    scope=".cta .cluster .gpu .sys",
-    space=_SPACE,
-    vec=".v2 .v4 .v8",
-    type=_DATA,
-    cop=_LOAD_COPS,
-    excludes=_clashes(_LOAD_COPS, ".relaxed", ".acquire"),
-    **_HINTS,
+    "9.7.9.8",
+    cops=".ca .cg .cs .lu .cv",
+    ordering=".relaxed .acquire",
 )
-operation(
+_move(
     "st{.sem}{.scope}{.space}{.cop}{.l1}{.l2}{.hint}{.vec}.type",
     "st",
-    section="9.7.9.11",
-    sem=".weak .relaxed .release .volatile",
-    scope=".cta .cluster .gpu .sys",
-    space=_SPACE,
-    vec=".v2 .v4 .v8",
-    type=_DATA,
-    cop=_STORE_COPS,
-    excludes=_clashes(_STORE_COPS, ".relaxed", ".release"),
-    **_HINTS,
+    "9.7.9.11",
+    cops=".cg .cs .wb .wt",
+    ordering=".relaxed .release",
 )
-_ATOMIC = {
+_UPDATE = {
     "sem": ".relaxed .acquire .release .acq_rel",
     "scope": ".cta .cluster .gpu .sys",
     "space": ".global .shared .shared::cta .shared::cluster",
-    "op": ".and .or .xor .exch .cas .add .inc .dec .min .max",
     "hint": ".L2::cache_hint",
-    "type": ".b16 .b32 .b64 .u32 .u64 .s32 .s64 .f16 .f16x2 .bf16 .bf16x2 .f32 .f64",
 }
-for _name in ("atom", "red"):
-    operation(f"{_name}{{.sem}}{{.scope}}{{.space}}.op{{.noftz}}{{.hint}}.type", _name, section="9.7.13.4", **_ATOMIC)
+
+
+def _update(tail: str, types: str, requires: int = 0, *, returns: bool = False, **choices: str) -> None:
+    """An atomic update as `atom` and, unless it is for what it `returns`, as `red`."""
+    for name, section in (("atom", "9.7.13.5"), ("red", "9.7.13.6"))[: 1 if returns else 2]:
+        pattern = f"{name}{{.sem}}{{.scope}}{{.space}}{tail}{{.hint}}.type"
+        operation(pattern, name, section=section, requires=requires, type=types, **choices, **_UPDATE)
+
+
+_update(".op", ".b16 .b32 .b64", returns=True, op=".cas")
+_update(".op", ".b32 .b64", returns=True, op=".exch")
+_update(".op", ".b32 .b64", op=".and .or .xor")
+_update(".op", ".u32", op=".inc .dec")
+_update(".op", ".u32 .s32 .u64 .s64", op=".min .max")
+_update(".op", ".u32 .s32 .u64 .f32 .f64", op=".add")
+_update(".op.noftz", ".f16 .f16x2", op=".add")
+_update(".op.noftz", ".f32 .bf16 .bf16x2", 90, op=".add")
 operation("cvta{.to}.space.size", "cvta", section="9.7.9.19", space=_SPACE, size=".u32 .u64")
 operation(
     "createpolicy.fractional.l2{.second}.b64",

@@ -31,14 +31,8 @@ operation("vote.sync.ballot.b32", "ballot", section="9.7.13.9")
 operation("match.any.sync.type", "match", section="9.7.13.10", type=".b32 .b64")
 operation("match.all.sync.type", "match", section="9.7.13.10", type=".b32 .b64")
 operation("activemask.b32", "activemask", section="9.7.13.11")
-operation(
-    "redux.sync.op.type",
-    "redux",
-    section="9.7.13.12",
-    op=".add .min .max .and .or .xor",
-    type=".u32 .s32 .b32",
-    requires=80,
-)
+operation("redux.sync.op.type", "redux", section="9.7.13.12", op=".add .min .max", type=".u32 .s32", requires=80)
+operation("redux.sync.op.type", "redux", section="9.7.13.12", op=".and .or .xor", type=".b32", requires=80)
 operation("redux.sync.op{.abs}{.NaN}.f32", "redux", section="9.7.13.12", op=".min .max", requires="100a 100f 103a 110a")
 operation("elect.sync", "elect", section="9.7.13.14", requires=90)
 operation("trap", "trap", section="9.7.19.6")
