@@ -104,7 +104,8 @@ class _Room:
             arms.launches, self.timer, seed=seed, budget=self.budget, least=self.least, judged=judged,
             after_batch=self.clocks.read,
         )  # fmt: skip
-        common = Common(size, self.timer.name, seed, self.budget, self.clocks.summary, self.clocks.limits)
+        clocks = self.clocks
+        common = Common(size, self.timer.name, seed, self.budget, clocks.summary, clocks.limits, clocks.uuid)
         keys = {
             arm: Key(
                 name, arm, self.target, "gpu", pack=s.pack, shape=s.shape_text, alignment=s.alignment,
@@ -117,7 +118,7 @@ class _Room:
 
 @dataclass(frozen=True)
 class Common:
-    """What the timings of one case at one size share. limits: what held the clocks down."""
+    """What the timings of one case at one size share. limits: what held the clocks down. device: the GPU's UUID."""
 
     size: Size
     timer: str
@@ -125,6 +126,7 @@ class Common:
     budget: float
     clocks: Mapping[str, int]
     limits: tuple[str, ...] = ()
+    device: str = ""
 
 
 def timings(keys: Mapping[str, Key], samples: Samples, common: Common) -> list[Timing]:
@@ -144,7 +146,7 @@ def timings(keys: Mapping[str, Key], samples: Samples, common: Common) -> list[T
         timing = Timing(
             key, common.size.elements, common.size.bytes, tuple(seconds), known.value, known.low, known.high,
             copy=copy, noise=noise, launch=empty, clocks=dict(common.clocks), throttled=bool(common.limits),
-            size=common.size.name, timer=common.timer, seed=common.seed, notes=tuple(notes),
+            size=common.size.name, timer=common.timer, seed=common.seed, notes=tuple(notes), device=common.device,
         )  # fmt: skip
         found.append(timing)
     return found

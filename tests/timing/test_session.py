@@ -44,7 +44,7 @@ def session(seed=1, spread=0.003, budget=5.0, limits=(), factors=None):
         n: Key("rcp", n, "sm_90a", "gpu", pack=4, shape=str(SIZE.elements), input_set="timing/1")
         for n in LEVELS if not n.startswith("/")
     }  # fmt: skip
-    common = Common(SIZE, "cupti", seed, budget, {"sm_min": 1965, "sm_max": 1980, "memory": 3201}, limits)
+    common = Common(SIZE, "cupti", seed, budget, {"sm_min": 1965, "sm_max": 1980, "memory": 3201}, limits, "GPU-1")
     return timings(keys, samples, common)
 
 
@@ -60,6 +60,7 @@ def test_a_record_says_all_that_was_measured():
     assert {t.noise for t in found} == {first.noise}
     assert (first.size, first.timer, first.seed, first.notes, first.throttled) == ("large", "cupti", 1, (), False)
     assert len(first.samples) >= 32
+    assert {t.device for t in found} == {"GPU-1"}
 
 
 def test_noise_and_limits_are_said():

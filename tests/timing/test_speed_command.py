@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from harness.backends.device import DeviceFault
 from harness.cli import main
 from harness.gpus import Gpu
 from harness.records import Key, Timing
@@ -57,6 +58,23 @@ def test_what_cannot_be_timed_is_said_and_counts(here, capsys, monkeypatch):
     monkeypatch.setattr("harness.timing.ondevice.time_on_device", cannot)
     assert main(["speed", "flip.py"]) == 1
     assert "flip: first: error: no target accepts this asm" in capsys.readouterr().out
+
+
+class Hanging:
+    """A device on which nothing ends."""
+
+    def call(self, function, *arguments, limit, alone):
+        assert (function, alone) == ("harness.timing.session:time_case", True)
+        raise DeviceFault(f"no end after {limit:g} s: the kernel hangs")
+
+
+def test_a_kernel_that_hangs_is_one_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "flip.py").write_text(FLIP)
+    monkeypatch.setattr("harness.gpus.gpus", lambda: (GPU,))
+    monkeypatch.setattr("harness.timing.ondevice.of_target", lambda target: Hanging())
+    assert main(["speed", "flip.py"]) == 1
+    assert capsys.readouterr().out == "flip: no end after 600 s: the kernel hangs\n"
 
 
 @pytest.mark.parametrize(
