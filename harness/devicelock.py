@@ -48,7 +48,7 @@ def _lock(device: str, what: str, how: int) -> int:
     folder = Path(tempfile.gettempdir()) / f"ptxdiff-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     name = re.sub(r"[^A-Za-z0-9-]", "_", device)
-    held = os.open(folder / f"{name}.{what}", os.O_RDWR | os.O_CREAT, 0o600)
+    held = os.open(folder / f"{name}.{what}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(held, how)
     except BaseException:

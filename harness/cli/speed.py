@@ -88,19 +88,20 @@ def _size(word: str) -> str | int:
 def _print(console: object, name: str, session: Session) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     assert isinstance(console, Console)
     sizes = dict.fromkeys(t.key.shape for t in session.timings)
     for shape in sizes:
         timings = [t for t in session.timings if t.key.shape == shape]
         first = timings[0]
-        table = Table(title=f"{name}, {shape} elements on {first.key.target}", title_justify="left", box=None)
+        table = Table(title=Text(f"{name}, {shape} elements on {first.key.target}"), title_justify="left", box=None)
         for heading in ("", "median", "95% interval", "bytes", "elements", "of the copy", "beside the first"):
             table.add_column(heading, justify="left" if heading in ("", "beside the first") else "right", no_wrap=True)
         for t in timings:
             table.add_row(*_row(t, first))
         table.add_row("copy", f"{1e6 * first.copy:.2f} µs", "", f"{first.bytes / first.copy / 1e12:.2f} TB/s")
-        console.print(table)
+        console.print(table, markup=False)  # names may have brackets
         clocks = ", ".join(f"{n} {mhz} MHz" for n, mhz in first.clocks.items()) or "clocks unknown"
         console.print(
             f"A/A {100 * first.noise:.2f}%; empty kernel {1e6 * first.launch:.2f} µs; {len(first.samples)} samples "

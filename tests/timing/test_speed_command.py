@@ -1,5 +1,7 @@
 """`ptxdiff speed` and `ptxdiff run --timing`, on a model of a device."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,17 @@ def test_the_table_has_medians_intervals_the_floor_and_verdicts(here, capsys):
     assert "A/A 0.20%; empty kernel 0.50 µs; 48 samples each by cupti; sm_min 1905 MHz" in out
     assert "note: cvt: unsupported: needs sm_100a" in out
     assert out.count("clocks held down: power cap") == 1
+
+
+def test_brackets_in_names_are_no_markup(here, capsys, monkeypatch):
+    def bracketed(*words):
+        found = session(*words)
+        key = dataclasses.replace(found.timings[0].key, variant="[bold]first[/]")
+        return Session((dataclasses.replace(found.timings[0], key=key),))
+
+    monkeypatch.setattr("harness.timing.ondevice.time_on_device", bracketed)
+    assert main(["speed", "flip.py", "--seconds", "0.5"]) == 0
+    assert "[bold]first[/]" in capsys.readouterr().out
 
 
 def test_what_cannot_be_timed_is_said_and_counts(here, capsys, monkeypatch):
