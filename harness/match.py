@@ -8,7 +8,7 @@ follow rules of their own, so that a special value never passes by tolerance.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -164,8 +164,3 @@ def absolute(bound: float | Fraction, **options: Any) -> Match:
 def relative(bound: float | Fraction, **options: Any) -> Match:
     """|result - reference| <= bound * |reference|; options as the fields of `Match`."""
     return Match("relative", _bound(bound), **options)
-
-
-def sourced(match: Match, source: str) -> Match:
-    """The same policy with the place its bound comes from."""
-    return replace(match, source=source)

@@ -24,7 +24,7 @@ from harness.triton.ptxtext import contraction_open
 def run(job: Job, policy: Policies, inputs: InputSet, fault: Callable[[Exception], str]) -> Swept:
     """Sweep a set that has a generator. Raises OracleFault where the fast judge and the plain one disagree.
 
-    The judge is fused by torch.compile where that takes the reference, else it runs as eager operations.
+    The judge is one kernel where that can be made of the reference, else it runs as eager operations.
     """
     try:
         return _run(job, policy, inputs, fault, compiled=gpu.DEVICE != "cpu")

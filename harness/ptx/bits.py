@@ -44,7 +44,6 @@ def _compiled(function: _F) -> _F:
 
 
 SIGN64 = -(1 << 63)
-SIGN32 = 0x80000000
 
 
 @_compiled

@@ -12,11 +12,6 @@ from .bits import f32_round, f32_value, f64_bits, f64_value, mask, scalar, shl64
 RN, RZ, RM, RP, RNA = 0, 1, 2, 3, 4
 """Rounding modes: nearest even, towards zero, minus infinity, plus infinity, nearest with ties away."""
 
-F32_NAN = 0x7FFFFFFF
-"""The NaN that float32 arithmetic returns."""
-F16_NAN = 0x7FFF
-BF16_NAN = 0x7FFF
-
 
 @scalar
 def f32_is_nan(a: int) -> bool:

@@ -96,7 +96,7 @@ class Examiner:
         for comparison in oracle.comparisons:
             best, unsure = self._differences(comparison, codes, got)
             for name, difference in best.items():
-                self._count(comparison, name, difference, details)
+                _count(difference, details)
                 bad |= _by_unit(difference > _UNCHECKED, oracle.outputs[name])
                 doubt |= _by_unit(unsure[name], oracle.outputs[name])
         details.failing, details.doubt = number[bad], number[doubt]
@@ -139,14 +139,6 @@ class Examiner:
         values = {n: _values(f, codes[n]) for n, f in self.oracle.inputs.items()}
         return on_device(domain, values)
 
-    def _count(self, comparison: Comparison, name: str, difference: Tensor, details: Details) -> None:
-        counts = torch.bincount(difference.long(), minlength=len(Difference)).tolist()
-        details.unchecked += counts[_UNCHECKED]
-        for kind in list(Difference)[_UNCHECKED + 1 :]:
-            if counts[kind]:
-                details.different += counts[kind]
-                details.classes[kind.text] = details.classes.get(kind.text, 0) + counts[kind]
-
     def _distances(
         self, number: Tensor, codes: Mapping[str, Tensor], got: Mapping[str, Tensor], details: Details
     ) -> None:
@@ -166,6 +158,15 @@ class Examiner:
             size, place = steps.abs().max(0)
             if int(size) > details.farthest[0]:
                 details.farthest = (int(size), int(owners[place]))
+
+
+def _count(difference: Tensor, details: Details) -> None:
+    """Add the classes of one output's codes. difference: `Difference` by code."""
+    counts = torch.bincount(difference.long(), minlength=len(Difference)).tolist()
+    details.unchecked += counts[_UNCHECKED]
+    failing = {kind.text: counts[kind] for kind in list(Difference)[_UNCHECKED + 1 :] if counts[kind]}
+    details.different += sum(failing.values())
+    add_counts(details.classes, failing)
 
 
 def _by_unit(codes: Tensor, fmt: Format) -> Tensor:

@@ -217,9 +217,6 @@ def _converted(body: Writer, dtype: str, a: Any) -> Any:
     return body.let(_float(_as_int(value), dtype), dtype)
 
 
-_WIDTHS = {"int64": "float64", "int32": "float32", "int16": "float16"}
-
-
 def _viewed(body: Writer, dtype: str, a: Any, _: Any) -> Value:
     value = body.operand(a)
     if dtype in RANGES:
