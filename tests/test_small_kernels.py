@@ -328,3 +328,13 @@ def test_options_of_the_compiler(target: str) -> None:
     x, y = np.arange(256, dtype=np.int32), np.zeros(256, np.int32)
     emulated(k.elementwise, target)[(1,)](x, y, 256, B=256, OP="negate", num_stages=4, num_warps=8, num_ctas=1)
     np.testing.assert_array_equal(y, -x)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_atomics_on_neighbours(target: str, dtype: str) -> None:
+    """From sm_90 on Triton updates them by one instruction; each keeps an old value of its own."""
+    x = np.arange(512).astype(dtype)
+    y, old = np.full(512, 2, dtype), np.zeros(512, dtype)
+    emulated(k.atomic, target)[(1,)](x, y, old, 512, B=512, OP="add", PLACES=512, SEM="relaxed", num_warps=2)
+    np.testing.assert_array_equal(y, x + np.dtype(dtype).type(2))
+    np.testing.assert_array_equal(old, np.full(512, 2, dtype))

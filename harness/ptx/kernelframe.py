@@ -276,13 +276,14 @@ class KernelFrame(Frame):
         places: list[Place],
         columns: list[list[int]],
         update: Callable[..., int],
+        element: int = 0,
     ) -> list[int]:
-        """Update memory lane by lane, in the order of lanes; the values found before."""
+        """Update one element of each access, lane by lane in the order of lanes; the values found before."""
         old = [0] * len(lanes)
         for place in places:
             region = place.region
             table = rows(region.bytes, access.width, 1)[:, 0]
-            index = (place.offsets // access.size).tolist()
+            index = (place.offsets // (access.width // 8) + element).tolist()
             if region.undefined is not None:
                 doubt = rows(region.undefined, access.width, 1)[:, 0][index]
                 self.refuse_undefined(step, doubt, lanes if place.part is None else lanes[place.part], "an atomic")

@@ -141,13 +141,18 @@ def _bind_red(builder: Builder, node: Instruction, bound: Bound) -> Step:
 
 
 def _atomic(builder: Builder, node: Instruction, bound: Bound, to: Operand, rest: list[Operand]) -> Step:
-    kind = TYPES[bound.modifiers["type"] or ""]
-    writer = Writer(-1, kind.width) if isinstance(to, Sink) else builder.destination(to, kind, bound)
+    kind, count = TYPES[bound.modifiers["type"] or ""], _count(bound)
+    if isinstance(to, Sink):
+        writers = tuple(Writer(-1, kind.width) for _ in range(count))
+    else:
+        parts = _elements(builder, to, count)
+        writers = tuple(builder.destination(p, kind, bound, may_discard=count > 1) for p in parts)
     space = _space(bound)
     base, displacement = address(builder, rest[0], space)
-    readers = tuple(builder.read(o, kind, False, f"operand of {bound.spelling}") for o in rest[1:])
-    detail = (Access(space, displacement, kind.width, 1), _update(bound))
-    return Step("atom", node, bound, (base, *readers), (writer,), detail=detail)
+    operands = [part for o in rest[1:] for part in _elements(builder, o, count)]
+    readers = tuple(builder.read(o, kind, False, f"operand of {bound.spelling}") for o in operands)
+    detail = (Access(space, displacement, kind.width, count), _update(bound))
+    return Step("atom", node, bound, (base, *readers), writers, detail=detail)
 
 
 _INTEGER: dict[str, Callable[..., int]] = {
@@ -196,10 +201,11 @@ def _run_atom(frame: KernelFrame, step: Step, active: Array | None) -> None:
         if mask is not None:
             frame.refuse_undefined(step, np.broadcast_to(mask, (frame.lanes,))[lanes], lanes, "an atomic operation")
         columns.append(value[lanes].tolist())
-    old = frame.atomic(step, access, lanes, place, columns, update)
-    writer = step.destinations[0]
-    if writer.slot >= 0:
-        frame.write_lanes(writer, np.array(old, UNSIGNED[access.width]), None, lanes, active)
+    for number, writer in enumerate(step.destinations):
+        operands = columns if access.count == 1 else columns[number : number + 1]
+        old = frame.atomic(step, access, lanes, place, operands, update, number)
+        if writer.slot >= 0:
+            frame.write_lanes(writer, np.array(old, UNSIGNED[access.width]), None, lanes, active)
 
 
 # address conversions and hints ---------------------------------------------------------------------------

@@ -62,7 +62,9 @@ def test_a_run_that_was_asked_for_less_misses_nothing(base):
     # A whole run after it is compared with the whole run before it, and what that had and this lacks has vanished.
     found, _ = history([whole, part, asked(third, "cases")])
     assert found.standing == []
-    found, _ = history([whole, part, asked(rcp_of(third), "cases"), asked(rcp_of(fourth), "cases", "-n0", "--ptx-limit", "30")])
+    found, _ = history(
+        [whole, part, asked(rcp_of(third), "cases"), asked(rcp_of(fourth), "cases", "-n0", "--ptx-limit", "30")]
+    )
     assert {(c.kind, c.worse, c.night) for c in found.standing} == {("vanished", True, 2)}
 
 

@@ -80,6 +80,17 @@ _update(".op", ".u32 .s32 .u64 .s64", op=".min .max")
 _update(".op", ".u32 .s32 .u64 .f32 .f64", op=".add")
 _update(".op.noftz", ".f16 .f16x2", op=".add")
 _update(".op.noftz", ".f32 .bf16 .bf16x2", 90, op=".add")
+_VECTORS = (
+    (".op", ".f32", ".v2 .v4"),
+    (".op.noftz", ".f16x2 .bf16x2", ".v2 .v4"),
+    (".op.noftz", ".f16 .bf16", ".v2 .v4 .v8"),
+)
+for _op, _types, _vec in _VECTORS:  # each element an update of its own; of global memory alone
+    for _name, _section in (("atom", "9.7.13.5"), ("red", "9.7.13.6")):
+        operation(
+            f"{_name}{{.sem}}{{.scope}}.space{_op}{{.hint}}.vec.type", _name, section=_section, requires=90, op=".add",
+            vec=_vec, type=_types, **{**_UPDATE, "space": ".global"},
+        )  # fmt: skip
 operation("cvta{.to}.space.size", "cvta", section="9.7.9.19", space=_SPACE, size=".u32 .u64")
 operation(
     "createpolicy.fractional.l2{.second}.b64",
