@@ -8,6 +8,7 @@ and the line of the Triton source.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -99,6 +100,11 @@ class Emulated:
         from harness.triton.diagnostics import Refusal
         from harness.triton.specialise import Parameters, specialise
 
+        if _compiling():
+            raise LaunchError(
+                "launched while the file that defines the kernel is imported, to compile it in a process of its own: "
+                'put what runs kernels under `if __name__ == "__main__":`'
+            )
         try:
             kernel = self.kernel
             reference = FunctionRef.of(kernel)
@@ -119,6 +125,12 @@ class Emulated:
         if isinstance(compiled, Refusal):
             raise LaunchError(f"{reference.qualname} does not compile for {self.target}: {compiled.words}")
         return compiled, spec.signature
+
+
+def _compiling() -> bool:
+    """Whether this is the compiler's process, which imports the file of a kernel and must not launch it."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return spec is not None and spec.name == "harness.triton.worker"
 
 
 def emulated(kernel: Any, target: str = "sm_100a", *, races: bool = True) -> Emulated:
