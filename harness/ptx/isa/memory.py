@@ -66,10 +66,16 @@ _UPDATE = {
 
 
 def _update(tail: str, types: str, requires: int = 0, *, returns: bool = False, **choices: str) -> None:
-    """An atomic update as `atom` and, unless it is for what it `returns`, as `red`."""
+    """An atomic update as `atom` and, unless it is for what it `returns`, as `red`.
+
+    Of a `vec` each element is an update of its own, and in global memory alone.
+    """
+    vector = "vec" in choices
+    place, end = (".space", ".vec.type") if vector else ("{.space}", ".type")
+    common = _UPDATE | ({"space": ".global"} if vector else {})
     for name, section in (("atom", "9.7.13.5"), ("red", "9.7.13.6"))[: 1 if returns else 2]:
-        pattern = f"{name}{{.sem}}{{.scope}}{{.space}}{tail}{{.hint}}.type"
-        operation(pattern, name, section=section, requires=requires, type=types, **choices, **_UPDATE)
+        pattern = f"{name}{{.sem}}{{.scope}}{place}{tail}{{.hint}}{end}"
+        operation(pattern, name, section=section, requires=requires, type=types, **choices, **common)
 
 
 _update(".op", ".b16 .b32 .b64", returns=True, op=".cas")
@@ -80,17 +86,9 @@ _update(".op", ".u32 .s32 .u64 .s64", op=".min .max")
 _update(".op", ".u32 .s32 .u64 .f32 .f64", op=".add")
 _update(".op.noftz", ".f16 .f16x2", op=".add")
 _update(".op.noftz", ".f32 .bf16 .bf16x2", 90, op=".add")
-_VECTORS = (
-    (".op", ".f32", ".v2 .v4"),
-    (".op.noftz", ".f16x2 .bf16x2", ".v2 .v4"),
-    (".op.noftz", ".f16 .bf16", ".v2 .v4 .v8"),
-)
-for _op, _types, _vec in _VECTORS:  # each element an update of its own; of global memory alone
-    for _name, _section in (("atom", "9.7.13.5"), ("red", "9.7.13.6")):
-        operation(
-            f"{_name}{{.sem}}{{.scope}}.space{_op}{{.hint}}.vec.type", _name, section=_section, requires=90, op=".add",
-            vec=_vec, type=_types, **{**_UPDATE, "space": ".global"},
-        )  # fmt: skip
+_update(".op", ".f32", 90, op=".add", vec=".v2 .v4")
+_update(".op.noftz", ".f16x2 .bf16x2", 90, op=".add", vec=".v2 .v4")
+_update(".op.noftz", ".f16 .bf16", 90, op=".add", vec=".v2 .v4 .v8")
 operation("cvta{.to}.space.size", "cvta", section="9.7.9.19", space=_SPACE, size=".u32 .u64")
 operation(
     "createpolicy.fractional.l2{.second}.b64",
