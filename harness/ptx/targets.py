@@ -66,9 +66,6 @@ def _named(name: str, target: Target) -> bool:
     return target == wanted
 
 
-ANY = Requirement()
-
-
 def requirement(value: Requirement | int | str | tuple[str, ...]) -> Requirement:
     """A Requirement from its short forms: a number (`90`: that and later) or names (`"100a 103a"`)."""
     if isinstance(value, Requirement):
