@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 
-from harness.ptx.bits import divide, f32_round, f32_value, f64_bits, f64_value, scalar, square_root
+from harness.ptx.bits import divide, f32_value, f64_bits, f64_value, scalar, square_root, to_float
 from harness.ptx.elementary import exp2_nearest, fraction_of_turn, log2_f64, rsqrt_nearest, sine_of_turns, tanh_nearest
+from harness.ptx.interpolator import reciprocal_significand
 from harness.ptx.softfloat import f32_finish, f32_flush
 
 from .registry import instruction
@@ -24,14 +25,15 @@ def rcp_approx(a: int, ftz: int) -> int:
 
 @scalar
 def _kept(x: float, y: float) -> bool:
-    """Whether x / y is not flushed: by x times 1 / y, each rounded, for hardware has no other quotient.
+    """Whether x / y is not flushed: by x times the unit's own 1 / y, for hardware has no other quotient.
 
-    Its 1 / y is not the nearest for 13% of significands (an H200). There a quotient within two units of 2**-126 may
-    be flushed where this keeps it, and the other way round.
+    An H200: all significands of y, with the numbers next to the border (`tests/gpu/test_reciprocal.py`).
     """
     if abs(y) > 8.507059173023462e37:
         x, y = 0.25 * x, 0.25 * y
-    return f32_finish(x * f32_value(f32_round(divide(1.0, y))), 0, 1, 0) & 0x7FFFFFFF != 0
+    bits = f64_bits(y)
+    power = f64_value(2022 - (bits >> 52 & 0x7FF) << 52)
+    return f32_finish(x * (to_float(reciprocal_significand(bits >> 29 & 0x7FFFFF)) * power), 0, 1, 0) & 0x7FFFFFFF != 0
 
 
 @instruction("div.full{.ftz}.f32", "d, a, b", section="9.7.3.8", approximate=True)
