@@ -49,7 +49,7 @@ def test_a_wrong_definition_is_seen_by_both_comparisons(device):
     assert device.check(snippet, 0, 1 << 20).mismatches == 0
     report = device.check(wrong, 0, 1 << 20)
     assert report.mismatches > 1000
-    columns = Inputs(snippet).at(np.array(report.indices, np.int64))
+    columns = Inputs(wrong).at(np.array(report.indices, np.int64))
     right, other = device.run(snippet, columns), device.run(wrong, columns)
     assert (right[0] != other[0]).all()
 

@@ -1,6 +1,7 @@
 """Timing sessions on a device: the same kernel is called the same, extra work slower; pytest-benchmark and xdist."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -140,9 +141,10 @@ def run(folder, *words, timeout=300):
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-o", "addopts=", "-q", str(folder)]
     from harness.cli.run import plugin_words
 
-    return subprocess.run(
-        [*command, *words, *plugin_words()], cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False
-    )
+    command += [*words, *plugin_words()]
+    # The inner pytest is nobody's worker.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST_")}
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=timeout, check=False)
 
 
 def test_the_option_writes_timings_beside_results(path, tmp_path):
