@@ -44,7 +44,11 @@ case = Case(
             constraints="=r,r,r,r,r",
             pack=4,
         ),
-        "triton": plain(in_triton),
+        "triton": plain(
+            in_triton,
+            targets=since("sm_90"),
+            note="On sm_89 Triton 3.6 cuts to float16 first (cvt.rz.f16.f32) and so rounds twice; Triton 3.9 does not.",
+        ),
     },
     targets=since("sm_89"),
     source="PTX ISA, cvt: .e4m3x2; OCP 8-bit Floating Point 1.0, 5.2",
