@@ -24,7 +24,8 @@ def _flip(a: int, sign: int) -> int:
 
 
 def _type(bound: Bound) -> str:
-    return next(c for c in reversed(bound.chosen) if c in TYPES)
+    """The type of the result; a mixed product's factors are of two."""
+    return next(c for c in bound.chosen if c in TYPES)
 
 
 def contraction_open(program: Program) -> bool:

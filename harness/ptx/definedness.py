@@ -1,11 +1,11 @@
 """How undefined bits pass through an instruction.
 
-A form states a rule: "all" (any undefined bit makes the whole result undefined), "bits" (bit i depends on bit i
-of the sources alone), "words", "halves" and "bytes" (each part on the same part), "pair" (two parts, of
-the first and the second source, or of the two halves of the only one), "own half" (result number i on half i of
-the sources, and on predicates), "upward" (bit i depends on bits
-i and below, as in a sum), "moves a b" (the bits of the sources named are moved, copied and cleared, to places that the
-other sources choose), or a function of values and masks.
+A form states a rule: "all" (any undefined bit makes the whole result undefined), "bits" (bit i depends on bit i of
+the sources alone), "words", "halves" and "bytes" (each part on the same part), "pair" (two parts, of the first and
+the second source, or of the two halves of the only one), "two parts" and "four parts" (each of so many equal parts on
+the same part of every source, whatever the sources' widths), "own half" (result number i on half i of the sources,
+and on predicates), "upward" (bit i depends on bits i and below, as in a sum), "moves a b" (the bits of the sources
+named are moved, copied and cleared, to places that the other sources choose), or a function of values and masks.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ def propagate(rule: Any, values: list[Array], masks: list[Any], result: Array, n
         return _joined(some, result)
     if rule == "pair":
         return _paired(masks, result)
+    if rule in _COUNTS:
+        return _by_parts(masks, result, _COUNTS[rule])
     if rule in _PARTS:
         answer = np.zeros_like(result)
         for bits in _PARTS[rule]:
@@ -66,6 +68,22 @@ def _paired(masks: list[Any], result: Array) -> Array:
     upper = zero if high is None else np.where(high != 0, part << result.dtype.type(half), zero)
     lower = zero if low is None else np.where(low != 0, part, zero)
     return np.broadcast_to(upper | lower, result.shape).astype(result.dtype)
+
+
+_COUNTS = {"two parts": 2, "four parts": 4}
+
+
+def _by_parts(masks: list[Any], result: Array, count: int) -> Array:
+    """A result of equal parts, each from the same part of the sources."""
+    width = 8 * result.dtype.itemsize // count
+    ones = result.dtype.type((1 << width) - 1)
+    answer = np.zeros_like(result)
+    for mask in [m for m in masks if m is not None]:
+        own = 8 * mask.dtype.itemsize // count
+        for i in range(count):
+            touched = (mask >> mask.dtype.type(own * i)) & mask.dtype.type((1 << own) - 1) != 0
+            answer |= np.where(touched, ones << result.dtype.type(width * i), result.dtype.type(0))
+    return answer
 
 
 def _joined(masks: list[Array], result: Array) -> Array:

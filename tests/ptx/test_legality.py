@@ -35,6 +35,8 @@ LAX = [
     re.compile(r"testp\.f(32|64) "),
     # The place of fns, an integer, may be a float.
     re.compile(r"fns\.b32 %b32_0, %b32_1, %b32_2, (%f32_3|0f3F800000);"),
+    # Braces where one register belongs: ptxas takes the first of its elements.
+    re.compile(r"(add|sub|mul|fma)\.\S*x4 .*\{"),
 ]
 """Lines on which ptxas is not followed, with the reason."""
 

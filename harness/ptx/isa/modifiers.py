@@ -34,7 +34,7 @@ CODES: dict[str, int] = {
     "u16x2": 16, "s16x2": 48, "u8x4": 8, "s8x4": 40,
     # Narrow formats, as `convert_formats` numbers them.
     "e4m3x2": 0, "e5m2x2": 1, "e2m3x2": 2, "e3m2x2": 3, "e2m1x2": 4, "ue5m3x2": 5,
-    "e4m3x4": 0, "e5m2x4": 1, "e2m3x4": 2, "e3m2x4": 3, "e2m1x4": 4,
+    "e4m3x4": 0, "e5m2x4": 1, "e2m3x4": 2, "e3m2x4": 3, "e2m1x4": 4, "e2m1p4x4": 6, "ue8m0x4": 7,
     "finite": 0, "infinite": 1, "number": 2, "notanumber": 3, "normal": 4, "subnormal": 5,
 }  # fmt: skip
 """Modifier to code. Add a row for a new modifier; codes need only differ within one group."""
