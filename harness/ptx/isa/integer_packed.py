@@ -1,4 +1,6 @@
-"""Integer arithmetic on two halves or four bytes of a register (ISA 9.7.1; bytes and .sat since ISA 9.2).
+"""Integer arithmetic and comparison on two halves or four bytes of a register.
+
+ISA 9.7.1, bytes and .sat since ISA 9.2; `set` since ISA 9.4, 9.7.7.1.
 
 The parameter `type` is the code of a packed type: the bits of an element, and 32 more if it is signed.
 """
@@ -7,11 +9,15 @@ from __future__ import annotations
 
 from harness.ptx.bits import mask, scalar, sign_extend
 
+from .compare import ordered
 from .integer import saturate
 from .registry import instruction
 
 _HALVES = ".u16x2 .s16x2"
 _BYTES = ".u8x4 .s8x4"
+_CMP = ".eq .ne .lt .le .gt .ge"
+_UNSIGNED_CMP = _CMP + " .lo .ls .hi .hs"
+_SET = "9.7.7.1 (ISA 9.4)"
 
 
 @scalar
@@ -87,4 +93,21 @@ def max_packed(a: int, b: int, type: int, relu: int = 0) -> int:
     for i in range(32 // (type & 31)):
         value = max(element(a, i, type), element(b, i, type))
         result |= placed(max(value, 0) if relu else value, i, type)
+    return result
+
+
+@instruction(
+    "set.cmp.type", "d, a, b", section=_SET, cmp=_UNSIGNED_CMP, type=".u16x2", requires="107f", undefined="halves"
+)
+@instruction("set.cmp.type", "d, a, b", section=_SET, cmp=_CMP, type=".s16x2", requires="107f", undefined="halves")
+@instruction(
+    "set.cmp.type", "d, a, b", section=_SET, cmp=_UNSIGNED_CMP, type=".u8x4", requires="107f", undefined="bytes"
+)
+@instruction("set.cmp.type", "d, a, b", section=_SET, cmp=_CMP, type=".s8x4", requires="107f", undefined="bytes")
+def set_packed(a: int, b: int, cmp: int, type: int) -> int:
+    """Compare each pair of elements: all ones in the element's place, or zeros."""
+    result = 0
+    for i in range(32 // (type & 31)):
+        x, y = element(a, i, type), element(b, i, type)
+        result |= placed(-1 if ordered(cmp, x < y, x == y) else 0, i, type)
     return result

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from itertools import product
 
@@ -8,6 +9,7 @@ import pytest
 from integers import Plain, check, inputs, signed, width
 
 from harness.ptx import emulate
+from harness.ptx.errors import UnknownInstruction, UnsupportedOnTarget
 
 TYPES = ("u16", "u32", "u64", "s16", "s32", "s64")
 SIGNED = ("s16", "s32", "s64")
@@ -140,6 +142,15 @@ def by_element(operation: Callable[..., int], kind: str) -> Plain:
     return plain
 
 
+COMPARISONS: dict[str, Callable[[int, int], bool]] = {
+    **{word: getattr(operator, word) for word in ("eq", "ne", "lt", "le", "gt", "ge")},
+    "lo": operator.lt,
+    "ls": operator.le,
+    "hi": operator.gt,
+    "hs": operator.ge,
+}
+
+
 def bounded(x: int, kind: str) -> int:
     return clamp(x, f"{kind[0]}{16 if kind.endswith('16x2') else 8}")
 
@@ -157,6 +168,12 @@ PACKED = [
     ),
     *((f"sub.sat.{k}", 2, by_element(lambda a, b, k=k: bounded(a - b, k), k), k) for k in ("u8x4", "s8x4")),
     ("neg.s8x4", 1, by_element(lambda a: -a, "s8x4"), "s8x4"),
+    *(
+        (f"set.{cmp}.{k}", 2, by_element(lambda a, b, holds=holds: -1 if holds(a, b) else 0, k), k)
+        for k in ("u16x2", "s16x2", "u8x4", "s8x4")
+        for cmp, holds in COMPARISONS.items()
+        if k[0] == "u" or cmp not in ("lo", "ls", "hi", "hs")
+    ),
 ]
 
 
@@ -170,6 +187,17 @@ def test_every_pair_of_bytes(kind: str) -> None:
     rows = [(a | b << 16, b | a << 24) for a in range(256) for b in range(256)]
     check(f"add.sat.{kind}", [kind] * 2, by_element(lambda a, b: bounded(a + b, kind), kind), rows)
     check(f"min.{kind}", [kind] * 2, by_element(min, kind), rows)
+    check(f"set.lt.{kind}", [kind] * 2, by_element(lambda a, b: -(a < b), kind), rows)
+
+
+def test_the_packed_comparison_that_the_isa_shows() -> None:
+    """`set.ge.s16x2`: -32641 against -514 does not hold, 1531 against -508 does; unsigned words need unsigned types."""
+    a, b = np.uint32([0x05FB807F]), np.uint32([0xFE04FDFE])
+    assert emulate("set.ge.s16x2 $0, $1, $2;", "=r,r,r", [a, b], "uint32", target="sm_107a")[0] == 0xFFFF0000
+    with pytest.raises(UnsupportedOnTarget):
+        emulate("set.ge.s16x2 $0, $1, $2;", "=r,r,r", [a, b], "uint32", target="sm_120a")
+    with pytest.raises(UnknownInstruction):
+        emulate("set.hs.s16x2 $0, $1, $2;", "=r,r,r", [a, b], "uint32", target="sm_107a")
 
 
 # Dot products ------------------------------------------------------------------------------------------------
