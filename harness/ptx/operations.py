@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import OperandError
+from .errors import OperandError, UnsupportedOnTarget
 from .isa.registry import Bound
-from .nodes import Instruction, Name, Operand, Sink, Vector
+from .nodes import Immediate, Instruction, Name, Operand, Sink, Vector
 from .program import Builder, Reader, Register, Step, Writer
-from .special import SPECIAL_REGISTERS
+from .special import NARROWER, NEEDS, SPECIAL_REGISTERS
 from .types import TYPES, ScalarType
 from .vectorise import UNSIGNED, Array
 
@@ -180,6 +180,7 @@ def _bind_mov_vector(builder: Builder, node: Instruction, bound: Bound) -> Step:
     if isinstance(what, Name) and what.text in SPECIAL_REGISTERS:
         if count != 4:
             raise builder.error(OperandError, f"{what.text} is read whole by mov.v4", what.offset)
+        _check_special(builder, node, what, what.text, kind)
         return Step("special", node, bound, (), writers, detail=[(what.text, c) for c in "xyzw"])
     role = f"element of {bound.spelling}"
     readers = tuple(_source_element(builder, e, kind, role) for e in builder.elements(what, count))
@@ -190,17 +191,26 @@ def _bind_special(builder: Builder, node: Instruction, bound: Bound, kind: Scala
     what = node.operands[1]
     assert isinstance(what, Name)
     name, _, component = what.text.partition(".")
-    type_name, vector = SPECIAL_REGISTERS[name]
+    vector = SPECIAL_REGISTERS[name][1]
     if vector != bool(component) or (component and component not in "xyzw"):
         message = f"{name} has the components .x .y .z .w" if vector else f"{name} has no components"
         raise builder.error(OperandError, message, what.offset)
-    own = TYPES[type_name]
-    # %tid and its like may also be read in 16 bits; the ISA keeps that for old programs.
-    if own.width != kind.width and not (vector and kind.width == 16):
-        message = f"{name} has {own.width} bits; {node.spelling} moves {kind.width}"
-        raise builder.error(OperandError, message, what.offset)
+    _check_special(builder, node, what, name, kind)
     writer = _strict_write(builder, node.operands[0], kind, bound)
     return Step("special", node, bound, (), (writer,), detail=[(name, component)])
+
+
+def _check_special(builder: Builder, node: Instruction, what: Name, register: str, kind: ScalarType) -> None:
+    """Refuse a special register that the target lacks, or one that a move of this type cannot read."""
+    needed, target = NEEDS.get(register), builder.target
+    if needed and target and not needed.met_by(target):
+        raise builder.error(UnsupportedOnTarget, f"{register} needs {needed}; the target is {target}", what.offset)
+    width = TYPES[SPECIAL_REGISTERS[register][0]].width
+    if kind.width != width and kind.width not in NARROWER.get(register, ()):
+        message = f"{register} has {width} bits; {node.spelling} moves {kind.width}"
+        raise builder.error(OperandError, message, what.offset)
+    if kind.kind == "f":
+        raise builder.error(OperandError, f"{node.spelling} cannot read a special register", what.offset)
 
 
 @runs("mov")
@@ -278,8 +288,19 @@ def _bind_exit(builder: Builder, node: Instruction, bound: Bound) -> Step:
     return Step("exit", node, bound)
 
 
+_EVENTS = {"pmevent": 15, "pmevent.mask": 0xFFFF}
+"""Instructions that take a constant, and the largest."""
+
+
 @binds("nothing")
 def _bind_nothing(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    """What computes nothing: nanosleep takes a time, pmevent the number of an event or a mask of events."""
+    expect(builder, node, 1)
+    what, most = node.operands[0], _EVENTS.get(bound.spelling)
+    if most is None:
+        _strict_read(builder, what, TYPES["u32"], f"operand of {bound.spelling}")
+    elif not isinstance(what, Immediate) or isinstance(what.value, float) or not 0 <= what.value <= most:
+        raise builder.error(OperandError, f"{bound.spelling} takes a constant from 0 to {most}", node.offset)
     return Step("nothing", node, bound)
 
 

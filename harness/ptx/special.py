@@ -1,6 +1,11 @@
-"""Special registers: their types, and the stand-ins that a bare snippet reads from them."""
+"""Special registers: their types, and which targets have them (ISA 10)."""
 
 from __future__ import annotations
+
+from .targets import Requirement
+
+_CLUSTER = ("%clusterid", "%nclusterid", "%cluster_ctaid", "%cluster_nctaid", "%cluster_ctarank", "%cluster_nctarank")
+_RESERVED = tuple(f"%reserved_smem_offset_{which}" for which in ("begin", "end", "cap", "0", "1"))
 
 SPECIAL_REGISTERS: dict[str, tuple[str, bool]] = {
     "%tid": ("u32", True),
@@ -35,8 +40,18 @@ SPECIAL_REGISTERS: dict[str, tuple[str, bool]] = {
     "%total_smem_size": ("u32", False),
     "%aggr_smem_size": ("u32", False),
     "%current_graph_exec": ("u64", False),
+    **dict.fromkeys(_RESERVED, ("u32", False)),
     **{f"%envreg{i}": ("u32", False) for i in range(32)},
     **{f"%pm{i}": ("u32", False) for i in range(8)},
     **{f"%pm{i}_64": ("u64", False) for i in range(8)},
 }
 """Name to type and whether it is a vector of .x .y .z .w."""
+
+NEEDS = {
+    **dict.fromkeys((*_CLUSTER, "%is_explicit_cluster", "%aggr_smem_size"), Requirement(minimum=90)),
+    **dict.fromkeys(_RESERVED, Requirement(minimum=80)),
+}
+"""What a target must be to have a register; every other one is on all targets."""
+
+NARROWER = {**dict.fromkeys(("%tid", "%ntid", "%ctaid", "%nctaid"), (16,)), "%gridid": (16, 32)}
+"""Sizes in which a register may be read besides its own, as programs for PTX 1.x did."""

@@ -203,6 +203,8 @@ class TestRefusals:
             ("rpc.rn.f32 $0, $1;", UnknownInstruction, "near it there is rcp"),
             ("ld.global.b32 $0, [$1];", NotElementwise, "a memory access"),
             ("bar.sync 0;", NotElementwise, "a barrier"),
+            ("cvta.to.global.u64 $0, $1;", NotElementwise, "a conversion of an address"),
+            ("stacksave.u32 $0;", NotElementwise, "a memory access"),
             ("min.xorsign.abs.f32 $0, $1, $1;", UnsupportedOnTarget, "needs sm_86"),
         ],
     )

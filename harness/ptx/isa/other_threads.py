@@ -24,10 +24,13 @@ for _name in (
     "discard",
     "applypriority",
     "createpolicy",
+    "stacksave",
     "stackrestore",
     "alloca",
 ):
     refuse(_name, _MEMORY)
+refuse("cvta", "a conversion of an address")
+refuse("fabric", "a transfer to or from another GPU's memory")
 refuse("mbarrier", "a barrier for asynchronous copies (TMA) and tensor cores")
 for _name in ("bar", "barrier", "membar", "fence", "griddepcontrol", "setmaxnreg", "clusterlaunchcontrol"):
     refuse(_name, _BARRIER)
