@@ -342,6 +342,15 @@ def _branch(bound: Bound) -> Iterator[Snippet]:
     yield Snippet(bound.name, "", text, (Port("d", word, 32),), ins, bound)
 
 
+def _kept(bound: Bound) -> Iterator[Snippet]:
+    """testp without a class, round which the predicate is set and read."""
+    kind = bound.type_of(bound.form.sources[0])
+    half = TYPES["b16"]
+    text = f"{{ .reg .pred p; setp.ne.b16 p, $2, 0; {bound.spelling} p, $1; selp.b16 $0, 1, 0, p; }}"
+    ins = (Port("a", kind, kind.width), Port("p", half, 16))
+    yield Snippet(bound.name, "", text, (Port("d", half, 16),), ins, bound)
+
+
 def _unmeasured(bound: Bound) -> Iterable[Snippet]:
     """What ends the thread, or computes nothing, has no result to compare."""
     return ()
@@ -352,6 +361,7 @@ OPERATIONS: dict[str, Callable[[Bound], Iterable[Snippet]]] = {
     "mov_vector": _vector_moves,
     "bra": _branch,
     "exit": _unmeasured,
+    "kept": _kept,
     "nothing": _unmeasured,
 }
 """Operation of the machine to the snippets of its forms; operations of memory and of warps are no forms here."""

@@ -304,6 +304,13 @@ def _bind_nothing(builder: Builder, node: Instruction, bound: Bound) -> Step:
     return Step("nothing", node, bound)
 
 
+@binds("kept")
+def _bind_kept(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    """What ptxas checks and makes no code of: the destination keeps its value."""
+    builder.operands(node, bound)
+    return Step("nothing", node, bound)
+
+
 @runs("nothing")
 def _run_nothing(frame: Frame, step: Step, active: Array | None) -> None:
     """Timing hints change no value."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from . import isa
+from . import braces, isa
 from .bits import f32_round, f64_bits
 from .errors import NotElementwise, OperandError, ParseError, PtxError
 from .isa.registry import Bound, Form, OperandSpec, lookup
@@ -249,29 +249,40 @@ class Builder:
             return BINDERS[form.operation](self, node, bound)
         if form.selections:
             node, bound = selected(self.source, node, bound)
-        written = [self._unspecial(o, bound) for o in self._written_sources(node, form)]
-        writers = self._destinations(node, bound)
-        readers = [self.source_operand(o, bound, s) for o, s in zip(written, form.sources, strict=True)]
+        writers, readers = self.operands(node, bound)
         readers += [Reader(self.carry.slot, 1) for _ in form.reads]
-        writers += [Writer(self.carry.slot, 1) for _ in form.writes]
-        wanted = [i for i, w in enumerate(writers) if w.slot >= 0]
+        writers += [[Writer(self.carry.slot, 1)] for _ in form.writes]
+        wanted = [(i, w) for i, each in enumerate(writers) for w in each if w.slot >= 0]
         return Step(
             "scalar",
             node,
             bound,
             sources=tuple(readers),
-            destinations=tuple(writers[i] for i in wanted),
-            functions=tuple(bound.array_function(i) for i in wanted),
+            destinations=tuple(w for _, w in wanted),
+            functions=tuple(bound.array_function(i) for i, _ in wanted),
         )
 
-    def _unspecial(self, node: Operand, bound: Bound) -> Operand:
-        """A register for a special register that a conversion between integers reads, as ptxas lets it."""
-        if not isinstance(node, Name) or node.text.partition(".")[0] not in SPECIAL_REGISTERS:
+    def operands(self, node: Instruction, bound: Bound) -> tuple[list[list[Writer]], list[Reader]]:
+        """Check and bind where each result of an instruction goes, and what it reads, as its form declares it."""
+        written = [
+            self._unspecial(o, bound, s)
+            for o, s in zip(self._written_sources(node, bound), bound.form.sources, strict=True)
+        ]
+        writers = self._destinations(node, bound)
+        return writers, [self.source_operand(o, bound, s) for o, s in zip(written, bound.form.sources, strict=True)]
+
+    def _unspecial(self, node: Operand, bound: Bound, spec: OperandSpec) -> Operand:
+        """A register for a special register where ptxas lets one stand: in cvt between integers, or between braces."""
+        if not isinstance(node, Name) or not braces.is_special(node):
             return node
         kinds = [bound.type_of(s) for s in bound.form.operands]
         own = TYPES[SPECIAL_REGISTERS[node.text.partition(".")[0]][0]]
-        if bound.form.opcode != "cvt" or len(kinds) != 2 or any(k.kind not in ("u", "s") for k in (own, *kinds)):
-            return node
+        integers = len(kinds) == 2 and all(k.kind in ("u", "s") for k in (own, *kinds))
+        return self.special_moved(node) if bound.form.opcode == "cvt" and (integers or spec.vector) else node
+
+    def special_moved(self, node: Name) -> Name:
+        """A register that has what a special register has."""
+        own = TYPES[SPECIAL_REGISTERS[node.text.partition(".")[0]][0]]
         name = f"({node.text})"
         register = self.new_register(name, TYPES[f"u{own.width}"])
         self.scope.registers[name] = register
@@ -279,8 +290,9 @@ class Builder:
         self.steps.append(self._bind(moved))
         return Name(name, node.offset)
 
-    def _written_sources(self, node: Instruction, form: Form) -> list[Operand]:
+    def _written_sources(self, node: Instruction, bound: Bound) -> list[Operand]:
         """The source operands one by one, the elements between braces too, as many as the form has."""
+        form = bound.form
         braced = sum(s.vector for s in form.sources)
         count = 1 + len(form.sources) - max(braced - 1, 0)
         if len(node.operands) != count:
@@ -294,9 +306,11 @@ class Builder:
         if not isinstance(vector, Vector) or len(vector.elements) != braced:
             message = f"{node.spelling} takes {braced} registers in braces here"
             raise self.error(OperandError, message, vector.offset)
+        spec = next(s for s in form.sources if s.vector)
+        braces.agreed(self, vector.elements, bound.type_of(spec), f"vector of {bound.spelling}")
         return [*node.operands[1:at], *vector.elements, *node.operands[at + 1 :]]
 
-    def _destinations(self, node: Instruction, bound: Bound) -> list[Writer]:
+    def _destinations(self, node: Instruction, bound: Bound) -> list[list[Writer]]:
         specs = list(bound.form.destinations)
         written = node.operands[0]
         parts: list[Operand] = [written]
@@ -313,10 +327,16 @@ class Builder:
         # The first of two destinations may be `_` even where both are needed (lop3), and the one of setp for halves.
         odd = bound.form.opcode == "setp" and any(bound.type_of(s).name in ("f16", "bf16") for s in bound.form.sources)
         writers = [
-            self.destination(p, bound.type_of(s), bound, odd or s.optional or s is not specs[-1])
+            self._written(p, bound, s, odd or s.optional or s is not specs[-1])
             for p, s in zip(parts, specs, strict=False)
         ]
-        return writers + [Writer(-1, 1)] * (len(specs) - len(parts))
+        return writers + [[Writer(-1, 1)]] * (len(specs) - len(parts))
+
+    def _written(self, node: Operand, bound: Bound, spec: OperandSpec, may_discard: bool) -> list[Writer]:
+        kind = bound.type_of(spec)
+        if registers := braces.all_written(self, node, bound, spec):
+            return [Writer(r.slot, kind.width) for r in registers]
+        return [self.destination(node, kind, bound, may_discard)]
 
     # operands --------------------------------------------------------------------------------------------
 
@@ -403,6 +423,11 @@ class Builder:
             raise self.error(OperandError, f"{role} must be a constant", node.offset)
         if constant and (refusal := self._refused_constant(node, bound, spec, kind)):
             raise self.error(OperandError, f"{role}{refusal}", node.offset)
+        if (first := braces.first_read(self, node, bound, spec)) is not None:
+            return Reader(first.slot, kind.width)
+        if spec.name in bound.form.braces and isinstance(node, Immediate) and node.single is not None:
+            # ptxas 13.4 loses the constant, and the code that it makes converts zero.
+            return Reader(-1, kind.width, 0)
         if spec.vector and isinstance(node, Name) and not node.negated:
             # ptxas looks at the size only of what stands between braces.
             register = self.resolve(node)

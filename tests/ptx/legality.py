@@ -112,17 +112,11 @@ def _of_another(line: str, told: str) -> bool:
 
 def _assemble(lines: Sequence[str], target: str) -> dict[int, str]:
     """The errors of one run of ptxas, by index of the line; empty when all went through."""
-    program = assembler(target)
-    assert program is not None
-    head = f".version {ptx_version(program)}\n.target {target}\n.address_size 64\n.entry k() {{\n{_ALL}\n"
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "lines.ptx")
-        source.write_text(head + "".join(f"{{ {line} }}\n" for line in lines) + "ret;\n}\n")
-        command = [program, "-O0", f"-arch={target}", str(source), "-o", "/dev/null"]
-        run = subprocess.run(command, capture_output=True, text=True)
+    head = f"{_ALL}\n"
+    run = _run(head + "".join(f"{{ {line} }}\n" for line in lines), target)
     if run.returncode == 0:
         return {}
-    places = {int(m[1]) - head.count("\n") - 1: m[2] for m in _ERROR.finditer(run.stderr)}
+    places = {int(m[1]) - _HEADER.count("\n") - 2: m[2] for m in _ERROR.finditer(run.stderr)}
     found = {at: text for at, text in places.items() if 0 <= at < len(lines)}
     if run.returncode < 0 and not found:
         if len(lines) == 1:
@@ -132,6 +126,43 @@ def _assemble(lines: Sequence[str], target: str) -> dict[int, str]:
         return _assemble(lines[:half], target) | {half + at: text for at, text in upper.items()}
     assert found, run.stderr[:2000]
     return found
+
+
+_HEADER = ".version {}\n.target {}\n.address_size 64\n.entry k(.param .u64 memory) {{\n"
+
+
+def _run(body: str, target: str, level: str = "-O0") -> subprocess.CompletedProcess[str]:
+    """One run of ptxas on a kernel."""
+    program = assembler(target)
+    assert program is not None
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "lines.ptx")
+        source.write_text(_HEADER.format(ptx_version(program), target) + body + "ret;\n}\n")
+        command = [program, level, f"-arch={target}", str(source), "-o", "/dev/null"]
+        return subprocess.run(command, capture_output=True, text=True)
+
+
+def refused_in_use(line: str, target: str) -> str | None:
+    """What ptxas has against a line whose registers are loaded before and stored after it; None if nothing.
+
+    Of an instruction whose operands and result are nobody's, ptxas makes no code, and so accepts what crashes it.
+    """
+    before, after = [".reg .b64 %at; ld.param.u64 %at, [memory]; .reg .b32 %word;"], []
+    for number, name in enumerate(dict.fromkeys(m[0] for m in _REGISTER.finditer(line))):
+        kind, place = TYPES[name[1:-2]], f"[%at+{8 * number}]"
+        if kind.kind == "pred":
+            before.append(f"ld.global.b32 %word, {place}; setp.ne.b32 {name}, %word, 0;")
+            after.append(f"selp.b32 %word, 1, 0, {name}; st.global.b32 {place}, %word;")
+        else:
+            before.append(f"ld.global.b{kind.width} {name}, {place};")
+            after.append(f"st.global.b{kind.width} {place}, {name};")
+    body = "\n".join([_ALL, *before, f"{{ {line} }}", *after, ""])
+    for level in ("-O0", "-O3"):
+        run = _run(body, target, level)
+        if run.returncode:
+            words = run.stderr.splitlines() or ["ptxas crashes"]
+            return f"{words[0]} ({level}, where the result is used)"
+    return None
 
 
 def told_by_emulate(line: str, target: str) -> str | None:
@@ -152,6 +183,8 @@ def disagreements(lines: Sequence[str], target: str) -> list[str]:
     found = []
     for line, ptxas in zip(lines, told_by_ptxas(lines, target), strict=True):
         ours = told_by_emulate(line, target)
+        if ours and ptxas is None:
+            ptxas = refused_in_use(line, target)
         if (ptxas is None) != (ours is None):
             said = f"ptxas refuses: {ptxas}" if ours is None else f"emulate refuses: {ours}"
             found.append(f"{target}  {line}  {said}")
@@ -170,8 +203,8 @@ def summary(found: Sequence[str], shown: int = 20) -> str:
 
 
 def scalar_forms() -> list[Form]:
-    """The forms that have a definition; what the machine does itself is checked elsewhere."""
-    return [f for forms in FORMS.values() for f in forms if f.function is not None]
+    """The forms whose operands are declared; what the machine does itself is checked elsewhere."""
+    return [f for forms in FORMS.values() for f in forms if f.operands]
 
 
 def written(bound: Bound, spelling: str = "", replace: tuple[int, str] | None = None) -> str:

@@ -15,11 +15,11 @@ the ISA does. A form that differs in its operands only (`setp` with and without 
 
 *The operands* are `destination, source, source`; the names of the sources are the first parameters of the function.
 The default type is the first type of the pattern for the destination and the last for sources; `b:u32` gives
-another, by name of a type or of a group (`a:type`), `d:wide type` the one of twice the width. `p:pred|q?:pred`
-are two destinations, of which the second may be left out: the function runs once for each, with the parameter
-`result` 0 or 1. `c:const b32` must be a constant. `reads="cc"` / `writes="cc"` add the carry flag as last source
-(a parameter `cc`) and last result. `a.part` takes a selector of that kind (a parameter `asel`, see `selectors`), `-a`
-may be negated (a parameter `aneg`).
+another, by name of a type or of a group (`a:type`), `d:wide type` the one of twice the width, `c:bits s32` any
+register of 32 bits, read as s32. `p:pred|q?:pred` are two destinations, of which the second may be left out: the
+function runs once for each, with the parameter `result` 0 or 1. `c:const b32` must be a constant. `reads="cc"` /
+`writes="cc"` add the carry flag as last source (a parameter `cc`) and last result. `a.part` takes a selector of that
+kind (a parameter `asel`, see `selectors`), `-a` may be negated (a parameter `aneg`).
 
 *The parameters after the sources* are constants, which LLVM folds away: a group's name gets the code of the chosen
 modifier (`modifiers.CODES`; the first alternative's when it was left out), a flag's name 0 or 1, and `width` and
@@ -37,7 +37,8 @@ must mean the same in both; `tests/ptx/test_isa_forms.py` holds the two together
 
 *Further facts*: `approximate=True` for a model of an approximate instruction. `contracts="mul"|"add"|"sub"` where ptxas
 may fuse when no rounding modifier (group `rnd`) is written. `relaxed=True` where registers wider than the operand are
-legal (cvt). `small="b c"` names operands at which a constant lies in 0 to 255. `undefined=` says how undefined bits
+legal (cvt). `small="b c"` names operands at which a constant lies in 0 to 255, `braces="a"` those that ptxas takes
+between braces too, and of any type of their size (see `harness.ptx.braces`). `undefined=` says how undefined bits
 pass: "all" (default) or another rule of `definedness`. `section` is that of the PTX ISA.
 
 What the machine does itself (vector moves, branches, memory) is declared with `operation`, and its operands are

@@ -41,11 +41,12 @@ def bfind(a: int, shiftamt: int, width: int, signed: int) -> int:
     return width - 1 - found if shiftamt else found
 
 
-@instruction("fns.b32", "d, mask, base, offset:s32", section="9.7.1.17")
+@instruction("fns.b32", "d, mask, base, offset:bits s32", section="9.7.1.17")
 def fns(mask: int, base: int, offset: int) -> int:
     """Place of the n-th one at or above `base` (offset n > 0), at or below it (n < 0), or at it (0); else all ones.
 
     A base above 31, which the ISA leaves undefined, finds nothing. An offset of -2**31 gives 0 (both on an H200).
+    ptxas takes float registers and constants too, and their bits, not their values.
     """
     if offset == -0x80000000:
         return 0

@@ -128,7 +128,15 @@ def cvt_narrow_f16x2_scaled(a: int, s: int, rnd: int, relu: int, pzo: int, form:
     return _scaled_pair(f32_of_flushed_f16(a >> 16), f32_of_flushed_f16(a & 0xFFFF), s, rnd, relu, pzo, form)
 
 
-@instruction(f"{_SCALED}.bf16x2", "d, a, s:ue8m0", section="9.7.9.22", requires="107f", rnd=".rn .rz", form=_NARROW)
+@instruction(
+    f"{_SCALED}.bf16x2",
+    "d, a, s:ue8m0",
+    section="9.7.9.22",
+    requires="107f",
+    rnd=".rn .rz",
+    form=_NARROW,
+    braces="a",
+)
 def cvt_narrow_bf16x2_scaled(a: int, s: int, rnd: int, relu: int, pzo: int, form: int) -> int:
     """Two bfloat16, subnormals flushed, divided by the scale and clamped."""
     return _scaled_pair(f32_flush(a & 0xFFFF0000, 1), f32_flush(a << 16 & 0xFFFFFFFF, 1), s, rnd, relu, pzo, form)

@@ -126,7 +126,7 @@ def cvt_ue5m3x2_f16x2_scaled(a: int, s: int, rnd: int, satfinite: int) -> int:
     return high << 8 | _scaled_ue5m3(f32_of_flushed_f16(a & 0xFFFF), s, rnd, satfinite)
 
 
-@instruction(f"{_SCALED}.bf16x2", "d, a, s:ue8m0", section="9.7.9.22", requires="107f", rnd=".rn .rz")
+@instruction(f"{_SCALED}.bf16x2", "d, a, s:ue8m0", section="9.7.9.22", requires="107f", rnd=".rn .rz", braces="a")
 def cvt_ue5m3x2_bf16x2_scaled(a: int, s: int, rnd: int, satfinite: int) -> int:
     """Two bfloat16, subnormals flushed, divided by the scale."""
     return cvt_ue5m3x2_f32_scaled(a & 0xFFFF0000, a << 16 & 0xFFFFFFFF, s, rnd, satfinite)
@@ -157,6 +157,7 @@ def s2f6_from_f32(a: int, s: int, rnd: int, relu: int) -> int:
     requires=S2F6,
     needs={"rz": "107a"},
     rnd=".rn .rz",
+    braces="d",
 )
 def cvt_s2f6x2_f32(a: int, b: int, rnd: int, relu: int) -> int:
     """Two float32 to fixed point: `a` to the upper byte."""

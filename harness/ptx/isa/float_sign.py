@@ -9,7 +9,7 @@ from harness.ptx.bits import scalar
 from harness.ptx.floatbits import canonical_nan, flush, infinity, is_nan, magnitude, sign_bit, smallest_normal
 
 from .modifiers import F64
-from .registry import instruction
+from .registry import instruction, operation
 
 FINITE, INFINITE, NUMBER, NOTANUMBER, NORMAL, SUBNORMAL = range(6)
 _PROPERTIES = ".finite .infinite .number .notanumber .normal .subnormal"
@@ -77,3 +77,7 @@ def testp(a: int, op: int, type: int) -> int:
     if op == NORMAL:
         return 1 if size == 0 or least <= size < top else 0
     return 1 if 0 < size < least else 0
+
+
+# Without a class ptxas (12.9, 13.4) checks the operands and makes no code, so that the predicate keeps its value.
+operation("testp.type", "kept", operands="p:pred, a:type", section="9.7.3.1", type=".f32 .f64")

@@ -79,6 +79,7 @@ class Form:
     constants: tuple[str, ...] = field(default=())
     given: dict[str, int] = field(default_factory=dict)
     small: tuple[str, ...] = ()
+    braces: tuple[str, ...] = ()
 
     @cached_property
     def destinations(self) -> tuple[OperandSpec, ...]:
@@ -153,7 +154,12 @@ class Bound:
 
     def type_of(self, spec: OperandSpec) -> ScalarType:
         """The operand's type under the chosen modifiers."""
-        return self._type(spec.type)
+        kind = self._read_as(spec)
+        return TYPES[f"b{kind.width}"] if spec.type.startswith("bits ") else kind
+
+    def _read_as(self, spec: OperandSpec) -> ScalarType:
+        """The type as which the definition reads the operand."""
+        return self._type(spec.type.removeprefix("bits "))
 
     def _type(self, name: str) -> ScalarType:
         if name.startswith("wide "):
@@ -197,7 +203,7 @@ class Bound:
     @cached_property
     def source_types(self) -> tuple[tuple[int, bool], ...]:
         """Width and signedness of every value that the definition reads, implicit registers included."""
-        kinds = [self.type_of(s) for s in self.form.sources]
+        kinds = [self._read_as(s) for s in self.form.sources]
         return tuple((t.width, t.signed) for t in kinds) + ((1, False),) * len(self.form.reads)
 
 
@@ -273,6 +279,7 @@ def instruction(
     excludes: Iterable[str] = (),
     given: Mapping[str, int] | None = None,
     small: str = "",
+    braces: str = "",
     **choices: str,
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Declare a form and the scalar definition under it; see `harness.ptx.isa` for the whole story.
@@ -303,6 +310,7 @@ def instruction(
             module=function.__module__.rpartition(".")[2],
             given=dict(given or {}),
             small=tuple(small.split()),
+            braces=tuple(braces.split()),
         )
         parameters = list(inspect.signature(function).parameters)
         inputs = [s.name for s in form.sources] + list(form.reads)
@@ -334,13 +342,15 @@ def operation(
     name: str,
     *,
     section: str,
+    operands: str = "",
     requires: Requirement | int | str = 0,
     excludes: Iterable[str] = (),
     **choices: str,
 ) -> Form:
     """Declare an instruction that the machine itself carries out (moves of vectors, branches, memory).
 
-    `name` is its handler in the machine; see `refuse` for what means nothing for one element alone.
+    `name` is its handler in the machine, which looks at the operands as it likes or has those that are declared
+    checked; see `refuse` for what means nothing for one element alone.
     """
     opcode, groups = _groups(pattern, choices)
     form = Form(
@@ -348,14 +358,14 @@ def operation(
         excludes=tuple(tuple(e.replace(".", " ").split()) for e in excludes),
         opcode=opcode,
         groups=groups,
-        operands=(),
+        operands=_operands(operands, groups),
         function=None,
         section=section,
         requires=requirement(requires),
         needs={},
         approximate=False,
         contracts="",
-        relaxed=True,
+        relaxed=not operands,
         undefined="all",
         reads=(),
         writes=(),
