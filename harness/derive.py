@@ -22,7 +22,7 @@ from references.formats import Format
 _TYPE_BITS = {
     **{f"{kind}{bits}": bits for kind in "busf" for bits in (8, 16, 32, 64, 128) if (kind, bits) != ("f", 8)},
     **dict.fromkeys(("f16x2", "bf16x2", "u16x2", "s16x2", "tf32", "u8x4", "s8x4", "e4m3x4", "e5m2x4"), 32),
-    **dict.fromkeys(("e2m3x4", "e3m2x4"), 32),
+    **dict.fromkeys(("e2m3x4", "e3m2x4", "e2m1p4x4", "ue8m0x4"), 32),
     **dict.fromkeys(("e4m3x2", "e5m2x2", "e2m3x2", "e3m2x2", "ue8m0x2", "e2m1x4", "bf16"), 16),
     **dict.fromkeys(("e2m1x2", "s2f6x2"), 8),
     "f32x2": 64,
@@ -135,7 +135,7 @@ def derive_constraints(case: Case, pack: int) -> str:
 def operand_bits(instruction: Instruction) -> tuple[int, int]:
     """The width in bits of the destination and of the sources, from the type suffixes.
 
-    Raises DerivationError where the opcode has no type or more than a destination's and a source's.
+    Raises DerivationError where the opcode has no type, or its sources are of several widths.
     """
     if instruction.opcode.startswith(_PREDICATES):
         raise DerivationError(
@@ -143,12 +143,12 @@ def operand_bits(instruction: Instruction) -> tuple[int, int]:
             "with constraints= and pack="
         )
     types = [part for part in instruction.opcode.split(".")[1:] if part in _TYPE_BITS]
-    if not types or (len(types) > 2 and not instruction.opcode.startswith("cvt")):
+    bits = [_TYPE_BITS[t] for t in types]
+    if not types or (len(set(bits[1:])) > 1 and not instruction.opcode.startswith("cvt")):
         raise DerivationError(
             f"the operand widths of {instruction.opcode!r} do not follow from its type suffixes; "
             "write the packed forms out, with constraints= and pack="
         )
-    bits = [_TYPE_BITS[t] for t in types]
     if instruction.opcode.startswith(_MIXED) and (bits[0] != 32 or ".wide" in instruction.opcode):
         raise DerivationError(
             f"{instruction.opcode} takes operands of different widths; write the packed forms out, "

@@ -58,6 +58,14 @@ def mul(a: Tensor, b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn") -
     return round_float64(fmt, exact(fmt, a) * exact(fmt, b), rounding=rounding)
 
 
+def product(a: Tensor, b: Tensor, *, left: Format, right: Format, fmt: Format, satfinite: bool = False) -> Tensor:
+    """`a * b` of codes of two formats, rounded once to a third, to nearest even.
+
+    With `satfinite` what is beyond `fmt` becomes its largest finite value. Sources: PTX ISA 9.4, 9.7.6.3.
+    """
+    return round_float64(fmt, _exact(left, a) * _exact(right, b), satfinite=satfinite)
+
+
 def fma(a: Tensor, b: Tensor, c: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn") -> Tensor:
     """`a * b + c`, rounded once. 0 * inf + c is NaN whatever c is."""
     left, right = _exact(fmt, a) * _exact(fmt, b), _exact(fmt, c)

@@ -11,7 +11,9 @@ from harness.derive import DerivationError, asm_form, packs_of, single_instructi
 from references.formats import (
     BF16,
     BF16X2,
+    E2M1,
     E2M1X2,
+    E4M3,
     E4M3X2,
     E5M2X2,
     F16,
@@ -91,6 +93,16 @@ def test_two_halves_an_instruction(pack):
     np.testing.assert_array_equal(run(case, pack, x.view(np.uint16)).view(np.float16), x + x)
 
 
+def test_four_narrow_values_an_instruction():
+    """mul.e4m3x4 of e2m1, a byte each, and e4m3: three types, of one width."""
+    case = case_of("mul.satfinite.e4m3x4.e2m1p4x4.e4m3x4 $0, $1, $2;", (E2M1, E4M3), E4M3)
+    small, scale = np.arange(22, dtype=np.uint8) % 16, np.full(22, 0x40, np.uint8)
+    twice = [0x00, 0x38, 0x40, 0x44, 0x48, 0x4C, 0x50, 0x54]
+    expected = [twice[c & 7] | (c & 8) << 4 for c in small.tolist()]
+    for pack in (4, 8):
+        np.testing.assert_array_equal(run(case, pack, small, scale), expected)
+
+
 def test_floats_paired_in_a_wide_register():
     x = np.arange(1, 22, dtype=np.float32)
     case = case_of("add.rn.f32x2 $0, $1, $1;", (F32,), F32)
@@ -117,6 +129,7 @@ def test_outputs_are_early_clobbers_and_a_plain_instruction_stays_plain():
         ("@p add.f32 $0, $1, $2;", (F32, F32), "from exactly one plain instruction"),
         ("add.f16x2 $0, $1, $2;", (F32, F16), "its operands cover different numbers of elements"),
         ("lg.approx $0, $1, $2;", (F32, F32), "do not follow from its type suffixes"),
+        ("mul.e4m3x4.e2m1x4.e4m3x4 $0, $1, $2;", (E2M1, E4M3), "do not follow from its type suffixes"),
         ("selp.b32 $0, $1, $2, p;", (F32, F32), "has a predicate among its operands"),
         ("shl.b16 $0, $1, $2;", (U16, U32), "takes operands of different widths"),
     ],

@@ -64,6 +64,9 @@ IN_ASM = {
                      "larger than 1 ulp"),
     "wrong constant in one half": ("f16x2_fma_clamp", "f16x2", "0x3C003C00", "0x3C013C00", "1 ulp"),
     "wrong upper bound": ("f16x2_fma_clamp", "f16x2", "0x46004600", "0x46014601", "1 ulp"),
+    "satfinite dropped": ("nvfp4_dequantize", "mul.e4m3x4", r"rn\.satfinite", "rn", "NaN"),
+    "another format's scale": ("nvfp4_dequantize", "mul.e4m3x4", r"e4m3x4 \$0", "e5m2x4 $0", "larger than 1 ulp"),
+    "padding read": ("nvfp4_dequantize", "over-f16", r"and\.b32 x0, \$1, 0x0f0f0f0f", "mov.b32 x0, $1", "sign"),
     "wrong lower bound": ("f16x2_fma_clamp", "f16x2", "0x00000000", "0x00010001", "flush to zero"),
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ import torch
 from second_opinion import edges, pairs, patterns, round_fraction, same
 
 from references import arithmetic, formats
-from references.formats import BF16, F16, F32, F64, Format
+from references.formats import BF16, E2M1, E3M2, E4M3, E5M2, F16, F32, F64, UE8M0, Format
 from references.rounding import ROUNDINGS, Rounding, nan_code
 
 FORMATS = [F32, F16, BF16]
@@ -36,6 +36,26 @@ def test_two_operands_against_host(fmt: Format, name: str) -> None:
     function = getattr(arithmetic, name)
     for a, b in (pairs(edges(fmt)), (patterns(fmt, 400_000, 1), patterns(fmt, 400_000, 2))):
         same(on_host(fmt, HOST[name], a, b), function(a, b, fmt=fmt), a, b)
+
+
+@pytest.mark.parametrize("satfinite", [False, True])
+@pytest.mark.parametrize(
+    ("left", "right", "fmt"), [(E2M1, E4M3, E4M3), (E3M2, E5M2, E5M2), (E4M3, UE8M0, E4M3)], ids=str
+)
+def test_every_product_of_two_formats(left: Format, right: Format, fmt: Format, satfinite: bool) -> None:
+    a, b = (
+        x.flatten() for x in torch.meshgrid(*(torch.arange(1 << f.code_bits) for f in (left, right)), indexing="ij")
+    )
+    got = arithmetic.product(a, b, left=left, right=right, fmt=fmt, satfinite=satfinite)
+    finite = formats.is_finite(left, a) & formats.is_finite(right, b)
+    nan = formats.is_nan(left, a) | formats.is_nan(right, b)
+    assert (got[nan] == 0x7F).all()
+    rows = torch.arange(len(a))[finite][::7].tolist()
+    for i in rows:
+        exact = Fraction(float(formats.value(left, int(a[i])))) * Fraction(float(formats.value(right, int(b[i]))))
+        minus = bool(formats.sign(left, int(a[i])) ^ formats.sign(right, int(b[i])))
+        expected = round_fraction(fmt, exact, "rn", satfinite, minus)
+        assert int(got[i]) == expected, f"{int(a[i]):#x} times {int(b[i]):#x}"
 
 
 @pytest.mark.parametrize("fmt", [F16, BF16], ids=str)
