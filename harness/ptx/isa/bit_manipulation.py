@@ -133,9 +133,14 @@ def bmsk(a: int, b: int, mode: int) -> int:
     return mask(b & 31) << (a & 31)
 
 
-@instruction("clmad.mode.type", "d, a, b, c", section="9.7.1 (ISA 9.3)", mode=".hi .lo", type=".u64 .s64", requires=90)
+@instruction(
+    "clmad.mode.type", "d, a, b, c", section="9.7.1.5 (ISA 9.3)", mode=".hi .lo", type=".u64 .s64", requires=90
+)
 def clmad(a: int, b: int, c: int, mode: int) -> int:
-    """Half of the carry-less product (the product of polynomials over two elements), exclusive-or c."""
+    """Half of the carry-less product (the product of polynomials over two elements), exclusive-or c.
+
+    The ISA has it from sm_80 on, but ptxas 12.9, which Triton runs below sm_90, does not know it. It has no .s64.
+    """
     low, high = 0, 0
     for i in range(64):
         if shr64(b, i) & 1:

@@ -4,6 +4,10 @@ for two values from ISA 9.4).
 The first value is in the upper half of the register. Six-bit codes have a byte each, e2m1 codes four bits. NaN
 gives the positive NaN of formats that have one, 0x7f, and the largest value of the others (e2m1: 7, seen on an
 sm_120 card).
+
+Where one scale serves two values, a subnormal source is flushed to zero of its sign first. The ISA says "to zero"; that
+the sign stays, that a scale of 0xff makes NaN of everything and that an infinity gives the largest value is what a
+published test of kernels found on an sm_107 GPU (e4m3 and e5m2 from float32). Another public model flushes to +0.
 """
 
 from __future__ import annotations

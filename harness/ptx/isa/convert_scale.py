@@ -20,7 +20,8 @@ def ue8m0_from_f32(a: int, rnd: int, satfinite: int) -> int:
     """The power of two next to a magnitude, downwards (RZ) or upwards (RP), as its exponent plus 127.
 
     The sign is dropped. NaN is 0xff, and so is what lies above 2**127, infinity included; .satfinite makes that
-    0xfe. Zero, and what lies below 2**-127 and is rounded down, is 0, that is 2**-127.
+    0xfe. Zero, and what lies below 2**-127 and is rounded down, is 0, that is 2**-127. On zero, and on overflow without
+    .satfinite, the ISA is silent; another public model has the same.
     """
     if f32_is_nan(a):
         return 0xFF
@@ -71,7 +72,8 @@ def ue5m3_from_f32(a: int, rnd: int, satfinite: int) -> int:
     """ue5m3 code of a magnitude; the sign is dropped. NaN is 0xff.
 
     Overflow and infinity give the largest value with .satfinite and NaN without; towards zero only infinity
-    does. (ISA 9.4 does not spell out the cases without .satfinite.)
+    does. The ISA (9.4) is silent on the cases without .satfinite; another public model has the same rule, and says
+    that it is that of CUDA 13.4's header for 8-bit floats.
     """
     magnitude = a & 0x7FFFFFFF
     if magnitude > 0x7F800000:
@@ -139,8 +141,8 @@ def cvt_ue5m3x2_bf16x2_scaled(a: int, s: int, rnd: int, satfinite: int) -> int:
 def s2f6_from_f32(a: int, s: int, rnd: int, relu: int) -> int:
     """A float32 divided by a scale as fixed-point byte, clamped; NaN is 0x7f.
 
-    Clamping below gives 0x80, the end of the two's complement range. (ISA 9.7.9.22 says "sign-preserved
-    MAX_NORM", which could also be read as 0x81.)
+    Clamping below gives 0x80: the section on cvt says "sign-preserved MAX_NORM", and ISA 5.2.4 (since 9.1) has -2 as
+    the negative end. Another public model agrees, on NaN too.
     """
     if f32_is_nan(a) or s == 0xFF:
         return 0x7F
@@ -186,7 +188,11 @@ def cvt_s2f6x2_f32_scaled(a: int, b: int, s: int, rnd: int, relu: int) -> int:
     rnd=".rn .rz",
 )
 def cvt_s2f6x2_bf16x2(a: int, rnd: int, relu: int) -> int:
-    """Two bfloat16 to fixed point: upper half to upper byte."""
+    """Two bfloat16 to fixed point: upper half to upper byte.
+
+    Halves, although the ISA's pseudocode takes a[15:8] and a[7:0], in which there is no bfloat16: its text on the
+    scales speaks of the upper and the lower 16 bits, and ptxas makes one instruction that unpacks bfloat16.
+    """
     return cvt_s2f6x2_f32(a & 0xFFFF0000, a << 16 & 0xFFFFFFFF, rnd, relu)
 
 

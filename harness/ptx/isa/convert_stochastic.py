@@ -1,8 +1,9 @@
 """cvt.rs: stochastic rounding by random bits that the caller supplies (ISA 9.7.9.22).
 
 The random bits are added to the upper end of what the significand loses, and the carry rounds away from zero.
-Which bits of `rbits` belong to which value of a group of four the ISA shows in figures only; that two values share
-a field of 16 bits, which the first of them reads in reverse, is as reported of measurements on a B200.
+The ISA says in words which 16 bits of `rbits` belong to which two of four values, and only shows in figures how the two
+share them; that the first of them reads the bits in reverse is as reported of measurements on a B200. (A first print
+of ISA 9.4 had .pzo in these forms; a later one has not, nor does ptxas 13.4 take it.)
 """
 
 from __future__ import annotations

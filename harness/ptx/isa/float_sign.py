@@ -1,6 +1,7 @@
 """Sign and class of floating-point values (ISA 9.7.3.1, 9.7.3.2, 9.7.3.9, 9.7.3.10, 9.7.4.5, 9.7.4.6).
 
-`abs` and `neg` are additions of zero in the hardware, and so give a canonical NaN; float64's keeps sign and payload.
+`abs` and `neg` are additions of zero in the hardware, and so give a canonical NaN. float64's keeps sign and payload and
+becomes quiet, where the ISA has abs.f64 pass it unchanged and leaves neg.f64 open (an H200).
 """
 
 from __future__ import annotations

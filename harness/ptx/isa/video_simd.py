@@ -3,7 +3,8 @@
 The elements of both sources are picked from the pool b:a. Without .add the results replace the elements of c that the
 destination's mask names; with it they are added to the whole of c.
 
-These follow the text of the ISA, and an H200 agrees (ptxas 12.9) on every input tried.
+These follow the pseudocode of the ISA, and an H200 agrees (ptxas 12.9) on every input tried. (Of vset2 and vset4 the
+text says that other elements come from b.)
 """
 
 from __future__ import annotations
