@@ -109,7 +109,7 @@ def sin_approx(a: int) -> int:
 
 @instruction("cos.approx{.ftz}.f32", "d, a", section="9.7.3.19", approximate=True)
 def cos_approx(a: int) -> int:
-    """About the cosine, within 2**-20.5 in [-2 pi, 2 pi]; the argument as in `sin_approx`.
+    """About the cosine, within 2**-20.4 in [-2 pi, 2 pi]; the argument as in `sin_approx`.
 
     A quarter turn gives -0, three quarters and what is at most 2**-25 turns before a quarter +0 (an H200, all of them).
     """
