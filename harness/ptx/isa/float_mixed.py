@@ -1,11 +1,11 @@
 """Arithmetic on operands of two floating-point formats: mixed precision (ISA 9.7.5; two values a register from 9.4 on).
 
-Results of float32 are those of float32 arithmetic on the widened operands, rounded once. What no H200 has, and so is by
-the specification only: everything here.
+Results of float32 are those of float32 arithmetic on the widened operands, rounded once. Those of float16 and bfloat16
+are the exact sums and products of float32, rounded once, towards zero. What their .ftz does the section does not say:
+float32 subnormals that come in and float16 subnormals that go out are zeros of their sign, as everywhere else, and as in
+another public model, whose author had no such GPU either.
 
-The forms that cut to float16 or bfloat16 round the exact result once, towards zero; the section does not say what their
-.ftz does: float32 subnormals that come in and float16 subnormals that go out are taken to be zeros of their sign, as
-everywhere else.
+Specification only: an H200 has nothing of this.
 """
 
 from __future__ import annotations
@@ -224,10 +224,10 @@ def _converted(c: int, type: int) -> int:
 def mul_other_half(a: int, c: int, type: int) -> int:
     """Two products of `a` and `c` converted to the format of `a`, each product rounded to nearest even.
 
-    The section converts first and does not say how; here it is to nearest even too, so that a product is rounded
-    twice and a large bfloat16 is an infinity before it is multiplied. One instruction (HMUL2) does it, which may round
-    once. Where ptxas 13.4 fuses the product with a sum it drops the conversion: a fused multiply-add on `c` read as of
-    the other format, by its machine code.
+    The section converts first and does not say how; here it is to nearest even too (another public model reads it so),
+    so that a product is rounded twice, and a large bfloat16 is an infinity before it is multiplied. One instruction
+    (HMUL2) does it, which may round once. Where ptxas 13.4 fuses the product with a sum it drops the conversion: a
+    fused multiply-add on `c` read as of the other format, by its machine code.
     """
     low = mul_half(a & 0xFFFF, _converted(c & 0xFFFF, type), type, 0, 0)
     return low | mul_half(a >> 16, _converted(c >> 16, type), type, 0, 0) << 16
