@@ -2,8 +2,8 @@
 
 Results of float32 are those of float32 arithmetic on the widened operands, rounded once. Those of float16 and bfloat16
 are the exact sums and products of float32, rounded once, towards zero. What their .ftz does the section does not say:
-float32 subnormals that come in and float16 subnormals that go out are zeros of their sign, as everywhere else, and as in
-another public model, whose author had no such GPU either.
+float32 subnormals that come in and float16 subnormals that go out are zeros of their sign, as everywhere else, and as
+in another public model, whose author had no such GPU either.
 
 Specification only: an H200 has nothing of this.
 """
