@@ -5,22 +5,18 @@ from __future__ import annotations
 from harness.ptx.bits import mask, scalar
 
 DIFFERENT = -1
-"""Not a matter of distance: a NaN on one side only, NaNs that differ, zeros of different sign."""
+"""Not a matter of distance: NaN, infinity or zero on one side only, NaNs that differ, zeros of different sign."""
 
 
 @scalar
 def code_distance(expected: int, got: int, ebits: int, mbits: int) -> int:
-    """Units in the last place between two floats of up to 32 bits.
-
-    On the line on which +0 and -0 are one point, and infinity follows the greatest finite number: an approximate
-    result may be rounded to either.
-    """
+    """Units in the last place between two floats of up to 32 bits; DIFFERENT where no number of them tells it."""
     if expected == got:
         return 0
     size = ebits + mbits
     a, b = expected & mask(size), got & mask(size)
     top = mask(ebits) << mbits
-    if a > top or b > top or (a == 0 and b == 0):
+    if a >= top or b >= top or a == 0 or b == 0:
         return -1
     return abs(a - b) if (expected ^ got) >> size & 1 == 0 else a + b
 

@@ -205,7 +205,7 @@ def distances(expected: NDArray[Any], got: NDArray[Any], shape: tuple[int, int, 
         m, n = a & size, b & size
         same = (a ^ b) >> np.uint64(ebits + mbits) == 0
         line = np.where(same, np.maximum(m, n) - np.minimum(m, n), m + n).astype(np.float64)
-        special = ((m > top) | (n > top) | ((m == 0) & (n == 0))) & (a != b)
+        special = ((m >= top) | (n >= top) | (m == 0) | (n == 0)) & (a != b)
         line = np.where(a == b, 0.0, np.where(special, -1.0, line))
         worst = np.where((worst < 0) | (line < 0), -1.0, np.maximum(worst, line))
     return worst

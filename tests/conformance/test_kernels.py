@@ -59,7 +59,7 @@ def test_the_distance_of_an_approximate_form_is_measured():
     columns = Inputs(snippet).drawn(5, 600)
     truncated = instead(snippet, "rcp.approx", "rcp.rz")
     apart = apart_of(snippet, emulated(snippet, columns, "sm_90a"), emulated(truncated, columns, "sm_90a"))
-    assert mismatches == 0
+    assert mismatches == np.count_nonzero(apart < 0) > 0, "an infinity where the other has the greatest number"
     assert peak >> 32 == apart.max() == 1
     assert apart[peak & 0xFFFFFFFF] == 1
 

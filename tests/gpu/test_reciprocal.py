@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 FRACTIONS = np.arange(1 << 23, dtype=np.uint32)
-ONE = np.uint32(0x3F800000)
+ONE, INFINITY = np.uint32(0x3F800000), np.uint32(0x7F800000)
 
 
 @pytest.fixture(scope="module")
@@ -61,3 +61,42 @@ def test_quotients_beside_the_least_normal_number(device, form, exponent):
         assert np.abs(told.astype(np.int64) - ours)[told != 0].max(initial=0) <= 2
         kept += int((told != 0).sum())
     assert 0 < kept < 7 << 23 or (form == "div.approx.ftz.f32" and exponent > 252)
+
+
+@pytest.mark.parametrize("form", ["div.approx.f32", "div.approx.ftz.f32", "div.full.f32", "div.full.ftz.f32"])
+@pytest.mark.parametrize("exponent", [0, 1, 2, 60, 125, 126])
+def test_quotients_beside_the_greatest_number(device, form, exponent):
+    """All divisors of an exponent, with the dividends next to 2**128 times them: the same ones overflow."""
+    divisors = FRACTIONS | np.uint32(exponent << 23)
+    if exponent == 0:
+        divisors = divisors[1:]
+        if ".ftz" in form:
+            pytest.skip("a subnormal divisor counts as zero")
+    first = (divisors.view(np.float32).astype(np.float64) * 2.0**128).astype(np.float32).view(np.uint32)
+    over = 0
+    for step in range(-5, 2):
+        dividends = (first.astype(np.int64) + step).astype(np.uint32)
+        told = run(device, form, dividends, divisors)
+        ours = emulate(f"{form} $0, $1, $2;", "=r,r,r", [dividends, divisors], np.uint32)
+        wrong = np.flatnonzero((told == INFINITY) != (ours == INFINITY))
+        assert len(wrong) == 0, [hex(x[wrong[0]]) for x in (dividends, divisors, told, ours)]
+        assert np.abs(told.astype(np.int64) - ours).max() <= 2
+        over += int((told == INFINITY).sum())
+    assert 0 < over < 7 * len(divisors)
+
+
+@pytest.mark.parametrize("form", ["div.approx.f32", "div.full.f32"])
+@pytest.mark.parametrize("exponent", [127, 128, 140, 150, 151, 160, 200, 251, 252, 253, 254])
+def test_quotients_beside_half_of_the_least_number(device, form, exponent):
+    """All divisors of an exponent, with the dividends next to 2**-150 times them: the same ones become zero."""
+    divisors = FRACTIONS | np.uint32(exponent << 23)
+    first = (divisors.view(np.float32).astype(np.float64) * 2.0**-150).astype(np.float32).view(np.uint32)
+    kept = 0
+    for step in range(-3, 4):
+        dividends = np.maximum(first.astype(np.int64) + step, 1).astype(np.uint32)
+        told = run(device, form, dividends, divisors)
+        ours = emulate(f"{form} $0, $1, $2;", "=r,r,r", [dividends, divisors], np.uint32)
+        wrong = np.flatnonzero((told == 0) != (ours == 0))
+        assert len(wrong) == 0, [hex(x[wrong[0]]) for x in (dividends, divisors, told, ours)]
+        kept += int((told != 0).sum())
+    assert 0 < kept < 7 << 23 or (form == "div.approx.f32" and exponent > 252)

@@ -24,26 +24,36 @@ def rcp_approx(a: int, ftz: int) -> int:
 
 
 @scalar
-def _kept(x: float, y: float) -> bool:
-    """Whether x / y is not flushed: by x times the unit's own 1 / y, for hardware has no other quotient.
-
-    An H200: all significands of y, with the numbers next to the border (`tests/gpu/test_reciprocal.py`).
-    """
-    if abs(y) > 8.507059173023462e37:
-        x, y = 0.25 * x, 0.25 * y
+def _product(x: float, y: float) -> float:
+    """x times the unit's own 1 / y, exactly: what hardware rounds for a quotient, for finite x and y that are not 0."""
     bits = f64_bits(y)
     power = f64_value(2022 - (bits >> 52 & 0x7FF) << 52)
-    return f32_finish(x * (to_float(reciprocal_significand(bits >> 29 & 0x7FFFFF)) * power), 0, 1, 0) & 0x7FFFFFFF != 0
+    return math.copysign(1.0, y) * x * (to_float(reciprocal_significand(bits >> 29 & 0x7FFFFF)) * power)
+
+
+@scalar
+def _beside(x: float, end: float) -> bool:
+    """Whether x is within some units of the last place of 24 bits of an end of the range."""
+    return abs(x - end) < end * 4.76837158203125e-7
 
 
 @instruction("div.full{.ftz}.f32", "d, a, b", section="9.7.3.8", approximate=True)
 def div_full(a: int, b: int, ftz: int) -> int:
-    """About a / b over the full range of b, within 2 ulp; where .ftz begins: `_kept`."""
+    """About a / b over the full range of b, within 2 ulp.
+
+    At the ends of the range hardware's own product decides what overflows, becomes zero or is flushed (an H200: every
+    significand of b with the numbers next to these ends, `tests/gpu/test_reciprocal.py`).
+    """
     x, y = f32_value(f32_flush(a, ftz)), f32_value(f32_flush(b, ftz))
     quotient = divide(x, y)
-    # The least normal number, and two units of its last place on either side.
-    if ftz and 1.1754940705625946e-38 < abs(quotient) < 1.1754946310819804e-38:
-        quotient = math.copysign(max(abs(quotient), 1.1754943508222875e-38) if _kept(x, y) else 0.0, quotient)
+    size = abs(quotient)
+    # 2**-126 and 2**-149; from half of the latter on, results are not zero.
+    least = 1.1754943508222875e-38 if ftz else 1.401298464324817e-45
+    if _beside(size, least if ftz else 0.5 * least) or _beside(size, 3.402823669209385e38):
+        told = f32_finish(_product(x, y), 0, ftz, 0)
+        if told & 0x7FFFFFFF == 0 or told & 0x7FFFFFFF == 0x7F800000:
+            return told
+        quotient = math.copysign(min(max(size, least), 3.4028234663852886e38), quotient)
     return f32_finish(quotient, 0, ftz, 0)
 
 

@@ -5,9 +5,7 @@ The model gives the nearest value of the format, which the hardware may miss. Na
 
 from __future__ import annotations
 
-import math
-
-from harness.ptx.elementary import exp2_f64
+from harness.ptx.elementary import exp2_f64, tanh_nearest
 from harness.ptx.floatbits import flush, value_of
 
 from .half import half_round
@@ -19,7 +17,7 @@ from .registry import instruction
 @instruction("tanh.approx.type", "d, a", section="9.7.4.9", requires=90, approximate=True, type=".bf16")
 def tanh_half(a: int, type: int) -> int:
     """About the hyperbolic tangent; subnormals come back as they are."""
-    return half_round(math.tanh(value_of(a, type)), type, 0)
+    return half_round(tanh_nearest(value_of(a, type)), type, 0)
 
 
 @instruction("ex2.approx.type", "d, a", section="9.7.4.10", requires=75, approximate=True, type=".f16")
