@@ -26,6 +26,7 @@ from harness.records import (
     Timing,
     WriteError,
     Writer,
+    explained,
     from_json,
     resumable,
     splits,
@@ -123,8 +124,10 @@ class Recorder:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Look where targets and variants part, and close the file; a run of ours in which nothing ran is not green."""
-        found = self._disagreements() if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) else []
-        self.splits = splits(self.results, found)
+        parted = splits(self.results)
+        ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        found = self._disagreements(parted) if ended and parted and not self.config.option.ptx_replay else []
+        self.splits = explained(parted, found)
         if found and self.path is not None:
             self._write(found)
         if self.writer is not None:
@@ -138,9 +141,7 @@ class Recorder:
         if self._nothing_ran and exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 
-    def _disagreements(self) -> list[Disagreement]:
-        if self.config.option.ptx_replay or not splits(self.results):
-            return []
+    def _disagreements(self, parted: list[Split]) -> list[Disagreement]:
         from harness.agreement import Agreement
         from harness.collection import backend_of
 
@@ -148,7 +149,8 @@ class Recorder:
             return backend_of(self.config, name)
 
         effort = self.config.option.ptx_effort
-        return Agreement(self.config.rootpath, self.cases.values(), backend, effort).disagreements(self.results)
+        agreement = Agreement(self.config.rootpath, self.cases.values(), backend, effort)
+        return agreement.disagreements(self.results, parted)
 
     @property
     def _nothing_ran(self) -> bool:

@@ -9,7 +9,7 @@ Values are bits in hexadecimal, because JSON has no NaN. Reports, comparisons an
 `merge` several runs as one, `agreement` where targets and variants give different bits.
 """
 
-from harness.records.agreement import Split, splits
+from harness.records.agreement import Split, explained, splits
 from harness.records.encoding import from_json, to_json
 from harness.records.files import Writer, collect, collector_paused, read, read_lines, resumable
 from harness.records.merge import MACHINES, machines, merged
@@ -71,6 +71,7 @@ __all__ = [
     "Writer",
     "collect",
     "collector_paused",
+    "explained",
     "from_json",
     "machines",
     "merged",

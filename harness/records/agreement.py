@@ -50,8 +50,12 @@ class Split:
 def splits(results: Iterable[Result], seen: Iterable[Disagreement] = ()) -> list[Split]:
     """All splits of a run, by case; `seen` is what the run found out about their pairs."""
     ran = sorted((r for r in results if r.outputs_digest), key=lambda r: r.key)
+    return explained(sorted([*_targets(ran), *_variants(ran)], key=lambda s: (s.case, s.what, s.pair)), seen)
+
+
+def explained(found: Iterable[Split], seen: Iterable[Disagreement]) -> list[Split]:
+    """The splits, each with what the run found out about its pair."""
     known = {(d.one, d.other): d for d in seen}
-    found = sorted([*_targets(ran), *_variants(ran)], key=lambda s: (s.case, s.what, s.pair))
     return [replace(s, first=known.get(s.pair)) for s in found]
 
 
