@@ -270,6 +270,16 @@ def mutated(form: Form, limit: int) -> list[str]:
     return _spread(list(lines), limit)
 
 
+def with_needless(form: Form) -> list[str]:
+    """The plainest spelling with words that have no meaning there: classes of testp, and types of no number."""
+    bound = next(iter(form.spellings()))
+    parts = [c for c in bound.chosen if c]
+    lines = []
+    for words in (["finite"], ["notanumber"], ["normal", "finite"], ["number", "number"], ["pred"], ["texref", "pred"]):
+        lines += [written(bound, _spell(form, [*words, *parts])), written(bound, _spell(form, [*parts, *words]))]
+    return lines
+
+
 def _same_size(old: str, new: str) -> bool:
     return old not in TYPES or TYPES[old].width == TYPES[new].width
 

@@ -23,6 +23,7 @@ from legality import (
     summary,
     told_by_emulate,
     told_by_ptxas,
+    with_needless,
 )
 
 QUICK = {"sm_75": 400, "sm_80": 400, "sm_90a": 2500, "sm_100a": 1000, "sm_107a": 400, "sm_110a": 200, "sm_120f": 300}
@@ -56,6 +57,12 @@ def test_forms(target: str) -> None:
 def test_combinations_that_no_form_lists(target: str) -> None:
     lines = [line for form in scalar_forms() for line in mutated(form, 12)]
     check(sample(list(dict.fromkeys(lines)), QUICK[target], target), target)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_107a"])
+def test_words_without_a_meaning(target: str) -> None:
+    """`add.finite.f32`, `cvt.pred.u32.u16`: some are ignored, some refused."""
+    check([line for form in scalar_forms() for line in with_needless(form)], target)
 
 
 @pytest.mark.parametrize("target", QUICK)

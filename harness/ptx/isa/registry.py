@@ -21,7 +21,7 @@ from harness.ptx.types import TYPES, ScalarType
 from harness.ptx.vectorise import Array, ArrayFunction
 
 from . import selectors
-from .modifiers import CODES, VECTORS
+from .modifiers import CODES, VECTORS, heeded
 
 Undefined = Callable[[list[Array], list[Array]], Array]
 """From argument values and the masks of their undefined bits to the result's mask."""
@@ -438,6 +438,7 @@ def find(opcode: str, modifiers: tuple[str, ...]) -> tuple[Bound, ...]:
     """All forms that `opcode` with these modifiers can mean; they differ in their operands. May be empty."""
     if not _FUSED.get(opcode, frozenset()).isdisjoint(modifiers[1:]):
         return ()
+    modifiers = heeded(opcode, modifiers)
     types = tuple(m for m in modifiers if m in TYPES or m in VECTORS)
     plain = tuple(m for m in modifiers if m not in TYPES and m not in VECTORS)
     plain = tuple(m for i, m in enumerate(plain) if m not in _REPEATABLE or m not in plain[:i])

@@ -68,3 +68,15 @@ def test_testp_without_a_class_keeps_the_predicate() -> None:
     assert emulate(asm, "=r,r", [A], "uint32").tolist() == [0, 1, 0]
     with pytest.raises(PtxError, match="does not fit"):
         emulate(asm.replace("testp.f32", "testp.f64"), "=r,r", [A], "uint32")
+
+
+@pytest.mark.parametrize("spelling", ["add.finite.f32", "add.f32.pred", "add.rn.texref.notanumber.f32"])
+def test_words_that_ptxas_ignores_change_nothing(spelling: str) -> None:
+    expected = emulate("add.f32 $0, $1, $2;", "=r,r,r", [A, B], "uint32").tolist()
+    assert expected == emulate(f"{spelling} $0, $1, $2;", "=r,r,r", [A, B], "uint32").tolist()
+
+
+@pytest.mark.parametrize("spelling", ["add.finite.normal.f32", "mul.lo.pred.u32", "shl.pred.b32"])
+def test_words_that_ptxas_refuses(spelling: str) -> None:
+    with pytest.raises(PtxError, match="no form with these modifiers|no modifier"):
+        emulate(f"{spelling} $0, $1, $2;", "=r,r,r", [A, B], "uint32")
