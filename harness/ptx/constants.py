@@ -1,63 +1,111 @@
-"""Token cursor and constant expressions of the PTX parser (ISA 4.5).
+"""Token cursor and constant expressions of the PTX parser (ISA 4.5), folded as ptxas 12.9 and 13.4 fold them.
 
-Integer constants are 64 bits wide, signed unless marked U or too large for it; floating-point constants are
-doubles. ptxas folds arithmetic on both.
+Integer constants have 64 bits and are of type .s64, or .u64 if marked U or too large for that; floating-point
+constants are doubles, and the two do not mix. Where ptxas departs from the text: `c ? a : b` takes integers only and
+keeps the type of what it chooses, and a literal a little beyond 64 bits loses the upper ones.
 """
 
 from __future__ import annotations
 
+import operator
 import struct
 from collections.abc import Callable
 
 from .errors import ParseError
-from .lexer import OPERAND, Token
+from .lexer import OPERAND, WARP_SIZE, Token
 from .nodes import Immediate, Source
 
-Number = int | float
 
-_LEVELS: list[dict[str, Callable[[Number, Number], Number]]] = [
-    {"||": lambda a, b: int(bool(a) or bool(b))},
-    {"&&": lambda a, b: int(bool(a) and bool(b))},
-    {"|": lambda a, b: _whole(a) | _whole(b)},
-    {"^": lambda a, b: _whole(a) ^ _whole(b)},
-    {"&": lambda a, b: _whole(a) & _whole(b)},
-    {"==": lambda a, b: int(a == b), "!=": lambda a, b: int(a != b)},
-    {
-        "<": lambda a, b: int(a < b),
-        ">": lambda a, b: int(a > b),
-        "<=": lambda a, b: int(a <= b),
-        ">=": lambda a, b: int(a >= b),
-    },
-    {"<<": lambda a, b: _whole(a) << (_whole(b) & 63), ">>": lambda a, b: _whole(a) >> (_whole(b) & 63)},
-    {"+": lambda a, b: a + b, "-": lambda a, b: a - b},
-    {"*": lambda a, b: a * b, "/": lambda a, b: _divide(a, b), "%": lambda a, b: _remainder(a, b)},
-]
-"""Binary operators from the loosest level to the tightest."""
+class Unsigned(int):
+    """An integer constant of type .u64; one of type .s64 is a plain int."""
+
+
+Number = int | float
+"""A constant: int, Unsigned or float."""
+Operator = Callable[[Number, Number], Number]
+
+_ONES = (1 << 64) - 1
+
+
+def _sized(value: int, unsigned: bool) -> int:
+    """An integer cut to 64 bits, as .u64 or .s64."""
+    low = value & _ONES
+    if unsigned:
+        return Unsigned(low)
+    return low - (1 << 64) if low >> 63 else low
 
 
 def _whole(value: Number) -> int:
     if isinstance(value, float):
-        raise ArithmeticError("bit operators need integers")
+        raise ArithmeticError("an integer is expected, not a floating-point number")
     return value
 
 
-def _divide(a: Number, b: Number) -> Number:
-    if isinstance(a, float) or isinstance(b, float):
+def _usual(operation: Callable[..., Number]) -> Operator:
+    """An operator on two doubles, or on two integers that are both taken as .u64 if one of them is."""
+
+    def apply(a: Number, b: Number) -> Number:
+        if isinstance(a, float) and isinstance(b, float):
+            return operation(a, b)
+        a, b = _whole(a), _whole(b)
+        if isinstance(a, Unsigned) or isinstance(b, Unsigned):
+            return _sized(_whole(operation(int(a) & _ONES, int(b) & _ONES)), True)
+        return _sized(_whole(operation(a, b)), False)
+
+    return apply
+
+
+def _on_integers(operation: Callable[[int, int], int]) -> Operator:
+    usual = _usual(operation)
+    return lambda a, b: usual(_whole(a), _whole(b))
+
+
+def _compared(operation: Callable[..., bool]) -> Operator:
+    """A comparison, whose result is a signed 0 or 1."""
+    usual = _usual(operation)
+    return lambda a, b: int(usual(a, b))
+
+
+def _divided(a: Number, b: Number) -> Number:
+    if isinstance(a, float):
         return a / b
-    quotient = abs(a) // abs(b)
-    return quotient if (a < 0) == (b < 0) else -quotient
+    a, b = _whole(a), _whole(b)
+    quotient = abs(a) // abs(b) if (a < 0) == (b < 0) else -(abs(a) // abs(b))
+    if quotient == 1 << 63 and a < 0:
+        raise ArithmeticError("the quotient overflows (ptxas crashes on it)")
+    return quotient
 
 
 def _remainder(a: Number, b: Number) -> Number:
-    a, b = _whole(a), _whole(b)
-    return a - int(_divide(a, b)) * b
+    return Unsigned((_whole(a) & _ONES) % (_whole(b) & _ONES))
 
 
-def _wrap(value: Number) -> Number:
-    """An integer result in 64 bits: kept if it fits either way, else two's complement."""
-    if isinstance(value, float) or -(1 << 63) <= value < 1 << 64:
-        return value
-    return value & 0xFFFFFFFFFFFFFFFF
+def _left(a: Number, b: Number) -> Number:
+    return _sized(_whole(a) << (_whole(b) & 63), isinstance(a, Unsigned))
+
+
+def _right(a: Number, b: Number) -> Number:
+    return _sized(_whole(a) >> (_whole(b) & 63), isinstance(a, Unsigned))
+
+
+_LEVELS: list[dict[str, Operator]] = [
+    {"||": lambda a, b: int(_whole(a) != 0 or _whole(b) != 0)},
+    {"&&": lambda a, b: int(_whole(a) != 0 and _whole(b) != 0)},
+    {"|": _on_integers(operator.or_)},
+    {"^": _on_integers(operator.xor)},
+    {"&": _on_integers(operator.and_)},
+    {"==": _compared(operator.eq), "!=": _compared(operator.ne)},
+    {
+        "<": _compared(operator.lt),
+        ">": _compared(operator.gt),
+        "<=": _compared(operator.le),
+        ">=": _compared(operator.ge),
+    },
+    {"<<": _left, ">>": _right},
+    {"+": _usual(operator.add), "-": _usual(operator.sub)},
+    {"*": _usual(operator.mul), "/": _usual(_divided), "%": _remainder},
+]
+"""Binary operators from the loosest level to the tightest."""
 
 
 class ConstantExpressions:
@@ -120,7 +168,7 @@ class ConstantExpressions:
         """A plain integer literal."""
         offset = self.offset
         try:
-            return _integer(self.take("int", what))
+            return int(_integer(self.take("int", what)))
         except ValueError as problem:
             raise self.source.error(ParseError, f"{what}: {problem}", offset) from None
 
@@ -129,20 +177,27 @@ class ConstantExpressions:
         start = self.at
         offset = self.offset
         try:
-            value = _wrap(self.ternary())
+            if self.kind == "int" and self.tokens[start + 1][0] in (",", ";", "}", "]"):
+                self.advance()
+                value: Number = _integer(self.tokens[start][1])
+            else:
+                value = self.expression()
         except (ArithmeticError, ValueError) as problem:
             raise self.source.error(ParseError, f"constant expression: {problem}", offset) from None
-        node = Immediate(value, offset)
-        if self.at == start + 1 and self.tokens[start][0] == "float":
-            word = self.tokens[start][1]
-            if word[1:2] in "fF":
-                node.single = int(word[2:], 16)
-            elif word[1:2] in "dD":
-                node.double = int(word[2:], 16)
+        node = Immediate(value if isinstance(value, float) else int(value), offset)
+        if isinstance(value, float):
+            _keep_bits(node, self.tokens[start : self.at])
         return node
 
+    def expression(self) -> Number:
+        """A constant expression, or a `0f` literal, which stands alone."""
+        if self.kind == "float" and self.text[:2] in ("0f", "0F"):
+            self.advance()
+            return _float(self.tokens[self.at - 1][1])
+        return self.ternary()
+
     def ternary(self) -> Number:
-        """`condition ? a : b`"""
+        """`condition ? a : b`, all of them integers."""
         self.depth += 1
         if self.depth > 100:
             raise self.error("the constant expression is nested too deeply")
@@ -150,8 +205,8 @@ class ConstantExpressions:
         if self.accept("?"):
             yes = self.ternary()
             self.expect(":", "':' of '?:'")
-            no = self.ternary()
-            value = yes if value else no
+            condition, yes, no = map(_whole, (value, yes, self.ternary()))
+            value = yes if condition else no
         self.depth -= 1
         return value
 
@@ -165,7 +220,7 @@ class ConstantExpressions:
             if self.kind == "|" and self.tokens[self.at + 1][0] == "name":
                 break
             self.advance()
-            value = _wrap(operator(value, self.binary(level + 1)))
+            value = operator(value, self.binary(level + 1))
         return value
 
     def unary(self) -> Number:
@@ -179,54 +234,65 @@ class ConstantExpressions:
             if cast:
                 self.expect(")", "')' after the type of a cast")
                 return self.cast(cast)
-            value = self.ternary()
+            value = self.expression()
             self.expect(")", "')'")
             return value
+        if kind == "float" and text[:2] in ("0f", "0F"):
+            raise self.error(f"{text} stands alone or in parentheses")
+        if kind not in ("int", "float"):
+            raise self.unexpected("a constant")
         self.advance()
-        if kind == "int":
-            return _integer(text)
-        if kind == "float":
-            return _float(text)
-        self.at -= 1
-        raise self.unexpected("a constant")
+        return _integer(text) if kind == "int" else _float(text)
 
     def signed(self, sign: str) -> Number:
         """What follows a prefix operator."""
         self.advance()
-        if self.kind == "float" and self.text[:2].lower() in ("0f", "0d"):
-            raise self.error(f"a hexadecimal float takes no {sign!r} before it")
         self.depth += 1
         if self.depth > 100:
             raise self.error("the constant expression is nested too deeply")
         value = self.unary()
         self.depth -= 1
         if sign == "!":
-            return int(not value)
+            return int(not _whole(value))
         if sign == "~":
-            return ~_whole(value)
-        return -value if sign == "-" else value
+            return Unsigned(~_whole(value) & _ONES)
+        if sign == "+":
+            return value
+        return -value if isinstance(value, float) else _sized(-int(value), isinstance(value, Unsigned))
 
     def cast(self, kind: str) -> Number:
         """`(.s64)` or `(.u64)` and the value after it."""
         value = self.unary()
         if kind not in (".s64", ".u64"):
             raise self.error(f"a constant can be cast to .s64 or .u64, not {kind}")
-        bits = int(value) & 0xFFFFFFFFFFFFFFFF
-        return bits - (1 << 64) if kind == ".s64" and bits >> 63 else bits
+        return _sized(_whole(value), kind == ".u64")
+
+
+def _keep_bits(node: Immediate, tokens: list[Token]) -> None:
+    """Note the bits of a hexadecimal float that is all of a constant but for parentheses."""
+    words = [text for kind, text, _ in tokens if kind not in ("(", ")")]
+    head = words[0][:2].lower() if len(words) == 1 else ""
+    if head == "0f":
+        node.single = int(words[0][2:], 16)
+    elif head == "0d":
+        node.double = int(words[0][2:], 16)
 
 
 def _integer(text: str) -> int:
-    text = text.rstrip("U")
-    head = text[:2].lower()
-    if head == "0x":
-        value = int(text[2:], 16)
-    elif head == "0b":
-        value = int(text[2:], 2)
-    elif text[0] == "0" and len(text) > 1:
-        value = int(text, 8)
+    """The value of an integer literal; OverflowError where ptxas counts it as too large."""
+    if text == WARP_SIZE:
+        return 32
+    digits = text.rstrip("U")
+    head = digits[:2].lower()
+    if head in ("0x", "0b"):
+        base, digits = 16 if head == "0x" else 2, digits[2:]
     else:
-        value = int(text)
-    return value & 0xFFFFFFFFFFFFFFFF
+        base = 8 if digits[0] == "0" else 10
+    value = int(digits, base)
+    if value // base >> 63:
+        raise OverflowError(f"{text} overflows 64 bits")
+    value &= _ONES
+    return Unsigned(value) if text[-1] == "U" or value >> 63 else value
 
 
 def _float(text: str) -> float:
@@ -236,6 +302,8 @@ def _float(text: str) -> float:
     if head == "0d":
         return float(struct.unpack("<d", int(text[2:], 16).to_bytes(8, "little"))[0])
     value = float(text)
-    if value in (float("inf"), float("-inf")):
+    if value == float("inf"):
         raise OverflowError(f"{text} overflows a double")
+    if value < 2.2250738585072014e-308 and text.lower().partition("e")[0].strip("0."):
+        raise OverflowError(f"{text} is no normal double")
     return value

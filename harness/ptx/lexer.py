@@ -16,11 +16,15 @@ Token = tuple[str, str, int]
 OPERAND = "\x01"
 """Marks an operand of inline asm inside expanded text: `\\x01` and its number, a name no PTX text can spell."""
 
+WARP_SIZE = "WARP_SZ"
+"""The one integer constant that has a name."""
+
 _TOKEN = re.compile(
     r"""
     (?P<space>[ \t\r\n\f]+|//[^\n]*|/\*.*?\*/)
+  | (?P<warp>WARP_SZ(?![A-Za-z0-9_$]))
   | (?P<name>[A-Za-z][A-Za-z0-9_$]*|[_$%\x01][A-Za-z0-9_$]+)
-  | (?P<dot>\.(?:[1-5]d\b|[A-Za-z_][A-Za-z0-9_$]*(?:::[A-Za-z0-9_]+)*))
+  | (?P<dot>\.(?:[1-5]d\b|sp::\d+:\d+|[A-Za-z_][A-Za-z0-9_$]*(?:::[A-Za-z0-9_]+)*))
   | (?P<float>0[fF][0-9A-Fa-f]{8}(?![0-9A-Za-z_$])|0[dD][0-9A-Fa-f]{16}(?![0-9A-Za-z_$])
              |(?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)
   | (?P<int>0[xX][0-9A-Fa-f]+U?|0[bB][01]+U?|0[0-7]*U?|[1-9]\d*U?)
@@ -56,6 +60,7 @@ def tokenize(source: Source, text: str) -> list[Token]:
             after = s.end()
         else:
             word = text[at:after]
+            kind = "int" if kind == "warp" else kind
             if kind in ("name", "int", "float"):
                 if glued == at:
                     raise source.error(ParseError, f"unexpected {_shown(word)!r} directly after a number", at)

@@ -12,7 +12,7 @@ from typing import Any
 from . import braces, isa
 from .bits import f32_round, f64_bits
 from .errors import NotElementwise, OperandError, ParseError, PtxError
-from .isa.registry import Bound, Form, OperandSpec, lookup
+from .isa.registry import Bound, OperandSpec, lookup
 from .lexer import OPERAND
 from .nodes import (
     Block,
@@ -418,7 +418,7 @@ class Builder:
         """Check and bind an operand that is read, as a form declares it."""
         kind = bound.type_of(spec)
         role = f"operand {spec.name} of {bound.spelling}"
-        constant = isinstance(node, Immediate) or (isinstance(node, Name) and node.text == "WARP_SZ")
+        constant = isinstance(node, Immediate)
         if spec.constant and not constant:
             raise self.error(OperandError, f"{role} must be a constant", node.offset)
         if constant and (refusal := self._refused_constant(node, bound, spec, kind)):
@@ -452,8 +452,6 @@ class Builder:
         if isinstance(node, Immediate):
             return Reader(-1, kind.width, self.pattern(node, kind, role))
         if isinstance(node, Name):
-            if node.text == "WARP_SZ" and kind.kind in ("b", "u", "s", "pred"):
-                return Reader(-1, kind.width, 1 if kind.kind == "pred" else 32)
             register = self.resolve(node)
             self.check(register, kind, relaxed, node, role)
             if node.negated and kind.kind != "pred":

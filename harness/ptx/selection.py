@@ -19,7 +19,7 @@ def selected(source: Source, node: Instruction, bound: Bound) -> tuple[Instructi
     plain: list[Operand] = []
     simd = any(s.selector in ("pair", "quad") for s in bound.form.operands)
     for operand, spec in zip(node.operands, bound.form.operands, strict=False):
-        if isinstance(operand, Name) and not (simd and operand.text == "WARP_SZ"):
+        if isinstance(operand, Name):
             plain.append(_strip(source, node, operand, spec, codes))
         elif simd:
             message = f"operand {spec.name} of {node.spelling} must be a register"

@@ -205,6 +205,7 @@ class TestRefusals:
             ("bar.sync 0;", NotElementwise, "a barrier"),
             ("cvta.to.global.u64 $0, $1;", NotElementwise, "a conversion of an address"),
             ("stacksave.u32 $0;", NotElementwise, "a memory access"),
+            ("spdecompress.b8.b2.sp::2:4.x1 {$0}, {$1}, {$1};", NotElementwise, "a sparse matrix"),
             ("min.xorsign.abs.f32 $0, $1, $1;", UnsupportedOnTarget, "needs sm_86"),
         ],
     )

@@ -29,6 +29,8 @@ for _name in (
     "alloca",
 ):
     refuse(_name, _MEMORY)
+for _name in ("spcompress", "spdecompress"):
+    refuse(_name, "the packing of a sparse matrix for tensor cores")
 refuse("cvta", "a conversion of an address")
 refuse("fabric", "a transfer to or from another GPU's memory")
 refuse("mbarrier", "a barrier for asynchronous copies (TMA) and tensor cores")
