@@ -24,6 +24,9 @@ SIGNED = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 _PYTHON_LANES = 1500
 """Lanes that a function serves in Python before it is worth compiling (about a tenth of a second)."""
 
+# Helpers vanish in what calls them; entry points of their own, for Python and for C, would be most of a compilation.
+_INLINED = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
 _lock = threading.RLock()
 _registered: set[Callable[..., object]] = set()
 
@@ -106,11 +109,11 @@ def register_helpers() -> Any:
             names = function.__code__.co_varnames[: function.__code__.co_argcount]
             spell = ", ".join(names)
             text = f"lambda {spell}: lambda {spell}: target({spell})"
-            overload(function, jit_options={"forceinline": True})(eval(text, {"target": INTRINSICS[name]}))
+            overload(function, jit_options=_INLINED)(eval(text, {"target": INTRINSICS[name]}))
     for function in bits.SCALARS:
         if function not in _registered:
             _registered.add(function)
-            register_jitable(forceinline=True, error_model="numpy")(function)
+            register_jitable(**_INLINED, error_model="numpy")(function)
     return numba
 
 
@@ -135,7 +138,7 @@ def _compile(
     # Read-only in the signature takes both, so that an argument of the caller needs no copy.
     kinds = [numba.types.Array(numba.from_dtype(np.dtype(UNSIGNED[width])), 1, "C")]
     kinds += [numba.types.Array(numba.from_dtype(np.dtype(UNSIGNED[w])), 1, "C", readonly=True) for w, _ in sources]
-    dispatcher = numba.njit(nogil=True, error_model="numpy")(scope["loop"])
+    dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(scope["loop"])
     key = f"{function.__module__}.{function.__qualname__}({constants}, {sources}, {width})"
     compilecache.attach(dispatcher, key, function.__module__)
     with wrapping():

@@ -1,5 +1,6 @@
 """The device's code without a device: its PTX runs on the emulator of whole kernels, and ptxas takes it."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 from harness.conformance import forms, kernels
 from harness.conformance.inputs import Inputs
 from harness.conformance.measure import apart_of, emulated
+from harness.ptx.bits import f32_round, f32_value, scalar
 from harness.ptx.kernel import Buffer, run_kernel
+from harness.ptx.vectorise import ArrayFunction
 
 
 def instead(snippet, old, new):
@@ -17,6 +20,11 @@ def instead(snippet, old, new):
     changed.__dict__["step"] = snippet.step
     assert changed.text != snippet.text
     return changed
+
+
+def replaced(function, other):
+    """An array function of another scalar definition."""
+    return ArrayFunction(other, function.constants, function.sources, function.width)
 
 
 def checked(snippet, start=5, count=600):
@@ -82,10 +90,20 @@ def test_definitions_are_inlined_and_nothing_is_contracted():
     assert "fma.rn.f64" not in ptx, "a product and a sum of the definition were made one"
 
 
+@scalar
+def by_the_hosts_library(a, ftz):
+    """A definition that a device has not."""
+    return f32_round(math.log2(f32_value(a)))
+
+
 def test_a_definition_that_needs_a_library_is_not_for_devices():
+    snippet = forms.snippets("lg2.approx.f32")[0]
+    hosted = replace(snippet)
+    (function,) = snippet.step.functions
+    hosted.__dict__["step"] = replace(snippet.step, functions=(replaced(function, by_the_hosts_library),))
     with pytest.raises(kernels.NoDefinition, match="calls"):
-        kernels.source(forms.snippets("ex2.approx.f32"), "sm_90", True)
-    assert "run_0" in kernels.source(forms.snippets("ex2.approx.f32"), "sm_90", False)
+        kernels.source([hosted], "sm_90", True)
+    assert "run_0" in kernels.source([hosted], "sm_90", False)
     assert not kernels.checkable(forms.snippets("mov.b64")[0])
 
 
