@@ -271,11 +271,12 @@ def mutated(form: Form, limit: int) -> list[str]:
 
 
 def with_needless(form: Form) -> list[str]:
-    """The plainest spelling with words that have no meaning there: classes of testp, and types of no number."""
+    """The plainest spelling with words of other instructions, and with types of no number."""
     bound = next(iter(form.spellings()))
     parts = [c for c in bound.chosen if c]
     lines = []
-    for words in (["finite"], ["notanumber"], ["normal", "finite"], ["number", "number"], ["pred"], ["texref", "pred"]):
+    needless = ["finite", "notanumber", "normal.finite", "number.number", "pred", "texref.pred", "acc::f32.rank"]
+    for words in (w.split(".") for w in [*needless, "rank.box_dim", "assume_large", "swizzle_mode.infinite", "cta"]):
         lines += [written(bound, _spell(form, [*words, *parts])), written(bound, _spell(form, [*parts, *words]))]
     return lines
 

@@ -78,5 +78,5 @@ def test_words_that_ptxas_ignores_change_nothing(spelling: str) -> None:
 
 @pytest.mark.parametrize("spelling", ["add.finite.normal.f32", "mul.lo.pred.u32", "shl.pred.b32"])
 def test_words_that_ptxas_refuses(spelling: str) -> None:
-    with pytest.raises(PtxError, match="no form with these modifiers|no modifier"):
+    with pytest.raises(PtxError, match=r"no form with these modifiers|no modifier"):
         emulate(f"{spelling} $0, $1, $2;", "=r,r,r", [A, B], "uint32")

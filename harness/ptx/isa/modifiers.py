@@ -42,7 +42,15 @@ CODES: dict[str, int] = {
 VECTORS = frozenset({"v2", "v4", "v8"})
 """Vector sizes; their order against types matters as that of types does."""
 
-_CLASSES = frozenset({"finite", "infinite", "number", "notanumber", "normal", "subnormal"})
+_IGNORED = (
+    frozenset({"finite", "infinite", "number", "notanumber", "normal", "subnormal"}),
+    frozenset({"acc::f32"}),
+    frozenset({"assume_large"}),
+    frozenset({"box_dim", "element_stride", "elemtype", "fill_mode", "global_address", "global_dim", "global_stride"})
+    | {"interleave_layout", "rank", "swizzle_atomicity", "swizzle_mode"},
+)
+NEWER = {"assume_large": 90}
+"""Modifiers that are none for the assembler of targets below a number."""
 _NO_NUMBERS = frozenset({"pred", "texref", "samplerref", "surfref"})
 _WITH_FLOATS = frozenset(
     {"abs", "add", "cos", "cvt", "ex2", "fma", "lg2", "max", "min", "mul", "neg", "rcp", "rsqrt", "set", "setp", "sin"}
@@ -53,11 +61,12 @@ _WITH_FLOATS = frozenset(
 def heeded(opcode: str, modifiers: tuple[str, ...]) -> tuple[str, ...]:
     """The modifiers without those that ptxas (12.9, 13.4) takes and ignores; the code is the same without them.
 
-    Those are one class of testp on any other instruction, and types of no number on instructions that may have float
-    operands, but for products of integers.
+    Those are one of each group that some other instruction has (classes of testp, fields of a tensor map), and types
+    of no number on instructions that may have float operands, but for products of integers.
     """
-    if opcode != "testp" and sum(m in _CLASSES for m in modifiers) == 1:
-        modifiers = tuple(m for m in modifiers if m not in _CLASSES)
+    for group in _IGNORED[opcode == "testp" :]:
+        if sum(m in group for m in modifiers) == 1:
+            modifiers = tuple(m for m in modifiers if m not in group)
     if opcode in _WITH_FLOATS and {"lo", "hi", "wide"}.isdisjoint(modifiers):
         modifiers = tuple(m for m in modifiers if m not in _NO_NUMBERS)
     return modifiers

@@ -21,7 +21,7 @@ from harness.ptx.types import TYPES, ScalarType
 from harness.ptx.vectorise import Array, ArrayFunction
 
 from . import selectors
-from .modifiers import CODES, VECTORS, heeded
+from .modifiers import CODES, NEWER, VECTORS, heeded
 
 Undefined = Callable[[list[Array], list[Array]], Array]
 """From argument values and the masks of their undefined bits to the result's mask."""
@@ -452,6 +452,8 @@ def lookup(node: Instruction, source: Source, target: Target | None, elementwise
     Raises UnknownInstruction naming what is near, UnsupportedOnTarget, or NotElementwise.
     """
     found = find(node.opcode, node.modifiers)
+    if target is not None and any(target.number < NEWER.get(m, 0) for m in node.modifiers):
+        found = ()
     if elementwise and node.opcode in REFUSED:
         message = f"{node.spelling} is {REFUSED[node.opcode]}; an elementwise snippet cannot use it"
         raise source.error(NotElementwise, message, node.offset)
