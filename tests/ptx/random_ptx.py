@@ -130,7 +130,9 @@ def operand() -> st.SearchStrategy[str]:
     """Any kind of operand."""
     register = st.builds("%{}_{}".format, st.sampled_from(REGISTERS), st.integers(0, 2))
     simple = st.one_of(register, register, st.sampled_from(["$0", "$1", "$2", "_"]), st.sampled_from(IMMEDIATES))
-    special = st.sampled_from([*SPECIAL_REGISTERS, "%tid.x", "%ctaid.y", "%v.x", "%w.b", "%v", "WARP_SZ", "nowhere"])
+    special = st.sampled_from(
+        [*SPECIAL_REGISTERS, "%tid.x", "%ctaid.y", "%v.x", "%w.b", "%v", "WARP_SZ", "here", "nowhere"]
+    )
     return st.one_of(
         simple,
         simple,
@@ -152,8 +154,16 @@ def random_operands(draw: Any) -> tuple[str, str]:
         count = len(bound.form.operands) or draw(st.integers(0, 4))
         count = max(0, count + draw(st.sampled_from([0, 0, 0, 0, -1, 1])))
         guard = draw(st.sampled_from(["", "", "", "@%pred_0 ", "@!%pred_1 ", "@%b32_0 "]))
-        lines.append(f"{guard}{bound.spelling} {', '.join(draw(operand()) for _ in range(count))};")
+        line = f"{guard}{bound.spelling} {', '.join(draw(operand()) for _ in range(count))};"
+        lines.append(draw(st.sampled_from(["{}"] * 5 + _AROUND)).replace("{}", line))
     return DECLARED + " ".join(lines) + " mov.b32 $0, $1;", "=r,r,r"
+
+
+_AROUND = [
+    *("here: {}", "{} here:", "{ {} }", "{ .reg .f32 %b32_0; {} }", "{ here: {} bra here; }", "@%pred_0 bra here; {}"),
+    *("bra here; {}", "{ {} { here: {} } }", "{} exit;", "@!%pred_1 ret; {}", "{ .reg .v2 .b32 %b32_1; {} }"),
+]
+"""What may stand around an instruction: labels, branches, scopes that hide names."""
 
 
 def characters() -> st.SearchStrategy[tuple[str, str]]:
@@ -170,13 +180,58 @@ def well_typed(draw: Any) -> tuple[str, str]:
     """A program that ptxas takes, and its target: every register is written before it is read."""
     target = draw(st.sampled_from(TARGETS))
     fitting = spelled(PLAIN).filter(lambda bound: _fits(bound, target))
-    steps = draw(st.lists(fitting, min_size=1, max_size=6))
+    steps = draw(st.lists(st.one_of(fitting, fitting, st.sampled_from(SHAPES)), min_size=1, max_size=8))
     holds = {kind: [f"%{kind}_0"] for kind in ("pred", "b8", "b16", "b32", "b64")}
-    lines = [f".reg .{kind} %{kind}_<{2 * len(steps) + 2}>;" for kind in holds] + [_WRITTEN]
-    lines += [_line(draw, bound, holds, 2 * number) for number, bound in enumerate(steps, 1)]
+    lines = [f".reg .{kind} %{kind}_<{4 * len(steps) + 4}>;" for kind in holds] + [_WRITTEN]
+    for number, step in enumerate(steps, 1):
+        shaped = isinstance(step, str)
+        lines.append(_shaped(draw, step, holds, 4 * number) if shaped else _line(draw, step, holds, 4 * number))
     newest = {kind: registers[-1] for kind, registers in holds.items()}
     lines.append(draw(st.sampled_from(_RESULTS)).format(**newest))
     return "{ " + " ".join(lines) + " }", target
+
+
+SHAPES = (
+    *("mov.b32 {<+b16>, <+b16>}, <b32>;", "mov.b32 {_, <+b16>}, <b32>;", "mov.b64 {<+b32>, _}, <b64>;"),
+    *("mov.b64 <+b64>, {<b32>, <b32>};", "mov.b64 {<+b16>, _, <+b16>, _}, <b64>;", "mov.b16 {<+b8>, <+b8>}, <b16>;"),
+    *("mov.b32 <+b32>, {<b8>, <b8>, <b8>, <b8>};", "mov.v2.b32 {<+b32>, <+b32>}, {<b32>, 7};"),
+    *("mov.u32 <+b32>, %laneid;", "mov.u32 <+b32>, %tid.x;", "mov.u64 <+b64>, %clock64;", "mov.u32 <+b32>, WARP_SZ;"),
+    *("mov.b32 <+b32>, 0f3F800000;", "mov.f64 <+b64>, 0d3FF0000000000000;", "mov.b16 <+b16>, 017;"),
+    *("mov.b32 <+b32>, (3 << 4) | 0b11;", "mov.s32 <+b32>, -5;", "mov.f32 <+b32>, 20.;", "mov.pred <+pred>, 1;"),
+    "mov.pred <+pred>, <pred>; setp.lt.s32 <+pred>|<+pred>, <b32>, <b32>;",
+    "mov.b32 <+b32 a>, <b32>; @<pred> xor.b32 <a>, <b32>, 3; @!<pred> shl.b32 <a>, <a>, 1;",
+    "{ .reg .b32 t; .reg .pred q; xor.b32 t, <b32>, 3; setp.gt.s32 q, t, 0; mov.b32 <+b32 a>, t; @q mov.b32 <a>, 1; }",
+    "{ .reg .b32 %b32_0; mov.b32 %b32_0, 9; { .reg .b16 %b32_0; mov.b16 %b32_0, 8; } mov.b32 <+b32>, %b32_0; }",
+    "{ .reg .v4 .b32 v; mov.v4.b32 v, {<b32>, <b32>, 1, 2}; mov.b32 <+b32>, v.w; mov.b32 <+b32>, v.x; }",
+    "{ .reg .f32 f0, f1; mov.b32 f0, <b32>; fma.rn.f32 f1, f0, f0, 1.5; mov.b32 <+b32>, f1; }",
+    "{ .reg .pred q; mov.u32 <+b32 i>, 0; again: add.u32 <i>, <i>, 1; setp.lt.u32 q, <i>, 5; @q bra again; }",
+    "{ .reg .b32 k; .reg .pred q; and.b32 k, <b32>, 3; again: setp.eq.u32 q, k, 0; @q bra done; sub.u32 k, k, 1; "
+    "bra again; done: mov.b32 <+b32>, k; }",
+    "{ mov.b32 <+b32 a>, 1; @<pred> bra over; mov.b32 <a>, 2; over: add.u32 <a>, <a>, <b32>; }",
+    "{ mov.b32 <+b32 a>, 1; @!<pred> bra other; mov.b32 <a>, 2; bra.uni end; other: mov.b32 <a>, 3; "
+    "end: not.b32 <a>, <a>; }",
+    "add.cc.u32 <+b32>, <b32>, <b32>; addc.cc.u32 <+b32>, <b32>, 0; subc.u32 <+b32>, <b32>, <b32>;",
+    "nanosleep.u32 <b32>; pmevent 3;",
+)
+"""Statements besides single instructions: `<b32>` is a register that has a value, `<+b32 a>` a new one, then `<a>`."""
+
+
+def _shaped(draw: Any, shape: str, holds: dict[str, list[str]], number: int) -> str:
+    """A shape with registers of `holds` and new ones, which it adds."""
+    new: dict[str, str] = {}
+
+    def register(found: re.Match[str]) -> str:
+        plus, kind, name = found.groups()
+        if plus:
+            written = f"%{kind}_{number + len(new)}"
+            new[name or str(len(new))] = written
+            return written
+        return new[kind] if kind in new else draw(st.sampled_from(holds[kind]))
+
+    text = re.sub(r"<(\+?)(\w+) ?(\w*)>", register, shape)
+    for written in new.values():
+        holds[written[1:].split("_")[0]].append(written)
+    return text
 
 
 _WRITTEN = (
@@ -198,6 +253,14 @@ def _fits(bound: Bound, target: str) -> bool:
     )
 
 
+CONSTANTS = {
+    **dict.fromkeys(("u16", "s16", "b16", "u32", "s32", "b32", "u64", "s64", "b64"), ("7", "0b101", "0x1F", "020")),
+    "f32": ("0f40490FDB", "1.5", "20."),
+    "f64": ("0dC000000000000000", "1.5"),
+}
+"""Constants that every operand of a type takes."""
+
+
 def _line(draw: Any, bound: Bound, holds: dict[str, list[str]], number: int) -> str:
     """One instruction that reads registers of `holds` and writes new ones, which it adds."""
     kinds = [bound.type_of(s) for s in bound.form.operands]
@@ -209,9 +272,11 @@ def _line(draw: Any, bound: Bound, holds: dict[str, list[str]], number: int) -> 
     ]
     braced = [r for r, s in zip(read, bound.form.sources, strict=True) if s.vector]
     texts = ["|".join(written)]
-    for register, spec in zip(read, bound.form.sources, strict=True):
+    types = [k for k, s in zip(kinds, bound.form.operands, strict=True) if not s.destination]
+    for register, spec, kind in zip(read, bound.form.sources, types, strict=True):
         if not spec.vector:
-            texts.append(register)
+            constants = CONSTANTS.get(kind.name, ()) if len(read) > 1 else ()
+            texts.append(draw(st.sampled_from([register] * 4 + list(constants))))
         elif braced:
             texts.append("{" + ", ".join(braced) + "}")
             braced = []

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from legality import assembler, told_by_ptxas
 
-from harness.ptx import PtxError, emulate, machine
+from harness.ptx import PtxError, api, emulate, machine, operations
 
 QUICK, LONG = 150, 20_000
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
@@ -99,14 +99,14 @@ def test_well_typed_programs_assemble(target: str) -> None:
         pytest.skip(f"no ptxas for {target}: pip install triton")
     lines: list[str] = []
 
-    @settings(RELAXED, max_examples=300)
+    @settings(RELAXED, max_examples=1500)
     @given(rp.well_typed())
     def one(program: tuple[str, str]) -> None:
         if program[1] == target:
             lines.append(program[0].replace("$0", "%u32_0").replace("$1", "%u32_1").replace("$2", "%u32_2"))
 
     one()
-    assert len(lines) > 20
+    assert len(lines) > 100
     assert not [told for told in told_by_ptxas(lines, target) if told]
 
 
@@ -119,6 +119,35 @@ def test_an_unexpected_exception_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("harness.ptx.parser._Parser.vector", vector)
     with pytest.raises(KeyError):
         check("mutated", 300)
+
+
+def test_an_operation_that_nobody_binds_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An instruction of the machine without a handler, in blocks of random operands."""
+    api.assemble.cache_clear()
+    monkeypatch.delitem(operations.BINDERS, "mov")
+    with pytest.raises(KeyError):
+        check("operands", 300)
+
+
+def test_a_label_that_is_not_found_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Well-typed programs have loops and branches."""
+    api.assemble.cache_clear()
+    monkeypatch.setattr("harness.ptx.program.Scope.label", lambda scope, name: None)
+    with pytest.raises(PtxError, match="there is no label"):
+        check_well_typed(QUICK)
+
+
+def test_a_scope_that_hides_nothing_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Well-typed programs declare a name again in an inner block."""
+    api.assemble.cache_clear()
+    monkeypatch.setattr("harness.ptx.program.Scope.__init__", _shared_scope)
+    with pytest.raises(PtxError, match="declared twice"):
+        check_well_typed(QUICK)
+
+
+def _shared_scope(scope: Any, outer: Any = None) -> None:
+    scope.outer, scope.labels, scope.variables = outer, {}, {}
+    scope.registers = {} if outer is None else outer.registers
 
 
 @pytest.mark.parametrize(
