@@ -185,8 +185,10 @@ def _update(bound: Bound) -> Callable[..., int]:
 
         return integer
     # The ISA: f32 addition on global memory flushes subnormals, on shared memory it does not; hardware of today
-    # keeps them in both cases for red and atom with .noftz types (f16, bf16).
-    return find("add", ("rn", kind.name))[0].array_function().one
+    # keeps them in both cases for red and atom with .noftz types (f16, bf16). Of the smaller and larger of two halves,
+    # which only vectors have, the ISA says no more than the names; they are taken for those of min and max.
+    modifiers = ("rn", kind.name) if op == "add" else (kind.name,)
+    return find(op, modifiers)[0].array_function().one
 
 
 @runs("atom")

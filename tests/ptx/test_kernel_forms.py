@@ -158,6 +158,16 @@ def test_accesses_of_32_bytes(vector: str) -> None:
         one_warp(body, LANES, "sm_90a")
 
 
+@pytest.mark.parametrize(("op", "wanted"), [("min", 0xBC003C00), ("max", 0xB8004000), ("add", 0xBE004200)])
+def test_vectors_of_halves_are_updated_element_by_element(op: str, wanted: int) -> None:
+    """-0.5 and 2 in memory with -1 and 1; of a NaN and a number the number is the smaller and the larger."""
+    body = f"""st.global.b32 [%rd5], %r2; mov.b32 %r3, 0xbc003c00; mov.b32 {{%h1, %h2}}, %r3;
+    red.relaxed.gpu.global.{op}.noftz.v2.f16 [%rd5], {{%h1, %h2}};"""
+    got = one_warp(body, np.array([0xB8004000] * 31 + [0x7E007E00], np.uint32))
+    nan = 0x7FFF7FFF if op == "add" else 0xBC003C00
+    assert got.tolist() == [wanted] * 31 + [nan]
+
+
 def told_by_machine(line: str, target: str) -> str | None:
     """What the machine of whole kernels has against a line, None where it would run."""
     used = dict.fromkeys(re.findall(r"%(\w+)_\d", line))
@@ -196,6 +206,13 @@ def _updates() -> list[str]:
         third = f", %b{width}_2" if op == "cas" else ""
         lines.append(f"atom.global.{op}{noftz}.{t} %b{width}_0, [%b64_7], %b{width}_1{third};")
         lines.append(f"red.shared.{op}{noftz}.{t} [%b64_7], %b{width}_1{third};")
+    floats = [("f32", 32), ("f16", 16), ("bf16", 16), ("f16x2", 32), ("bf16x2", 32), ("u32", 32)]
+    choices = itertools.product(["add", "min", "max", "and"], floats, ("", ".noftz"), (2, 4, 8))
+    for op, (t, width), noftz, count in choices:
+        registers = ", ".join(f"%b{width}_{i}" for i in range(count))
+        spelling = f"global.{op}{noftz}.v{count}.{t}"
+        lines.append(f"atom.{spelling} {{{registers}}}, [%b64_7], {{{registers}}};")
+        lines.append(f"red.{spelling} [%b64_7], {{{registers}}};")
     return lines
 
 

@@ -86,9 +86,9 @@ _update(".op", ".u32 .s32 .u64 .s64", op=".min .max")
 _update(".op", ".u32 .s32 .u64 .f32 .f64", op=".add")
 _update(".op.noftz", ".f16 .f16x2", op=".add")
 _update(".op.noftz", ".f32 .bf16 .bf16x2", 90, op=".add")
-_update(".op", ".f32", 90, op=".add", vec=".v2 .v4")
-_update(".op.noftz", ".f16x2 .bf16x2", 90, op=".add", vec=".v2 .v4")
-_update(".op.noftz", ".f16 .bf16", 90, op=".add", vec=".v2 .v4 .v8")
+_update(".op{.noftz}", ".f32", 90, op=".add", vec=".v2 .v4")
+_update(".op.noftz", ".f16x2 .bf16x2", 90, op=".add .min .max", vec=".v2 .v4")
+_update(".op.noftz", ".f16 .bf16", 90, op=".add .min .max", vec=".v2 .v4 .v8")
 operation("cvta{.to}.space.size", "cvta", section="9.7.9.19", space=_SPACE, size=".u32 .u64")
 operation(
     "createpolicy.fractional.l2{.second}.b64",
