@@ -31,16 +31,39 @@ def agreed(builder: Builder, elements: Sequence[Operand], kind: ScalarType, role
     Raises OperandError where two neighbours are of different kinds and neither is untyped, as special registers are,
     or where the common type is no type for the operand.
     """
-    untyped = TYPES[f"b{kind.width}"]
     types = [t for e in elements if (t := _type_of(builder, e)) is not None]
+    return _fitting(builder, _common(builder, types, kind, elements[0], role), kind, elements[0], role)
+
+
+def moved(builder: Builder, elements: Sequence[Operand], kind: ScalarType, role: str) -> None:
+    """Check the elements of a vector that `mov` reads or writes, each of the size of `kind`, as `agreed` does.
+
+    For mov a constant has a type, and registers of integers may be moved as f32, if all are such.
+    """
+    types = [_constant_type(e, kind) if isinstance(e, Immediate) else _type_of(builder, e) for e in elements]
+    together = _common(builder, [t for t in types if t], kind, elements[0], role)
+    if kind.kind != "f" or together.kind not in "us":
+        _fitting(builder, together, kind, elements[0], role)
+
+
+def _constant_type(node: Immediate, kind: ScalarType) -> ScalarType:
+    if isinstance(node.value, int):
+        return TYPES[f"u{kind.width}"]
+    return TYPES["f32" if node.single is not None or kind.name == "f32" else "f64"]
+
+
+def _common(builder: Builder, types: Sequence[ScalarType], kind: ScalarType, first: Operand, role: str) -> ScalarType:
     for one, other in pairwise(types):
         if "b" not in (one.kind, other.kind) and _family(one) != _family(other):
             message = f"{role}: .{one.name} and .{other.name} cannot stand side by side between braces"
-            raise builder.error(OperandError, message, elements[0].offset)
-    together = types[0] if len(set(types)) == 1 else untyped
+            raise builder.error(OperandError, message, first.offset)
+    return types[0] if len(set(types)) == 1 else TYPES[f"b{kind.width}"]
+
+
+def _fitting(builder: Builder, together: ScalarType, kind: ScalarType, first: Operand, role: str) -> ScalarType:
     if not holds(together, kind, False):
         message = f"{role}: elements that are all .{together.name} do not fit; needed: .{kind.name}"
-        raise builder.error(OperandError, message, elements[0].offset)
+        raise builder.error(OperandError, message, first.offset)
     return together
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import braces
+from .bits import f64_bits
 from .errors import OperandError, UnsupportedOnTarget
 from .isa.registry import Bound
 from .nodes import Immediate, Instruction, Name, Operand, Sink, Vector
@@ -65,7 +67,9 @@ def expect(builder: Builder, node: Instruction, *counts: int) -> None:
 def _bind_mov(builder: Builder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2)
     kind = TYPES[bound.modifiers["type"] or ""]
-    to, what = (_unwrapped(operand, kind) for operand in node.operands)
+    if all(isinstance(operand, Vector) for operand in node.operands):
+        raise builder.error(OperandError, f"{node.spelling} takes a vector on one side, not on both", node.offset)
+    to, what = (_unwrapped(_spread(builder, operand), kind) for operand in node.operands)
     if isinstance(what, Name) and what.text.partition(".")[0] in SPECIAL_REGISTERS:
         return _bind_special(builder, node, bound, kind)
     if isinstance(to, Vector) and isinstance(what, Vector):
@@ -84,6 +88,15 @@ def _bind_mov(builder: Builder, node: Instruction, bound: Bound) -> Step:
     else:
         reader = _strict_read(builder, what, kind, f"operand a of {bound.spelling}")
     return Step("mov", node, bound, (reader,), (_strict_write(builder, to, kind, bound),))
+
+
+def _spread(builder: Builder, node: Operand) -> Operand:
+    """The components of a vector register that is named as a whole."""
+    if isinstance(node, Name) and not node.negated:
+        parts = builder.scope.register(node.text)
+        if isinstance(parts, list):
+            return Vector([Name(p.name, node.offset) for p in parts], node.offset)
+    return node
 
 
 def _unwrapped(node: Operand, kind: ScalarType) -> Operand:
@@ -122,6 +135,7 @@ def _bind_unpack(
     builder: Builder, node: Instruction, bound: Bound, kind: ScalarType, to: Vector, what: Operand
 ) -> Step:
     element = _element(builder, kind, to, node)
+    braces.moved(builder, to.elements, element, f"destination of {bound.spelling}")
     writers = tuple(
         Writer(-1, element.width) if isinstance(e, Sink) else _strict_write(builder, e, element, bound)
         for e in to.elements
@@ -136,13 +150,26 @@ def _bind_pack(builder: Builder, node: Instruction, bound: Bound, kind: ScalarTy
         raise builder.error(
             OperandError, f"'_' may stand for a part of a 32-bit word only, not in {node.spelling}", what.offset
         )
+    braces.moved(builder, what.elements, element, role)
     readers = tuple(_source_element(builder, e, element, role) for e in what.elements)
     return Step("pack", node, bound, readers, _halves_written(builder, to, kind, bound))
 
 
 def _source_element(builder: Builder, node: Operand, kind: ScalarType, role: str) -> Reader:
-    """An element of a source vector; one left open (`_`) has whatever value the hardware finds there."""
-    return Reader(UNDEFINED, kind.width) if isinstance(node, Sink) else _strict_read(builder, node, kind, role)
+    """An element of a source vector; one left open (`_`) has whatever value the hardware finds there.
+
+    Of a floating-point constant ptxas takes the bits: the lower ones of a double, unless float32 is moved.
+    """
+    if isinstance(node, Sink):
+        return Reader(UNDEFINED, kind.width)
+    if isinstance(node, Immediate):
+        if isinstance(node.value, float) and kind.width >= 32 and (node.single is not None or kind.name != "f32"):
+            bits = f64_bits(node.value) if node.single is None else node.single
+            return Reader(-1, kind.width, bits & ((1 << kind.width) - 1))
+        return _strict_read(builder, node, kind, role)
+    if isinstance(node, Name) and braces.is_special(node):
+        node = builder.special_moved(node)
+    return _strict_read(builder, node, TYPES[f"b{kind.width}"], role)
 
 
 def _halves_read(builder: Builder, node: Operand, kind: ScalarType, role: str) -> tuple[Reader, ...]:
@@ -174,8 +201,12 @@ def _bind_mov_vector(builder: Builder, node: Instruction, bound: Bound) -> Step:
     kind = TYPES[bound.modifiers["type"] or ""]
     to = builder.elements(node.operands[0], count)
     what = node.operands[1]
+    if all(isinstance(e, Sink) for e in to):
+        raise builder.error(OperandError, f"{node.spelling} cannot discard all of its result", node.offset)
+    braces.moved(builder, to, kind, f"destination of {bound.spelling}")
+    untyped = TYPES[f"b{kind.width}"]
     writers = tuple(
-        Writer(-1, kind.width) if isinstance(e, Sink) else _strict_write(builder, e, kind, bound) for e in to
+        Writer(-1, kind.width) if isinstance(e, Sink) else _strict_write(builder, e, untyped, bound) for e in to
     )
     if isinstance(what, Name) and what.text in SPECIAL_REGISTERS:
         if count != 4:
@@ -183,7 +214,9 @@ def _bind_mov_vector(builder: Builder, node: Instruction, bound: Bound) -> Step:
         _check_special(builder, node, what, what.text, kind)
         return Step("special", node, bound, (), writers, detail=[(what.text, c) for c in "xyzw"])
     role = f"element of {bound.spelling}"
-    readers = tuple(_source_element(builder, e, kind, role) for e in builder.elements(what, count))
+    elements = builder.elements(what, count)
+    braces.moved(builder, elements, kind, role)
+    readers = tuple(_source_element(builder, e, kind, role) for e in elements)
     return Step("mov", node, bound, readers, writers)
 
 

@@ -151,6 +151,8 @@ class _Parser(ConstantExpressions):
         elif word == ".pragma":
             self.advance()
             self.expect("string", "a string after .pragma")
+            while self.accept(","):
+                self.expect("string", "a string after ','")
             self.expect(";", "';' after .pragma")
         elif word == ".branchtargets" or word == ".callprototype":
             self.skip_to(";")
@@ -179,7 +181,7 @@ class _Parser(ConstantExpressions):
     def declarations(self) -> list[Declaration]:
         """`.reg .b32 a, b<4>;` and its like, to the semicolon."""
         found = self.declaration_list(several=True)
-        self.expect(";", f"',' or ';' after the declaration of {found[-1].name}")
+        self.expect(";", f"',' or ';' after the declaration of {found[-1].name if found else 'nothing'}")
         return found
 
     def declaration_list(self, several: bool) -> list[Declaration]:
@@ -194,7 +196,9 @@ class _Parser(ConstantExpressions):
                 if align <= 0 or align & (align - 1) or align > 128:
                     raise self.error(f".align {align} is no power of two up to 128")
                 continue
-            if word in (".v2", ".v4", ".v8"):
+            if kind and word != ".ptr":
+                raise self.error(f"{word} stands after the type .{kind}")
+            if word in (".v2", ".v4") or (word == ".v8" and space != "reg"):
                 vector = int(word[2:])
             elif word == ".ptr":
                 self.advance()
@@ -206,6 +210,8 @@ class _Parser(ConstantExpressions):
             self.advance()
         if not kind:
             raise self.unexpected("a type such as .b32")
+        if space == "reg" and self.kind == ";":
+            return []  # ptxas lets a declaration end before the first name.
         found = [self.declared(space, kind, vector, align)]
         while several and self.accept(","):
             found.append(self.declared(space, kind, vector, align))
@@ -218,9 +224,11 @@ class _Parser(ConstantExpressions):
         self.advance()
         if self.accept("<"):
             node.count = self.integer("a count of registers")
-            if not 0 < node.count <= _INSTRUCTION_LIMIT:
+            if not 0 <= node.count <= _INSTRUCTION_LIMIT:
                 raise self.error(f"{node.count} registers cannot be declared")
             self.expect(">", "'>' after the count of registers")
+        if space == "reg" and self.kind in ("[", "="):
+            raise self.error("a register is no array and has no initial value")
         while self.accept("["):
             if self.kind == "]":
                 node.size = None

@@ -316,6 +316,8 @@ class Builder:
         parts: list[Operand] = [written]
         if isinstance(written, Pair):
             parts = [written.first, written.second]
+            if all(isinstance(part, Sink) for part in parts):
+                raise self.error(OperandError, "one of two destinations must be a register", written.offset)
             if len(specs) == 1 and isinstance(written.second, Sink):
                 # ptxas lets any instruction with one destination be written `d|_`.
                 parts.pop()
