@@ -25,7 +25,7 @@ _PYTHON_LANES = 1500
 """Lanes that a function serves in Python before it is worth compiling (about a tenth of a second)."""
 
 # Helpers vanish in what calls them; entry points of their own, for Python and for C, would be most of a compilation.
-_INLINED = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_INLINED: Any = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 _lock = threading.RLock()
 _registered: set[Callable[..., object]] = set()
