@@ -142,12 +142,28 @@ def _run(body: str, target: str, level: str = "-O0") -> subprocess.CompletedProc
         return subprocess.run(command, capture_output=True, text=True)
 
 
-def refused_in_use(line: str, target: str) -> str | None:
-    """What ptxas has against a line whose registers are loaded before and stored after it; None if nothing.
+def refused_in_use(lines: Sequence[str], target: str) -> dict[str, str]:
+    """What ptxas has against lines whose registers are loaded before and stored after each; what passes is left out.
 
     Of an instruction whose operands and result are nobody's, ptxas makes no code, and so accepts what crashes it.
     """
-    before, after = [".reg .b64 %at; ld.param.u64 %at, [memory]; .reg .b32 %word;"], []
+    for level in ("-O0", "-O3"):
+        run = _run("\n".join([_ALL, _IN_USE, *map(_used, lines), ""]), target, level)
+        if run.returncode and len(lines) == 1:
+            words = run.stderr.splitlines() or ["ptxas crashes"]
+            return {lines[0]: f"{words[0]} ({level}, where the result is used)"}
+        if run.returncode:
+            half = len(lines) // 2
+            return refused_in_use(lines[:half], target) | refused_in_use(lines[half:], target)
+    return {}
+
+
+_IN_USE = ".reg .b64 %at; ld.param.u64 %at, [memory]; .reg .b32 %word;"
+
+
+def _used(line: str) -> str:
+    """A line between loads of all its registers and stores."""
+    before, after = [], []
     for number, name in enumerate(dict.fromkeys(m[0] for m in _REGISTER.finditer(line))):
         kind, place = TYPES[name[1:-2]], f"[%at+{8 * number}]"
         if kind.kind == "pred":
@@ -156,13 +172,7 @@ def refused_in_use(line: str, target: str) -> str | None:
         else:
             before.append(f"ld.global.b{kind.width} {name}, {place};")
             after.append(f"st.global.b{kind.width} {place}, {name};")
-    body = "\n".join([_ALL, *before, f"{{ {line} }}", *after, ""])
-    for level in ("-O0", "-O3"):
-        run = _run(body, target, level)
-        if run.returncode:
-            words = run.stderr.splitlines() or ["ptxas crashes"]
-            return f"{words[0]} ({level}, where the result is used)"
-    return None
+    return " ".join([*before, f"{{ {line} }}", *after])
 
 
 def told_by_emulate(line: str, target: str) -> str | None:
@@ -184,7 +194,7 @@ def disagreements(lines: Sequence[str], target: str) -> list[str]:
     for line, ptxas in zip(lines, told_by_ptxas(lines, target), strict=True):
         ours = told_by_emulate(line, target)
         if ours and ptxas is None:
-            ptxas = refused_in_use(line, target)
+            ptxas = refused_in_use([line], target).get(line)
         if (ptxas is None) != (ours is None):
             said = f"ptxas refuses: {ptxas}" if ours is None else f"emulate refuses: {ours}"
             found.append(f"{target}  {line}  {said}")

@@ -118,6 +118,27 @@ def test_every_form(target: str) -> None:
     check(spelled(scalar_forms()), target)
 
 
+def in_use(lines: Sequence[str], target: str) -> None:
+    """Fail with what `emulate` takes and ptxas does not, where operands come from memory and results go there."""
+    needs(target)
+    taken = [line for line in lines if told_by_emulate(line, target) is None]
+    assert len(taken) > len(lines) // 4
+    for at in range(0, len(taken), 250):
+        assert refused_in_use(taken[at : at + 250], target) == {}
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_107a"])
+def test_forms_in_use(target: str) -> None:
+    in_use(sample(spelled(scalar_forms()), 800, target), target)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_form_in_use(target: str) -> None:
+    """Every form once in code and once in optimised code: half a minute each."""
+    in_use(spelled(scalar_forms()), target)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_many_combinations_that_no_form_lists(target: str) -> None:
@@ -161,8 +182,10 @@ def test_what_crashes_ptxas_where_it_is_used_is_refused() -> None:
     needs("sm_107a")
     line = "cvt.rn.ue5m3x2.f16x2 %b16_0, %b32_1, %b8_2;"
     assert told_by_ptxas([line], "sm_107a") == [None]
-    assert "Internal compiler error" in (refused_in_use(line, "sm_107a") or "")
-    assert refused_in_use("cvt.rn.ue5m3x2.f16x2 %b16_0, %b32_1;", "sm_107a") is None
+    good = ["cvt.rn.ue5m3x2.f16x2 %b16_0, %b32_1;", "add.f32 %f32_0, %f32_1, %f32_2;"]
+    told = refused_in_use([good[0], line, good[1]], "sm_107a")
+    assert list(told) == [line]
+    assert "Internal compiler error" in told[line]
     assert disagreements([line], "sm_107a") == []
 
 

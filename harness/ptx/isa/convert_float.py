@@ -33,6 +33,8 @@ from .registry import instruction
 
 RND = ".rn .rz .rm .rp"
 PZO = {"pzo": "107f"}
+_CRASHES = [".pzo .rm", ".pzo .rp"]
+"""What ptxas 13.4 takes in conversions to one value, and crashes on where the result is used."""
 _CLAMPS = [f".{a} .{b}" for a in ("rm", "rp", "ftz", "sat") for b in ("relu", "satfinite")]
 """What .relu and .satfinite do not go with."""
 
@@ -165,7 +167,7 @@ def cvt_bf16_f64(a: int, rnd: int) -> int:
     rnd=RND,
     relaxed=True,
     needs={"relu": 80, **PZO},
-    excludes=[*_CLAMPS, ".pzo .ftz", ".pzo .sat"],
+    excludes=[*_CLAMPS, *_CRASHES, ".pzo .ftz", ".pzo .sat"],
 )
 def cvt_f16_f32(a: int, rnd: int, sat: int, relu: int, satfinite: int, pzo: int) -> int:
     """Rounded once; NaN is 0x7fff.
@@ -184,7 +186,15 @@ def cvt_f16_f32(a: int, rnd: int, sat: int, relu: int, satfinite: int, pzo: int)
     rnd=RND,
     requires=80,
     needs=PZO,
-    excludes=_CLAMPS,
+    excludes=[*_CLAMPS, *_CRASHES],
+)
+@instruction(
+    "cvt.rnd.ftz.pzo.bf16.f32",
+    "d, a",
+    section="9.7.9.22",
+    rnd=".rm .rp",
+    requires="107f",
+    given={"relu": 0, "satfinite": 0},
 )
 def cvt_bf16_f32(a: int, rnd: int, ftz: int, relu: int, satfinite: int, pzo: int) -> int:
     """Rounded once; NaN is 0x7fff. With .ftz a subnormal source is zero of its sign."""
