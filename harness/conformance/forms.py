@@ -342,6 +342,13 @@ def _branch(bound: Bound) -> Iterator[Snippet]:
     yield Snippet(bound.name, "", text, (Port("d", word, 32),), ins, bound)
 
 
+def _table_branch(bound: Bound) -> Iterator[Snippet]:
+    word = TYPES["b32"]
+    text = "{ .reg .b32 i; there: .branchtargets one, two, three, one; and.b32 i, $1, 3; mov.b32 $0, 0; "
+    text += f"{bound.spelling} i, there; one: add.u32 $0, $0, 1; two: add.u32 $0, $0, 2; three: add.u32 $0, $0, 4; }}"
+    yield Snippet(bound.name, "", text, (Port("d", word, 32),), (Port("a", word, 32),), bound)
+
+
 def _kept(bound: Bound) -> Iterator[Snippet]:
     """testp without a class, round which the predicate is set and read."""
     kind = bound.type_of(bound.form.sources[0])
@@ -360,6 +367,7 @@ OPERATIONS: dict[str, Callable[[Bound], Iterable[Snippet]]] = {
     "mov": _moves,
     "mov_vector": _vector_moves,
     "bra": _branch,
+    "brx": _table_branch,
     "exit": _unmeasured,
     "kept": _kept,
     "nothing": _unmeasured,

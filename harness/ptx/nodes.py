@@ -188,7 +188,16 @@ class Block:
     offset: int
 
 
-Statement = Instruction | Label | Declaration | Block
+@dataclass(slots=True)
+class BranchTargets:
+    """`label: .branchtargets a, b;`: where a brx.idx may go."""
+
+    label: str
+    targets: list[Name]
+    offset: int
+
+
+Statement = Instruction | Label | Declaration | Block | BranchTargets
 
 
 @dataclass(slots=True)

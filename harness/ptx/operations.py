@@ -14,7 +14,19 @@ from . import braces
 from .bits import f64_bits
 from .errors import OperandError, UnsupportedOnTarget
 from .isa.registry import Bound
-from .nodes import Immediate, Instruction, Name, Operand, Sink, Vector
+from .nodes import (
+    Block,
+    Declaration,
+    Guard,
+    Immediate,
+    Instruction,
+    Label,
+    Name,
+    Operand,
+    Sink,
+    Statement,
+    Vector,
+)
 from .program import Builder, Reader, Register, Step, Writer
 from .special import NARROWER, NEEDS, SPECIAL_REGISTERS
 from .types import TYPES, ScalarType
@@ -224,6 +236,7 @@ def _bind_special(builder: Builder, node: Instruction, bound: Bound, kind: Scala
     what = node.operands[1]
     assert isinstance(what, Name)
     name, _, component = what.text.partition(".")
+    component = _COLOURS.get(component, component)
     vector = SPECIAL_REGISTERS[name][1]
     if vector != bool(component) or (component and component not in "xyzw"):
         message = f"{name} has the components .x .y .z .w" if vector else f"{name} has no components"
@@ -231,6 +244,10 @@ def _bind_special(builder: Builder, node: Instruction, bound: Bound, kind: Scala
     _check_special(builder, node, what, name, kind)
     writer = _strict_write(builder, node.operands[0], kind, bound)
     return Step("special", node, bound, (), (writer,), detail=[(name, component)])
+
+
+_COLOURS = {"r": "x", "g": "y", "b": "z", "a": "w"}
+"""Other names of components."""
 
 
 def _check_special(builder: Builder, node: Instruction, what: Name, register: str, kind: ScalarType) -> None:
@@ -313,6 +330,29 @@ def _bind_bra(builder: Builder, node: Instruction, bound: Bound) -> Step:
     step = Step("branch", node, bound)
     builder.jump(step, label)
     return step
+
+
+@binds("brx")
+def _bind_brx(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    """A comparison and a branch for each target. An index beyond them, which the ISA leaves undefined, goes on."""
+    expect(builder, node, 2)
+    index, table = node.operands
+    targets = builder.scope.branch_targets(table.text) if isinstance(table, Name) and not table.negated else None
+    if targets is None or braces.is_special(index):
+        raise builder.error(
+            OperandError, f"{node.spelling} takes a register and a label of .branchtargets", node.offset
+        )
+    met, end, at = Name("(met)", node.offset), Name("(end)", node.offset), (node.offset, node.location)
+    parts: list[Statement] = [Declaration("reg", "pred", met.text, node.offset)]
+    if node.guard is not None:
+        over = Guard(node.guard.register, not node.guard.negated)
+        parts.append(Instruction("bra", (), [end], over, *at))
+    for number, target in enumerate(targets):
+        compared: list[Operand] = [met, index, Immediate(number, node.offset)]
+        parts.append(Instruction("setp", ("eq", "u32"), compared, None, *at))
+        parts.append(Instruction("bra", (), [target], Guard(met, False), *at))
+    builder.add(Block([Block([*parts, Label(end.text, node.offset)], node.offset)], node.offset))
+    return Step("nothing", node, bound)
 
 
 @binds("exit")

@@ -13,6 +13,7 @@ from .llvmtext import expanded, without_places
 from .nodes import (
     Address,
     Block,
+    BranchTargets,
     Declaration,
     Function,
     Guard,
@@ -88,8 +89,10 @@ class _Parser(ConstantExpressions):
         kind = self.kind
         if kind == "name":
             if self.tokens[self.at + 1][0] == ":":
-                into.append(Label(self.text, self.offset))
+                name, offset = self.text, self.offset
                 self.at += 2
+                listed = self.text == ".branchtargets"
+                into.append(self.branch_targets(name, offset) if listed else Label(name, offset))
             else:
                 into.append(self.instruction(None))
         elif kind == "@":
@@ -154,10 +157,20 @@ class _Parser(ConstantExpressions):
             while self.accept(","):
                 self.expect("string", "a string after ','")
             self.expect(";", "';' after .pragma")
-        elif word == ".branchtargets" or word == ".callprototype":
+        elif word == ".callprototype":
             self.skip_to(";")
         else:
             raise self.error(f"directive {word} has no place here")
+
+    def branch_targets(self, label: str, offset: int) -> BranchTargets:
+        self.advance()
+        node = BranchTargets(label, [], offset)
+        while not node.targets or self.accept(","):
+            if self.kind != "name":
+                raise self.unexpected("a label")
+            node.targets.append(self.name())
+        self.expect(";", "',' or ';' after the targets of a branch")
+        return node
 
     def loc(self) -> Location:
         numbers = [self.integer("a number of .loc") for _ in range(3)]

@@ -16,6 +16,7 @@ from .isa.registry import Bound, OperandSpec, lookup
 from .lexer import OPERAND
 from .nodes import (
     Block,
+    BranchTargets,
     Declaration,
     Immediate,
     Instruction,
@@ -105,6 +106,8 @@ class Scope:
         self.outer = outer
         self.registers: dict[str, Register | list[Register]] = {}
         self.labels: dict[str, int] = {}
+        self.targets: dict[str, list[Name]] = {}
+        self.names: set[str] = set()
         self.variables: dict[str, Declaration] = {}
 
     def register(self, name: str) -> Register | list[Register] | None:
@@ -122,6 +125,15 @@ class Scope:
         while scope is not None:
             if name in scope.labels:
                 return scope.labels[name]
+            scope = scope.outer
+        return None
+
+    def branch_targets(self, name: str) -> list[Name] | None:
+        """The labels that a .branchtargets of that name lists."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.targets:
+                return scope.targets[name]
             scope = scope.outer
         return None
 
@@ -147,6 +159,7 @@ class Builder:
         self.steps: list[Step] = []
         self.scope = Scope()
         self._jumps: list[tuple[Step, Name, Scope]] = []
+        self._listed: list[tuple[Name, Scope]] = []
         self.carry = self.new_register("CC.CF", TYPES["pred"])
 
     def new_register(self, name: str, kind: ScalarType) -> Register:
@@ -177,13 +190,22 @@ class Builder:
             self.add(statement)
             self.scope = scope
         elif isinstance(statement, Label):
-            if statement.name in scope.labels:
-                raise self.error(OperandError, f"label {statement.name} is defined twice", statement.offset)
+            self._declare_name("label", statement.name, scope, statement.offset)
             scope.labels[statement.name] = len(self.steps)
+        elif isinstance(statement, BranchTargets):
+            self._declare_name("label", statement.label, scope, statement.offset)
+            scope.targets[statement.label] = statement.targets
+            self._listed += [(name, scope) for name in statement.targets]
         elif statement.space == "reg":
             self._declare_registers(statement, scope)
         else:
             self._declare_variable(statement, scope)
+
+    def _declare_name(self, what: str, name: str, scope: Scope, offset: int) -> None:
+        """Note a label, or a register that is declared alone: a scope has one of a name."""
+        if name in scope.names:
+            raise self.error(OperandError, f"{what} {name} is declared twice", offset)
+        scope.names.add(name)
 
     def _declare_variable(self, node: Declaration, scope: Scope) -> None:
         if self.elementwise:
@@ -197,7 +219,10 @@ class Builder:
         if node.type not in REGISTER_TYPES:
             raise self.error(ParseError, f"there are no .{node.type} registers", node.offset)
         kind = TYPES[node.type]
-        names = [node.name] if node.count is None else [f"{node.name}{i}" for i in range(node.count)]
+        names = [f"{node.name}{i}" for i in range(node.count or 0)]
+        if node.count is None:
+            self._declare_name("register", node.name, scope, node.offset)
+            names = [node.name]
         for name in names:
             if name in scope.registers:
                 raise self.error(OperandError, f"register {name} is declared twice", node.offset)
@@ -218,6 +243,9 @@ class Builder:
             if target is None:
                 raise self.error(OperandError, f"there is no label {label.text} here", label.offset)
             step.target = target
+        for name, scope in self._listed:
+            if scope.label(name.text) is None:
+                raise self.error(OperandError, f"there is no label {name.text} here", name.offset)
         branches = any(s.kind in ("branch", "exit") for s in self.steps)
         return Program(self.steps, self.registers, self.source, branches)
 

@@ -147,6 +147,7 @@ def test_a_scope_that_hides_nothing_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
 
 def _shared_scope(scope: Any, outer: Any = None) -> None:
     scope.outer, scope.labels, scope.variables = outer, {}, {}
+    scope.names, scope.targets = set(), {}
     scope.registers = {} if outer is None else outer.registers
 
 

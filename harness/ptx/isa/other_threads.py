@@ -44,7 +44,6 @@ for _name in ("cp", "tensormap"):
     refuse(_name, _COPY)
 for _name in ("tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep"):
     refuse(_name, _TEXTURE)
-for _name in ("call", "brx"):
-    refuse(_name, _CALL)
+refuse("call", _CALL)
 for _name in ("trap", "brkpt"):
     refuse(_name, "an instruction that stops the kernel")

@@ -427,6 +427,7 @@ _REPEATABLE = frozenset({"sat", "satfinite", "relu", "NaN", "approx", "cc", "shi
 _FUSED = {
     **dict.fromkeys(("mul", "mad", "madc", "mul24", "mad24", "clmad", "dp2a"), frozenset({"lo", "hi", "wide"})),
     "div": frozenset({"full"}),
+    "brx": frozenset({"idx"}),
     "cvt": frozenset({"pack"}),
     "shf": frozenset({"l", "r"}),
 }
