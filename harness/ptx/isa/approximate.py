@@ -41,19 +41,15 @@ def _beside(x: float, end: float) -> bool:
 def div_full(a: int, b: int, ftz: int) -> int:
     """About a / b over the full range of b, within 2 ulp.
 
-    At the ends of the range hardware's own product decides what overflows, becomes zero or is flushed (an H200: every
-    significand of b with the numbers next to these ends, `tests/gpu/test_reciprocal.py`).
+    Beside the ends of the range the result is hardware's own product, which decides what overflows, becomes zero or is
+    flushed (an H200: every significand of b with the numbers next to these ends, `tests/gpu/test_reciprocal.py`).
     """
     x, y = f32_value(f32_flush(a, ftz)), f32_value(f32_flush(b, ftz))
     quotient = divide(x, y)
-    size = abs(quotient)
-    # 2**-126 and 2**-149; from half of the latter on, results are not zero.
-    least = 1.1754943508222875e-38 if ftz else 1.401298464324817e-45
-    if _beside(size, least if ftz else 0.5 * least) or _beside(size, 3.402823669209385e38):
-        told = f32_finish(_product(x, y), 0, ftz, 0)
-        if told & 0x7FFFFFFF == 0 or told & 0x7FFFFFFF == 0x7F800000:
-            return told
-        quotient = math.copysign(min(max(size, least), 3.4028234663852886e38), quotient)
+    # 2**-126, or half of the least subnormal number, and 2**128.
+    least = 1.1754943508222875e-38 if ftz else 7.006492321624085e-46
+    if _beside(abs(quotient), least) or _beside(abs(quotient), 3.402823669209385e38):
+        quotient = _product(x, y)
     return f32_finish(quotient, 0, ftz, 0)
 
 

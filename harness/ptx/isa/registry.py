@@ -100,8 +100,8 @@ class Form:
     @cached_property
     def defaults(self) -> dict[str, int]:
         """Parameters that neither operands nor modifiers set: what the row gives them, or the definition's default."""
-        parameters = inspect.signature(self.function).parameters if self.function else {}
-        return {n: p.default for n, p in parameters.items() if p.default is not inspect.Parameter.empty} | self.given
+        names, values = parameters(self.function) if self.function else ((), ())
+        return dict(zip(names[len(names) - len(values) :], values, strict=True)) | self.given
 
     @property
     def documentation(self) -> str:
@@ -312,16 +312,21 @@ def instruction(
             small=tuple(small.split()),
             braces=tuple(braces.split()),
         )
-        parameters = list(inspect.signature(function).parameters)
-        inputs = [s.name for s in form.sources] + list(form.reads)
-        if parameters[: len(inputs)] != inputs:
+        names, _ = parameters(function)
+        inputs = (*(s.name for s in form.sources), *form.reads)
+        if names[: len(inputs)] != inputs:
             raise ValueError(f"{pattern}: the definition must begin with the parameters {', '.join(inputs)}")
-        form.constants = tuple(parameters[len(inputs) :])
+        form.constants = names[len(inputs) :]
         _check_constants(form)
         FORMS.setdefault(opcode, []).append(form)
         return scalar(function)
 
     return declare
+
+
+def parameters(function: Callable[..., int]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """A definition's parameters, and the defaults of the last ones; hundreds are asked, so without `inspect`."""
+    return function.__code__.co_varnames[: function.__code__.co_argcount], function.__defaults__ or ()
 
 
 def _check_constants(form: Form) -> None:
