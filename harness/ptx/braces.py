@@ -38,18 +38,35 @@ def agreed(builder: Builder, elements: Sequence[Operand], kind: ScalarType, role
 def moved(builder: Builder, elements: Sequence[Operand], kind: ScalarType, role: str) -> None:
     """Check the elements of a vector that `mov` reads or writes, each of the size of `kind`, as `agreed` does.
 
-    For mov a constant has a type, and registers of integers may be moved as f32, if all are such.
+    For mov a constant has a type, and registers of integers may be moved as f32, if all are such. Where no floats are
+    moved, ptxas wants no constant of the other size after a first element that is a float of the elements' size, and
+    of smaller elements one that is no float.
     """
+    if kind.kind != "f" and _wrong_floats(elements, kind):
+        raise builder.error(OperandError, f"{role}: these constants cannot stand side by side", elements[0].offset)
     types = [_constant_type(e, kind) if isinstance(e, Immediate) else _type_of(builder, e) for e in elements]
     together = _common(builder, [t for t in types if t], kind, elements[0], role)
     if kind.kind != "f" or together.kind not in "us":
         _fitting(builder, together, kind, elements[0], role)
 
 
+def _wrong_floats(elements: Sequence[Operand], kind: ScalarType) -> bool:
+    sizes = [(32 if e.single is not None else 64) if _is_float(e) else 0 for e in elements if isinstance(e, Immediate)]
+    if kind.width < 32:
+        return len(sizes) == len(elements) and all(sizes)
+    return _is_float(elements[0]) and sizes[0] == kind.width and 96 - kind.width in sizes
+
+
+def _is_float(node: Operand) -> bool:
+    return isinstance(node, Immediate) and isinstance(node.value, float)
+
+
 def _constant_type(node: Immediate, kind: ScalarType) -> ScalarType:
     if isinstance(node.value, int):
         return TYPES[f"u{kind.width}"]
-    return TYPES["f32" if node.single is not None or kind.name == "f32" else "f64"]
+    if kind.kind == "f":
+        return kind
+    return TYPES["f32" if node.single is not None else "f64"]
 
 
 def _common(builder: Builder, types: Sequence[ScalarType], kind: ScalarType, first: Operand, role: str) -> ScalarType:

@@ -170,12 +170,15 @@ def _bind_pack(builder: Builder, node: Instruction, bound: Bound, kind: ScalarTy
 def _source_element(builder: Builder, node: Operand, kind: ScalarType, role: str) -> Reader:
     """An element of a source vector; one left open (`_`) has whatever value the hardware finds there.
 
-    Of a floating-point constant ptxas takes the bits: the lower ones of a double, unless float32 is moved.
+    Of a floating-point constant ptxas takes the bits: the lower ones of a double, unless float32 is moved. In an
+    element of 16 bits or fewer it puts zero.
     """
     if isinstance(node, Sink):
         return Reader(UNDEFINED, kind.width)
     if isinstance(node, Immediate):
-        if isinstance(node.value, float) and kind.width >= 32 and (node.single is not None or kind.name != "f32"):
+        if isinstance(node.value, float) and kind.width < 32:
+            return Reader(-1, kind.width, 0)
+        if isinstance(node.value, float) and (node.single is not None or kind.name != "f32"):
             bits = f64_bits(node.value) if node.single is None else node.single
             return Reader(-1, kind.width, bits & ((1 << kind.width) - 1))
         return _strict_read(builder, node, kind, role)

@@ -86,7 +86,7 @@ def test_quotients_beside_the_greatest_number(device, form, exponent):
 
 
 @pytest.mark.parametrize("form", ["div.approx.f32", "div.full.f32"])
-@pytest.mark.parametrize("exponent", [127, 128, 140, 150, 151, 160, 200, 251, 252, 253, 254])
+@pytest.mark.parametrize("exponent", [128, 140, 150, 151, 160, 200, 251, 252, 253, 254])
 def test_quotients_beside_half_of_the_least_number(device, form, exponent):
     """All divisors of an exponent, with the dividends next to 2**-150 times them: the same ones become zero."""
     divisors = FRACTIONS | np.uint32(exponent << 23)

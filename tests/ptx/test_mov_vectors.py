@@ -12,6 +12,7 @@ from harness.ptx import emulate
 
 WORDS = ("b32", "u32", "s32", "f32", "f16x2")
 HALVES = ("b16", "u16", "f16")
+FLOATS = ("0f3F800000", "1.0")
 
 
 def pairs() -> list[str]:
@@ -27,6 +28,21 @@ def pairs() -> list[str]:
     for a in WORDS:
         lines += [f"mov.b64 %b64_0, {{%{a}_1, {x}}};" for x in ("5", "1.0", "0f3F800000", "%laneid", "%tid.x")]
         lines += [f"mov.v2.{t} {{%b32_3, %b32_4}}, {{%{a}_1, 1.5}};" for t in ("b32", "f32")]
+    return lines
+
+
+def constants() -> list[str]:
+    """Pairs of constants, and of a constant and a register, between braces."""
+    lines = []
+    for a, b in product((*FLOATS, "5", "%b32_1", "%f32_1"), repeat=2):
+        lines += [f"mov.b64 %b64_0, {{{a}, {b}}};", f"mov.v2.u32 {{%b32_3, %b32_4}}, {{{a}, {b}}};"]
+        lines += [f"mov.v4.b32 {{%b32_3, %b32_4, %b32_5, %b32_6}}, {{{a}, {b}, {x}, %b32_2}};" for x in FLOATS]
+    for a, b in product((*FLOATS, "5", "%b16_1", "%u16_1", "%f16_1"), repeat=2):
+        lines += [f"mov.b32 %b32_0, {{{a}, {b}}};", f"mov.b64 %b64_0, {{{a}, {b}, %b16_1, %b16_2}};"]
+    for a, b in product((*FLOATS, "%f64_1", "%b64_1"), repeat=2):
+        lines += [f"mov.v2.{t} {{%b64_3, %b64_4}}, {{{a}, {b}}};" for t in ("f64", "b64", "u64")]
+    for a, b in product((*FLOATS, "5", "%b8_1"), repeat=2):
+        lines += [f"mov.b32 %b32_0, {{{a}, {b}, %b8_1, %b8_2}};", f"mov.b16 %b16_0, {{{a}, {b}}};"]
     return lines
 
 
@@ -69,7 +85,7 @@ ODD = [
 def test_as_ptxas_takes_them(target: str) -> None:
     if assembler(target) is None:
         pytest.skip(f"no ptxas for {target}: pip install triton")
-    found = disagreements(pairs() + ODD, target)
+    found = disagreements(pairs() + constants() + ODD, target)
     assert not found, summary(found)
 
 
@@ -87,9 +103,10 @@ def test_a_vector_register_is_its_components() -> None:
         ("{ .reg .b64 h; mov.v2.b64 {$0, h}, {1.1, $1}; }", 0x3FF199999999999A),
         ("{ .reg .f64 g, h; mov.v2.f64 {g, h}, {0f3F8CCCCD, h}; mov.b64 $0, g; }", 0x3F8CCCCD),
         ("mov.b64 $0, {%laneid, w};", 0x700000000),
+        ("{ .reg .b16 h; mov.b16 h, 7; mov.b64 $0, {h, 1.0, 0f3F800000, h}; }", 0x7000000000007),
     ],
 )
 def test_constants_between_braces_as_in_the_code_of_ptxas(asm: str, expected: int) -> None:
-    """Read in the machine code of ptxas 12.9 and 13.4: an untyped word is the lower half of a double."""
+    """Read in the machine code of ptxas 12.9 and 13.4: an untyped word is the lower half of a double, a half zero."""
     text = f"{{ .reg .b32 w; mov.b32 w, 7; {asm} }}"
     assert emulate(text, "=&l,l", [np.uint64([0])], "uint64")[0] == expected

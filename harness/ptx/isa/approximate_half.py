@@ -23,9 +23,15 @@ def tanh_half(a: int, type: int) -> int:
 @instruction("ex2.approx.type", "d, a", section="9.7.4.10", requires=75, approximate=True, type=".f16")
 @instruction("ex2.approx.ftz.type", "d, a", section="9.7.4.10", requires=90, approximate=True, type=".bf16")
 def ex2_half(a: int, type: int) -> int:
-    """About 2**a; float16 keeps subnormals, bfloat16 flushes them on both sides."""
+    """About 2**a; float16 keeps subnormals, bfloat16 flushes them on both sides.
+
+    Below 2**-24, the least number of float16, the result is zero (an H200, all arguments).
+    """
     bf16 = 1 if type == BF16 else 0
-    return flush(half_round(exp2_f64(value_of(flush(a, type, bf16), type)), type, 0), type, bf16)
+    exponent = value_of(flush(a, type, bf16), type)
+    if exponent < -24.0 and not bf16:
+        return 0
+    return flush(half_round(exp2_f64(exponent), type, 0), type, bf16)
 
 
 @instruction(

@@ -146,7 +146,10 @@ def test_zeros_of_large_angles() -> None:
 
 @pytest.mark.parametrize(("kind", "name"), [(k, n) for k in ("f16", "bf16") for n in ("ex2", "tanh")])
 def test_nearest_half(kind: str, name: str) -> None:
-    """Every argument of bfloat16, and every fifth of float16, whose result is not 0, 1, itself or infinity."""
+    """Every argument of bfloat16, and every fifth of float16, whose result is not 0, 1, itself or infinity.
+
+    But for powers below the least float16, which the hardware makes zero.
+    """
     fmt = FORMATS[kind]
     middle = ((1 << (fmt.exponent_bits - 1)) - 1) << fmt.mantissa_bits
     size = range(middle - (20 << fmt.mantissa_bits if kind == "bf16" else 14 << 10), middle + (8 << fmt.mantissa_bits))
@@ -158,7 +161,7 @@ def test_nearest_half(kind: str, name: str) -> None:
         if abs(x) > 300:
             continue
         y = true(name, x)
-        expected = nearest(y, fmt)
+        expected = nearest(y, fmt) if (spelling, x < -24) != ("ex2.approx.f16", True) else 0
         assert int(g) == (fmt.flushed(expected) if ".ftz" in spelling else expected), f"{spelling} 0x{a:04x}"
         if fmt.normal <= expected & (fmt.sign - 1) < fmt.infinity:
             assert off_middle(y, fmt) > 2.0**-27, "the float64 in between could mislead"
