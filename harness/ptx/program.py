@@ -6,8 +6,9 @@ shared by threads.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from . import braces, isa
 from .bits import f32_round, f64_bits
@@ -33,6 +34,8 @@ from .selection import selected
 from .special import SPECIAL_REGISTERS
 from .targets import Target
 from .types import REGISTER_TYPES, TYPES, ScalarType, holds
+
+T = TypeVar("T")
 
 COMPONENTS = ({"x": 0, "y": 1, "z": 2, "w": 3}, {"r": 0, "g": 1, "b": 2, "a": 3})
 
@@ -112,37 +115,25 @@ class Scope:
 
     def register(self, name: str) -> Register | list[Register] | None:
         """The register (or registers of a vector) of that name, from the innermost scope that has it."""
-        scope: Scope | None = self
-        while scope is not None:
-            if name in scope.registers:
-                return scope.registers[name]
-            scope = scope.outer
-        return None
+        return self._innermost(lambda scope: scope.registers, name)
 
     def label(self, name: str) -> int | None:
         """The step that a label of that name stands before."""
-        scope: Scope | None = self
-        while scope is not None:
-            if name in scope.labels:
-                return scope.labels[name]
-            scope = scope.outer
-        return None
+        return self._innermost(lambda scope: scope.labels, name)
 
     def branch_targets(self, name: str) -> list[Name] | None:
         """The labels that a .branchtargets of that name lists."""
-        scope: Scope | None = self
-        while scope is not None:
-            if name in scope.targets:
-                return scope.targets[name]
-            scope = scope.outer
-        return None
+        return self._innermost(lambda scope: scope.targets, name)
 
     def variable(self, name: str) -> Declaration | None:
         """The variable of that name."""
+        return self._innermost(lambda scope: scope.variables, name)
+
+    def _innermost(self, table: Callable[[Scope], dict[str, T]], name: str) -> T | None:
         scope: Scope | None = self
         while scope is not None:
-            if name in scope.variables:
-                return scope.variables[name]
+            if name in table(scope):
+                return table(scope)[name]
             scope = scope.outer
         return None
 
