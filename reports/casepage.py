@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import dedent
 from typing import Any
 
 from harness.records import CaseInfo, Offender, Result, Split, VariantInfo, splits
@@ -211,7 +212,7 @@ def _asm(info: VariantInfo) -> list[Source]:
 
 
 def _lines(text: str, language: Language) -> list[tuple[Run, ...]]:
-    return [runs(line, language) for line in text.strip("\n").splitlines()]
+    return [runs(line, language) for line in dedent(text).strip("\n").splitlines()]
 
 
 def _codes(view: View, rows: Sequence[Row]) -> list[Code]:

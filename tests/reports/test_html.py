@@ -141,6 +141,15 @@ def test_without_scripts_the_page_has_verdict_matrix_failures_and_code(base, tmp
     assert "MUFU.RCP" in words
 
 
+def test_code_stands_without_the_indentation_of_its_file(base, tmp_path):
+    info = base.cases["rcp"]
+    block = "\n            {\n                mov.b32 $0, $1;\n            }\n            "
+    variants = info.variants | {"asm.rn": dataclasses.replace(info.variants["asm.rn"], texts={"1": block})}
+    cases = base.cases | {"rcp": dataclasses.replace(info, variants=variants)}
+    text = "".join(Page(written(tmp_path, [dataclasses.replace(base, cases=cases)])).text)
+    assert "{\n    mov.b32 $0, $1;\n}" in text
+
+
 def test_all_five_verdicts_and_expected_failures_are_counted_in_words(base, tmp_path):
     words = Page(written(tmp_path, [base])).words
     for part in ("✓ pass", "✗ fail", "⊘ unsupported", "⚠ error", "○ not run", "⊗ expected failure"):
