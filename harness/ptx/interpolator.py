@@ -4,8 +4,8 @@ How such a unit works is published: a significand's upper bits choose a segment,
 second degree, whose square is made without the columns of little weight (S. F. Oberman and M. Y. Siu, "A
 High-Performance Area-Efficient Multifunction Interpolator", 17th IEEE Symposium on Computer Arithmetic, 2005). What
 follows was fitted to the results of an H200 for all 2**23 significands and gives every one of them
-(`tests/ptx/test_interpolator.py`, `tests/gpu/test_reciprocal.py`). With these widths no other coefficient does. Other
-GPUs were not looked at.
+(`tests/ptx/test_interpolator.py`, `tests/gpu/test_reciprocal_unit.py`). With these widths no other coefficient does.
+Other GPUs were not looked at.
 
 `rcp.approx` keeps to the nearest value, as every approximate instruction here. The unit's own bits are needed where a
 last bit decides over more: `div.approx.ftz` multiplies by them, and flushes what comes out below 2**-126.

@@ -12,7 +12,7 @@ from harness.ptx.vectorise import ArrayFunction
 
 H200 = "6738fed66ac3938e70bbdd4bd049433a7daee9dca539705339d2223986bbe04c"
 """SHA-256 of `rcp.approx.ftz.f32` of 1 + fraction * 2**-23 on an H200 (driver 580.159.04), fractions in order, as
-little-endian 32-bit words in units of 2**-24. `tests/gpu/test_reciprocal.py` asks the device itself."""
+little-endian 32-bit words in units of 2**-24. `tests/gpu/test_reciprocal_unit.py` asks the device itself."""
 
 
 def digest(results: np.ndarray) -> str:

@@ -42,7 +42,7 @@ def div_full(a: int, b: int, ftz: int) -> int:
     """About a / b over the full range of b, within 2 ulp.
 
     Beside the ends of the range the result is hardware's own product, which decides what overflows, becomes zero or is
-    flushed (an H200: every significand of b with the numbers next to these ends, `tests/gpu/test_reciprocal.py`).
+    flushed (an H200: every significand of b with the numbers next to these ends, `tests/gpu/test_reciprocal_unit.py`).
     """
     x, y = f32_value(f32_flush(a, ftz)), f32_value(f32_flush(b, ftz))
     quotient = divide(x, y)
