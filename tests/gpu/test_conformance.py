@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from harness.conformance import campaign, forms, ledger, measure
-from harness.conformance.cuda import NoDevice
 from harness.conformance.device import Hardware
 from harness.conformance.inputs import Inputs
 from harness.environment import gpu_visible
@@ -18,14 +17,6 @@ pytestmark = [
 ]
 
 FORMS = ["add.rn.f32", "fma.rn.f64", "min.f16", "cvt.rn.f16.f32", "addc.cc.u32", "setp.lt.and.f32", "mov.b64"]
-
-
-@pytest.fixture(scope="module")
-def device():
-    try:
-        return Hardware()
-    except NoDevice as e:
-        pytest.skip(str(e))
 
 
 @pytest.mark.parametrize("form", FORMS)

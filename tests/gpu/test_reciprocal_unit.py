@@ -10,8 +10,6 @@ import pytest
 
 from harness import emulate
 from harness.conformance import forms
-from harness.conformance.cuda import NoDevice
-from harness.conformance.device import Hardware
 from harness.environment import gpu_visible
 from harness.ptx.interpolator import reciprocal_significand
 from harness.ptx.vectorise import ArrayFunction
@@ -23,14 +21,6 @@ pytestmark = [
 
 FRACTIONS = np.arange(1 << 23, dtype=np.uint32)
 ONE, INFINITY = np.uint32(0x3F800000), np.uint32(0x7F800000)
-
-
-@pytest.fixture(scope="module")
-def device():
-    try:
-        return Hardware()
-    except NoDevice as e:
-        pytest.skip(str(e))
 
 
 def run(device, form, *columns):

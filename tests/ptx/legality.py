@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harness.ptx import isa
 from harness.ptx.errors import PtxError
 from harness.ptx.isa.registry import FORMS, Bound, Form
@@ -78,6 +80,12 @@ def ptx_version(program: str) -> str:
     found = re.search(r"current version is '([\d.]+)'", told)
     assert found, told
     return found[1]
+
+
+def needs(target: str) -> None:
+    """Skip where the assembler of a target is not installed."""
+    if assembler(target) is None:
+        pytest.skip(f"no ptxas for {target}: pip install triton")
 
 
 def told_by_ptxas(lines: Sequence[str], target: str) -> list[str | None]:
@@ -175,12 +183,12 @@ def _used(line: str) -> str:
     return " ".join([*before, f"{{ {line} }}", *after])
 
 
-def told_by_emulate(line: str, target: str) -> str | None:
-    """What the emulator has against a line, None where it would run."""
+def told_by_emulate(line: str, target: str, elementwise: bool = True) -> str | None:
+    """What the emulator has against a line in a snippet, or in a whole kernel; None where it would run."""
     used = dict.fromkeys(_REGISTER.findall(line))
     try:
         tree, source = parse_asm(" ".join(f".reg .{t} %{t}_<{COUNT}>;" for t in used) + line, 0)
-        builder = Builder(source, Target.parse(target), elementwise=True)
+        builder = Builder(source, Target.parse(target), elementwise)
         builder.add(tree)
         builder.build()
     except PtxError as error:
@@ -199,6 +207,13 @@ def disagreements(lines: Sequence[str], target: str) -> list[str]:
             said = f"ptxas refuses: {ptxas}" if ours is None else f"emulate refuses: {ours}"
             found.append(f"{target}  {line}  {said}")
     return found
+
+
+def check(lines: Sequence[str], target: str) -> None:
+    """Fail with what the two sides say where they differ."""
+    needs(target)
+    found = disagreements(lines, target)
+    assert not found, summary(found)
 
 
 def summary(found: Sequence[str], shown: int = 20) -> str:

@@ -13,9 +13,7 @@ import harness.ptx.kernel  # noqa: F401  the machine's own instructions
 from harness.ptx.errors import MemoryFault, PtxError
 from harness.ptx.isa.registry import find
 from harness.ptx.kernel import Buffer, run_kernel
-from harness.ptx.parser import parse_asm
-from harness.ptx.program import Builder
-from harness.ptx.targets import Requirement, Target
+from harness.ptx.targets import Requirement
 from tests.ptx import legality
 
 HEAD = """
@@ -170,15 +168,7 @@ def test_vectors_of_halves_are_updated_element_by_element(op: str, wanted: int) 
 
 def told_by_machine(line: str, target: str) -> str | None:
     """What the machine of whole kernels has against a line, None where it would run."""
-    used = dict.fromkeys(re.findall(r"%(\w+)_\d", line))
-    try:
-        tree, source = parse_asm(" ".join(f".reg .{t} %{t}_<{legality.COUNT}>;" for t in used) + line, 0)
-        builder = Builder(source, Target.parse(target), elementwise=False)
-        builder.add(tree)
-        builder.build()
-    except PtxError as error:
-        return str(error).splitlines()[0]
-    return None
+    return legality.told_by_emulate(line, target, elementwise=False)
 
 
 def _vector(count: int, width: int) -> str:
@@ -228,8 +218,7 @@ def _exchanges() -> list[str]:
 
 
 def disagreements(lines: list[str], target: str) -> list[str]:
-    if legality.assembler(target) is None:
-        pytest.skip("ptxas is not installed")
+    legality.needs(target)
     told = legality.told_by_ptxas(lines, target)
     return [line for line, p in zip(lines, told, strict=True) if (p is None) != (told_by_machine(line, target) is None)]
 

@@ -12,15 +12,15 @@ from itertools import pairwise
 import pytest
 from legality import (
     TARGETS,
-    assembler,
+    check,
     disagreements,
     mutated,
+    needs,
     odd_operands,
     operand_variations,
     refused_in_use,
     scalar_forms,
     spelled,
-    summary,
     told_by_emulate,
     told_by_ptxas,
     with_needless,
@@ -30,22 +30,9 @@ QUICK = {"sm_75": 400, "sm_80": 400, "sm_90a": 2500, "sm_100a": 1000, "sm_107a":
 """Targets of the default run, and how many lines of each kind they get."""
 
 
-def needs(target: str) -> None:
-    """Skip where the assembler of a target is not installed."""
-    if assembler(target) is None:
-        pytest.skip(f"no ptxas for {target}: pip install triton")
-
-
 def sample(lines: Sequence[str], count: int, seed: str) -> list[str]:
     """Some of the lines, the same in every run."""
     return random.Random(seed).sample(list(lines), min(count, len(lines)))
-
-
-def check(lines: Sequence[str], target: str) -> None:
-    """Fail with what the two sides say where they differ."""
-    needs(target)
-    found = disagreements(lines, target)
-    assert not found, summary(found)
 
 
 @pytest.mark.parametrize("target", QUICK)
