@@ -15,7 +15,7 @@ from harness import loader
 from harness.backends import Backend, Job, Outcome
 from harness.case import CaseError
 from harness.judge import judge_same
-from harness.records import CaseInfo, Disagreement, Key, Result, Split, splits
+from harness.records import CaseInfo, Disagreement, Key, Result, Split
 from harness.runner import Item, run_again
 
 LINES_SHOWN = 12
@@ -34,14 +34,11 @@ class Agreement:
         self.paths = {info.case: info.path for info in cases}
         self._loaded: dict[str, loader.LoadedCase] = {}
 
-    def disagreements(self, results: Sequence[Result], parted: Sequence[Split] | None = None) -> list[Disagreement]:
-        """What is found out about the pairs of the first splits; a pair that cannot be run again is left out.
-
-        parted: the results' splits, where they are known already.
-        """
+    def disagreements(self, results: Sequence[Result], parted: Sequence[Split]) -> list[Disagreement]:
+        """What is found out about the pairs of the results' first splits; one that cannot be run again is left out."""
         blocks = {r.key: r.outputs_digest for r in results}
         found = []
-        for split in (splits(results) if parted is None else parted)[:PAIRS_LOOKED_AT]:
+        for split in parted[:PAIRS_LOOKED_AT]:
             one, other = split.pair
             differing = next(
                 ((a.first, a.count) for a, b in zip(blocks[one], blocks[other], strict=False) if a.digest != b.digest),

@@ -69,8 +69,8 @@ def run(tmp_path: Path, backend, *targets: str, variants=("one",), **texts: str)
     items = [Item(loaded, variant, target, "emulator") for variant in variants for target in targets]
     results = [r for item in items for r in run_item(item, backend, "quick").results]
     agreement = Agreement(tmp_path, [case_info(loaded, path.name)], lambda name: backend, "quick")
-    seen = agreement.disagreements(results)
-    assert agreement.disagreements(results[::-1]) == seen, "whoever was done first"
+    seen = agreement.disagreements(results, splits(results))
+    assert agreement.disagreements(results[::-1], splits(results[::-1])) == seen, "whoever was done first"
     return results, splits(results, seen)
 
 
@@ -142,9 +142,8 @@ def test_a_block_of_a_large_set_is_run_again(tmp_path, monkeypatch):
     large = [r for r in results if not r.inputs_digest]
     assert {r.key.target for r in large} == {"sm_80", "sm_90a"}
     (loaded,) = loader.load(tmp_path / "square.py")
-    (found, *_) = Agreement(tmp_path, [case_info(loaded, "square.py")], lambda name: backend, "quick").disagreements(
-        large
-    )
+    agreement = Agreement(tmp_path, [case_info(loaded, "square.py")], lambda name: backend, "quick")
+    (found, *_) = agreement.disagreements(large, splits(large))
     assert found.first.index == 7
 
 
