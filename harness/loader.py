@@ -7,7 +7,6 @@ made from their path, so that two files of one name in two folders do not meet.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import inspect
 import sys
 import traceback
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from harness.case import Case, CaseError
+from harness.identity.modules import execute_file
 
 
 @dataclass(frozen=True)
@@ -72,17 +72,7 @@ def load_module(path: Path) -> ModuleType:
     name = f"ptxdiff_case_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise CaseError(f"{path}: not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
+    return execute_file(path, name)
 
 
 def find(argument: str) -> list[LoadedCase]:

@@ -21,6 +21,7 @@ from harness.describe import reference_name
 from harness.diagnosis import diagnose
 from harness.evaluate import ReferenceFault
 from harness.grid import axes_of, packed
+from harness.identity.definition import definition
 from harness.inputs import InputSet
 from harness.inputs.fill import kernel_inputs, shaped
 from harness.judge import Judgement, judge, judge_same
@@ -28,7 +29,7 @@ from harness.loader import LoadedCase
 from harness.match import DomainError
 from harness.message import headline, message
 from harness.plan import WorkItem, block_of
-from harness.provenance import block_digests, digest, fingerprint
+from harness.provenance import block_digests, digest
 from harness.records import Key, Result, Text, Verdict, text_hash
 from harness.replay import Replay, token
 from harness.sweep import LARGE, OracleFault, Swept
@@ -110,7 +111,7 @@ def run_again(
 
 def fingerprint_of(item: Item) -> dict[str, str]:
     """The hashes that the results of an item carry."""
-    return fingerprint(item.loaded, item.variant, policies(item.loaded.case, item.variant))
+    return definition(item.loaded.case, item.variant)
 
 
 def not_run(item: Item, reason: str) -> ItemResults:
@@ -394,6 +395,8 @@ class _ItemRun:
             sweep=swept.measured if swept else {},
             notes=swept.notes if swept else (),
             device=outcome.device,
+            identity=outcome.identity,
+            body=artifacts.body,
         )
 
     def _unit(self, judgement: Judgement, code_index: int) -> int:

@@ -73,7 +73,7 @@ class Artifacts:
     """What compiling left: texts, and ptxas's account of resources.
 
     resources: "registers", "spill_stores", "spill_loads", "stack", "shared" (bytes but for registers), where known.
-    instructions: SASS opcode to count.
+    instructions: SASS opcode to count. body: hash of the PTX without header, comments and line numbers.
     """
 
     ptx: str | None = None
@@ -81,6 +81,7 @@ class Artifacts:
     resources: Mapping[str, int] = field(default_factory=dict)
     instructions: Mapping[str, int] = field(default_factory=dict)
     ptxas: str | None = None
+    body: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ class Outcome:
     contraction_open: whether ptxas may fuse a multiplication and an addition of this code.
     alternative: the outputs of the other legal reading of contraction-open code, where it differs; it is judged too.
     device: the UUID of the GPU that ran it.
+    identity: the digest of the experiment (`harness.identity.experiment`); "" where nothing ran.
     """
 
     status: Status
@@ -108,6 +110,7 @@ class Outcome:
     alternative: Mapping[str, Any] = field(default_factory=dict)
     artifacts: Artifacts = field(default_factory=Artifacts)
     device: str = ""
+    identity: str = ""
 
 
 class Backend(Protocol):

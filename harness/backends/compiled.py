@@ -5,8 +5,8 @@ What ptxas would be given is what runs here: Triton's packing, padding, masks an
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from harness.backends import Artifacts, Job, Outcome
 from harness.backends.emulator import one_line
+from harness.identity.experiment import Experiment, emulator, experiment
 from harness.ptx import PtxError
 from harness.ptx.errors import NotElementwise, UnsupportedOnTarget
 from harness.triton.compile import Compilation, compile_kernel
@@ -26,11 +27,10 @@ _GAP = 0xA5  # what lies between the rows of an output and must stay there
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """A job's kernel, compiled and checked; `key` is equal for jobs whose code and launch are the same."""
+    """A job's kernel, compiled."""
 
     launch: Launch
     compilation: Compilation
-    key: tuple[object, ...]
 
 
 def compile_job(job: Job) -> CompiledKernel | Outcome:
@@ -44,32 +44,57 @@ def compile_job(job: Job) -> CompiledKernel | Outcome:
         if launch.elementwise is not None:
             compilation = launch.elementwise.explain(compilation)
         return Outcome(compilation.kind, compilation.words)
-    setup = job.setup
-    key = (compilation.body_hash, launch.grid, setup.shape, setup.alignment, setup.fusion, setup.shape_text)
-    return CompiledKernel(launch, compilation, key)
+    return CompiledKernel(launch, compilation)
 
 
-def run_compiled(job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[str, ...]], Any]) -> Outcome:
+Once = Callable[[Experiment, Callable[[], Outcome]], Outcome]
+"""Gives the outcome of an experiment: an earlier one, or that of the function."""
+
+
+def run_compiled(
+    job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[str, ...]], Any], once: Once
+) -> Outcome:
     """Run it on the job's inputs.
 
     Where ptxas may fuse multiplications and additions and the setup lets it, both readings are run: the fused one's
     outputs are the outcome's, the other's its `alternative`, if they differ.
     """
+    made = Artifacts(ptx=kernel.compilation.ptx, body=kernel.compilation.body_hash)
+    return replace(once(_experiment(job, kernel), lambda: _run(job, kernel, evidence_of)), artifacts=made)
+
+
+def _experiment(job: Job, kernel: CompiledKernel) -> Experiment:
+    """The launch as an experiment: the PTX as it stands, its target included, and all that it is given."""
+    launch, compilation = kernel.launch, kernel.compilation
+    given = (
+        compilation.entry, _parameters(kernel, {t.name: f"pointer to {t.name}" for t in launch.tensors}), launch.grid,
+        compilation.num_warps, compilation.shared, launch.inputs, launch.outputs, job.setup.alignment,
+        job.setup.fusion, _GAP,
+    )  # fmt: skip
+    return experiment(emulator(), compilation.ptx, given, job.inputs)
+
+
+def _parameters(kernel: CompiledKernel, pointers: Mapping[str, Any]) -> list[Any]:
+    """What the entry is given, in order: all arguments but compile-time constants, pointers by tensor name."""
+    arguments = kernel.launch.arguments(pointers, constexpr=lambda value: value)
+    return [v for name, kind in kernel.compilation.spec.signature for v in entry_values(kind, arguments[name])]
+
+
+def _run(job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[str, ...]], Any]) -> Outcome:
     from harness.ptx.contraction import contraction_open
     from harness.ptx.kernel import load_kernel
 
-    made = Artifacts(ptx=kernel.compilation.ptx)
     try:
         program = load_kernel(kernel.compilation.ptx).program
         contraction = contraction_open(program) and job.setup.fusion
         run = _launch(job, kernel, fuse=contraction)
         other = _launch(job, kernel, fuse=False) if contraction else run
     except UnsupportedOnTarget as e:
-        return Outcome("unsupported", one_line(e), artifacts=made)
+        return Outcome("unsupported", one_line(e))
     except NotElementwise as e:
-        return Outcome("not run", one_line(e), artifacts=made)
+        return Outcome("not run", one_line(e))
     except PtxError as e:
-        return _fault(e, made)
+        return _fault(e)
     forms = tuple(dict.fromkeys(s.bound.name for s in program.steps))
     approximate = any(s.bound.form.approximate for s in program.steps)
     differ = any(not np.array_equal(run.outputs[n], other.outputs[n]) for n in run.outputs)
@@ -80,43 +105,39 @@ def run_compiled(job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[
         findings=run.findings,
         evidence="model" if approximate else evidence_of(forms),
         contraction_open=contraction,
-        artifacts=made,
     )
 
 
-def _fault(error: PtxError, made: Artifacts) -> Outcome:
+def _fault(error: PtxError) -> Outcome:
     """What the kernel did wrong is a finding; what the emulator does not know is an error of the run."""
     from harness.ptx.errors import ExecutionError
 
     if isinstance(error, ExecutionError):
-        return Outcome("ran", findings=(one_line(error),), evidence="specification", artifacts=made)
-    return Outcome("error", one_line(error), artifacts=made)
+        return Outcome("ran", findings=(one_line(error),), evidence="specification")
+    return Outcome("error", one_line(error))
 
 
 @dataclass(frozen=True)
-class _Run:
+class _Bits:
     outputs: dict[str, NDArray[Any]]
     findings: tuple[str, ...]
 
 
-def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool) -> _Run:
+def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool) -> _Bits:
     from harness.ptx.kernel import load_kernel, run_kernel
 
     launch, compilation = kernel.launch, kernel.compilation
     tensors = {t.name: _Memory(t, job.setup.alignment, job.inputs.get(t.name)) for t in launch.tensors}
-    arguments = launch.arguments({n: m.buffer for n, m in tensors.items()}, constexpr=lambda value: value)
-    signature = launch.spec(job.target).signature
-    parameters = [v for name, kind in signature for v in entry_values(kind, arguments[name])]
     run_kernel(
         load_kernel(compilation.ptx, fuse=fuse),
-        parameters,
+        _parameters(kernel, {n: m.buffer for n, m in tensors.items()}),
         launch.grid,
         num_threads=32 * compilation.num_warps,
         shared_bytes=compilation.shared,
     )
     outputs = [tensors[t.name] for t in launch.outputs]
     findings = [f for memory in outputs for f in memory.findings()]
-    return _Run({m.tensor.name: m.read() for m in outputs}, tuple(findings))
+    return _Bits({m.tensor.name: m.read() for m in outputs}, tuple(findings))
 
 
 class _Memory:

@@ -10,11 +10,9 @@ input then computes here what it computes on the device.
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +20,7 @@ from numpy.typing import NDArray
 from harness.backends import Evidence, Job, Outcome
 from harness.case import AsmVariant, Case, CaseError, format_of, policies
 from harness.derive import AsmForm, asm_form
+from harness.identity.experiment import Experiment, emulator, experiment
 
 Units = Mapping[str, NDArray[np.generic]]
 
@@ -37,7 +36,7 @@ class EmulatorBackend:
     name = "emulator"
 
     def __init__(self) -> None:
-        self._results: OrderedDict[tuple[object, ...], Outcome] = OrderedDict()
+        self._results: OrderedDict[Experiment, Outcome] = OrderedDict()
 
     def unavailable(self, target: str) -> str | None:
         """Nothing keeps the emulator from running; without Triton it runs inline asm alone."""
@@ -61,27 +60,25 @@ class EmulatorBackend:
             kernel = compile_job(job)
         except NoTriton as e:
             return Outcome("not run", str(e))
-        if isinstance(kernel, Outcome):
-            return kernel
-        return self._once((kernel.key, _digest(job.inputs)), lambda: run_compiled(job, kernel, evidence_of))
+        return kernel if isinstance(kernel, Outcome) else run_compiled(job, kernel, evidence_of, self._once)
 
     def _snippet(self, job: Job, variant: AsmVariant) -> Outcome:
         from harness.ptx import analyse
 
         form = asm_form(job.case, variant, job.setup.pack)
         facts = analyse(form.text, form.constraints, target=job.target)
-        key = (form, _setup_key(job), _digest(job.inputs))
-        outcome = self._once(key, lambda: self._execute(job, form, facts.contraction_open))
+        identity = _experiment(job, form, facts.contraction_open)
+        outcome = self._once(identity, lambda: self._execute(job, form, facts.contraction_open))
         evidence: Evidence = "model" if facts.approximate else evidence_of(facts.forms)
         return replace(outcome, evidence=evidence, contraction_open=facts.contraction_open)
 
-    def _once(self, key: tuple[object, ...], compute: Callable[[], Outcome]) -> Outcome:
-        """The result kept under a key, or computed and kept: targets with the same code share it."""
-        if key not in self._results:
-            self._results[key] = compute()
+    def _once(self, identity: Experiment, compute: Callable[[], Outcome]) -> Outcome:
+        """The outcome of an experiment, computed once. It holds bits and findings, nothing that depends on a target."""
+        if identity not in self._results:
+            self._results[identity] = replace(compute(), identity=identity.digest)
             while len(self._results) > _KEPT_RESULTS:
                 self._results.popitem(last=False)
-        return self._results[key]
+        return self._results[identity]
 
     def _execute(self, job: Job, form: AsmForm, contraction_open: bool) -> Outcome:
         from harness.ptx import PtxError
@@ -190,17 +187,15 @@ def evidence_of(forms: tuple[str, ...]) -> Evidence:
     return "confirmed" if confirmed(forms) else "specification"
 
 
-def _setup_key(job: Job) -> tuple[object, ...]:
-    s = job.setup
-    return (job.case_name, s.context, s.steps, s.fusion, s.padding, s.shape)
+def _experiment(job: Job, form: AsmForm, contraction_open: bool) -> Experiment:
+    """The asm alone as an experiment. Its code is the program that the asm is on the job's target."""
+    from harness.ptx import program_text
 
-
-def _digest(units: Mapping[str, Any]) -> str:
-    digest = hashlib.sha256()
-    for name, array in units.items():
-        digest.update(name.encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
+    setup, case = job.setup, job.case
+    operands = [tuple(side.items()) for side in (case.inputs, case.outputs)]
+    carry = policies(case, job.variant).carry
+    launch = (form.constraints, form.pack, operands, setup, carry, setup.fusion and contraction_open)
+    return experiment(emulator(), program_text(form.text, form.constraints, job.target), launch, job.inputs)
 
 
 def one_line(error: Exception) -> str:

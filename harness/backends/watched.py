@@ -19,20 +19,20 @@ from typing import Any
 
 from harness.backends import Job, Outcome, Setup, Status, sanitizer
 from harness.backends.device import PLAIN_LIMIT, SWEEP_LIMIT, Device, DeviceFault, of_target
-from harness.case import Case, CaseError, Policies, Variant, policies
+from harness.case import CaseError, Policies, policies
 from harness.evaluate import runs_on_host
 from harness.gpus import gpus
+from harness.identity.definition import changed_parts, definition
 from harness.inputs import InputSet
 from harness.inputs.sets import generated_set
 from harness.judge import Judgement
-from harness.loader import LoadedCase, load
-from harness.provenance import fingerprint
+from harness.loader import load
 from harness.sweep import Swept
 
 
 @dataclass(frozen=True)
 class JobRef:
-    """A job by names, as another process finds it. fingerprint: what the variant was made of here."""
+    """A job by names, as another process finds it. definition: what the variant is, and is held to, here."""
 
     path: str
     case: str
@@ -40,7 +40,7 @@ class JobRef:
     target: str
     setup: Setup
     inputs: Mapping[str, Any]
-    fingerprint: Mapping[str, str]
+    definition: Mapping[str, str]
 
     def job(self) -> Job:
         """The job, from the case file. Raises CaseError where the file has not, or no longer, what is meant."""
@@ -48,16 +48,13 @@ class JobRef:
         if loaded is None or self.variant not in loaded.case.variants:
             raise CaseError(f"{self.path} binds no case {self.case!r} with a variant {self.variant!r} to a name")
         variant = loaded.case.variants[self.variant]
-        if fingerprint_of(loaded.case, variant, loaded) != self.fingerprint:
-            raise CaseError(f"{self.path} was changed while it was being run")
+        if changed := changed_parts(definition(loaded.case, variant, exact=True), self.definition):
+            raise CaseError(
+                f"{self.path} was changed while it was being run: the {', '.join(changed)} of {self.variant}"
+            )
         return Job(
             loaded.case, self.case, Path(self.path), self.variant, variant, self.target, self.setup, self.inputs
         )  # fmt: skip
-
-
-def fingerprint_of(case: Case, variant: Variant, loaded: LoadedCase) -> dict[str, str]:
-    """The hashes of a variant."""
-    return fingerprint(loaded, variant, policies(case, variant))
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,6 @@ class WatchedGpu:
     def __init__(self, *, limit: float | None = None, sanitize: str = "") -> None:
         self._limits = (limit or PLAIN_LIMIT, limit or SWEEP_LIMIT)
         self._tool = Tool(sanitize) if sanitize else None
-        self._known: tuple[Case | None, str, dict[str, str]] = (None, "", {})
 
     def unavailable(self, target: str) -> str | None:
         """Why nothing for `target` can run here."""
@@ -148,12 +144,9 @@ class WatchedGpu:
         return device
 
     def _ref(self, job: Job) -> JobRef:
-        case, name, known = self._known
-        if case is not job.case or name != job.variant_name:
-            known = fingerprint_of(job.case, job.variant, LoadedCase(job.case, job.case_name, "", job.path, ""))
-            self._known = (job.case, job.variant_name, known)
         return JobRef(
-            str(job.path), job.case_name, job.variant_name, job.target, job.setup, dict(job.inputs), known
+            str(job.path), job.case_name, job.variant_name, job.target, job.setup, dict(job.inputs),
+            definition(job.case, job.variant, exact=True),
         )  # fmt: skip
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .analysis import Analysis, Trace, analyse, refusal, trace
+    from .analysis import Analysis, Trace, analyse, program_text, refusal, trace
     from .api import emulate
     from .errors import PtxError
 
-__all__ = ["Analysis", "PtxError", "Trace", "analyse", "emulate", "refusal", "trace"]
+__all__ = ["Analysis", "PtxError", "Trace", "analyse", "emulate", "program_text", "refusal", "trace"]
 
-_HOME = dict.fromkeys(("Analysis", "Trace", "analyse", "refusal", "trace"), "analysis")
+_HOME = dict.fromkeys(("Analysis", "Trace", "analyse", "program_text", "refusal", "trace"), "analysis")
 _HOME |= {"emulate": "api", "PtxError": "errors"}
 
 

@@ -44,6 +44,23 @@ def describe(program: Program) -> Analysis:
     return Analysis(tuple(forms), tuple(models), contraction_open(program))
 
 
+def program_text(asm: str, constraints: str, target: str) -> str:
+    """The block as the machine has it: every instruction bound to a form, registers in the place of names.
+
+    Blocks of equal text compute the same from the same operands, on whatever target. Raises PtxError.
+    """
+    block = assemble(asm, constraints, target)
+    lines = [f"slots {block.slots} registers {[(r.slot, r.type.name) for r in block.program.registers]}"]
+    for step in block.program.steps:
+        functions = [(f.constants, f.sources, f.width) for f in step.functions]
+        lines.append(
+            f"{step.kind} {step.bound.name} {step.bound.chosen} {step.bound.selected} {functions} "
+            f"{step.sources} {step.destinations} {step.target} {step.detail!r} {step.guard} {step.guard_negated}"
+        )
+    text = "\n".join(lines)
+    return f"{text}\n{target}\n{asm}" if " object at 0x" in text else text  # an address is nothing to compare
+
+
 def refusal(asm: str, constraints: str, target: str) -> str | None:
     """Why the block cannot be used on `target`, in one message, or None if it can."""
     try:

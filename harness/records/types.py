@@ -184,7 +184,7 @@ class Result:
     resources: Mapping[str, int] = field(default_factory=dict)
     instructions: Mapping[str, int] = field(default_factory=dict)
     fingerprint: Mapping[str, str] = field(default_factory=dict)
-    """Hashes of what the variant is made of: asm, constraints, reference, policies."""
+    """Digests of what the variant is and what it is held to, by part (`harness.identity.definition`)."""
     seconds: float = 0.0
     sweep: Mapping[str, float] = field(default_factory=dict)
     """Of a sweep on a device: "seconds" of device time; "copy", those of a copy of as many bytes in the same run."""
@@ -194,6 +194,10 @@ class Result:
     """Where inputs fail, for a case of two small inputs; None where none does."""
     device: str = ""
     """The UUID of the GPU that ran it, several in a merged run; the environment says more about it."""
+    identity: str = ""
+    """Digest of the experiment: the code that ran, its launch, its inputs and the machine. "" where nothing ran."""
+    body: str = ""
+    """Hash of the compiled PTX without header, comments and line numbers; "" where nothing was compiled."""
 
 
 @dataclass(frozen=True)

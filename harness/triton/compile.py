@@ -6,8 +6,11 @@ Triton's own stages run in a worker process up to the PTX (`harness.triton.lower
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import importlib.metadata
 import inspect
+import os
 import threading
 from collections import OrderedDict
 from concurrent.futures import Future
@@ -16,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from harness.identity import digest, digest_with_code
 from harness.triton.diagnostics import Refusal, from_outcome
 from harness.triton.pool import DEFAULT_TIMEOUT, Outcome, shared_pool
 from harness.triton.ptxtext import body_hash
@@ -30,11 +34,14 @@ class FunctionRef:
     """A module-level @triton.jit function, by where a worker can find it again.
 
     module: the name it was imported under, used if that name leads to the same file; else `path` is loaded by itself.
+    code: digest of the function's code and of all that it calls; the worker refuses another function of that name. ""
+    for a function of the harness's own.
     """
 
     module: str
     path: str
     qualname: str
+    code: str = ""
 
     @classmethod
     def of(cls, function: Any) -> FunctionRef:
@@ -55,7 +62,8 @@ class FunctionRef:
                 f"{plain.__qualname__} in {plain.__code__.co_filename} is defined inside a function; the compiler "
                 "process finds functions by name: move it to the top of its module"
             )
-        return cls(plain.__module__, str(Path(plain.__code__.co_filename).resolve()), plain.__qualname__)
+        path = str(Path(plain.__code__.co_filename).resolve())
+        return cls(plain.__module__, path, plain.__qualname__, digest_with_code(function, exact=True))
 
 
 def _name(function: Any) -> str:
@@ -151,9 +159,23 @@ class Memo(Generic[T]):
 _memo: Memo[Compiled] = Memo(4096)
 
 
+def identity_of(spec: KernelSpec) -> str:
+    """What decides the PTX: the kernel's code with all it calls, types and bits of constants, options, and versions."""
+    tools = sorted((n, v) for n, v in os.environ.items() if n.startswith("TRITON_") and n.endswith("_PATH"))
+    return digest((spec, _triton_version(), tools))
+
+
+@functools.cache
+def _triton_version() -> str:
+    try:
+        return importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
 def submit(spec: KernelSpec, *, timeout: float = DEFAULT_TIMEOUT) -> Future[Compiled]:
     """Have a worker compile `spec` to PTX; equal specs are compiled once a process."""
-    result, first = _memo.claim(spec)
+    result, first = _memo.claim(identity_of(spec))
     if first:
         try:
             _start(spec, timeout, result)

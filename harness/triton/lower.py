@@ -8,6 +8,7 @@ import importlib.util
 import os
 import re
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +16,8 @@ from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import ASTSource, make_backend
 
+from harness.identity import digest_with_code
+from harness.identity.modules import execute_file
 from harness.targetset import capability
 from harness.triton.compile import FunctionRef, KernelSpec, Lowered
 from harness.triton.worker import forget_output
@@ -102,6 +105,11 @@ def load(ref: FunctionRef) -> Any:
         raise CompileFailure(f"{ref.path} has no function {ref.qualname}")
     while type(found).__name__ in ("Heuristics", "Autotuner"):
         found = found.fn  # the caller has decided what they decide
+    if ref.code and digest_with_code(found, exact=True) != ref.code:
+        raise CompileFailure(
+            f"{ref.path} binds another function to the name {ref.qualname} than the one to be compiled: it is defined "
+            "again further down, or the file was changed meanwhile; give each function a name of its own, or start anew"
+        )
     return found
 
 
@@ -132,14 +140,7 @@ def _same_file(one: str | None, other: str) -> bool:
 def _from_file(path: str, mtime_ns: int, size: int) -> ModuleType:
     """Load a file by itself, again when it has changed."""
     name = f"_ptxdiff_{abs(hash((path, mtime_ns, size))):x}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise CompileFailure(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # inspect, and so triton.jit, look for a function's module there
     try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
+        return execute_file(Path(path), name)
+    except ImportError as error:
+        raise CompileFailure(str(error)) from error

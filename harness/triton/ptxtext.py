@@ -15,7 +15,8 @@ END = "// ptxdiff:end"
 _LOC = re.compile(r"\s*\.loc\b")
 _DEBUG_LABEL = re.compile(r"\$L__(?:tmp|func_begin|func_end)\w*:")
 _COMMENT = re.compile(r"//.*")
-_BLOCK_COMMENT = re.compile(r"/\*.*?\*/", re.S)
+# Whichever begins first: in a comment to the end of the line, `/*` begins nothing, and in a string neither does.
+_ANY_COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:[^"\\\n]|\\.)*")', re.S)
 
 
 def marked(asm: str) -> str:
@@ -25,11 +26,11 @@ def marked(asm: str) -> str:
 
 def body(ptx: str) -> str:
     """The code of the PTX: no header, comments, line numbers, debug labels or debug sections; one space for many."""
-    code = _BLOCK_COMMENT.sub(" ", ptx)
+    code = _ANY_COMMENT.sub(lambda found: found[1] or " ", ptx)
     end = code.find("\n\t.file")
     lines = []
     for line in code[: end if end >= 0 else None].splitlines():
-        text = " ".join(_COMMENT.sub("", line).split())
+        text = " ".join(line.split())
         if text and not _LOC.match(text) and not _DEBUG_LABEL.fullmatch(text):
             lines.append(text)
     return "\n".join(line for line in lines if not line.startswith((".version", ".target")))

@@ -1,0 +1,278 @@
+"""What a function is made of: its source, and that of all it calls, wherever it lives, with the values it names.
+
+The walk follows globals, closures, defaults, attributes of functions, methods and base classes. It ends at the standard
+library, at this package and at installed packages. Of a small installed package the file that holds the function counts
+whole; of this one and of the large ones the version, and that only where identities stay on one machine (`exact`): two
+machines with different versions of torch test the same case. Comments, docstrings and layout do not count.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import inspect
+import linecache
+import sys
+import sysconfig
+import types
+from collections.abc import Mapping, Set
+from pathlib import Path
+from typing import Any
+
+from harness.identity.encoding import encode, tagged
+
+_LIBRARIES = tuple({str(Path(p).resolve()) for n, p in sysconfig.get_paths().items() if n in ("stdlib", "platstdlib")})
+_PACKAGES = tuple({str(Path(p).resolve()) for n, p in sysconfig.get_paths().items() if n in ("purelib", "platlib")})
+_HARNESS = str(Path(__file__).resolve().parents[1])
+_BY_VERSION = ("harness", "numpy", "torch", "triton", "numba", "ml_dtypes", "scipy", "mpmath")
+
+# Names by which code reaches what it does not spell: the whole module then counts.
+_DYNAMIC = frozenset({"getattr", "vars", "globals", "eval", "exec", "__import__", "import_module", "__dict__"})
+
+_DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType)
+
+_sources: dict[str, str] = {}
+"""The text of files as they were when a function of them was first looked at, or when the loader ran them."""
+
+
+def executed(path: str, text: str) -> None:
+    """Note the text of a file that was executed: what the file holds later is not what runs."""
+    _sources[path] = text
+
+
+class _Walk:
+    """One walk from a function. A value met again is a number, so that circles end.
+
+    exact: let the byte code count as well. Only the same Python makes the same of a source.
+    """
+
+    def __init__(self, exact: bool) -> None:
+        self.exact = exact
+        self.met: dict[int, int] = {}
+        self.kept: list[Any] = []
+
+    def encode(self, value: Any) -> bytes:
+        return encode(value, self.other)
+
+    def other(self, value: Any) -> bytes | None:
+        """The encoding of what is no plain value; None where another rule has it."""
+        if not self._is_code(value):
+            return None
+        if id(value) in self.met:
+            return tagged("again", str(self.met[id(value)]).encode())
+        self.met[id(value)] = len(self.met)
+        self.kept.append(value)
+        return self._code(value)
+
+    def _is_code(self, value: Any) -> bool:
+        if isinstance(value, types.ModuleType | type | types.GenericAlias | types.UnionType) or callable(value):
+            return True
+        if isinstance(value, _DESCRIPTORS):
+            return True
+        home = type(value).__module__.partition(".")[0]
+        plain = home in ("numpy", "torch", "ml_dtypes") or dataclasses.is_dataclass(value)
+        return home == "triton" or (hasattr(value, "__dict__") and not plain)
+
+    def _code(self, value: Any) -> bytes:
+        if isinstance(value, types.ModuleType):
+            own = _file_text(getattr(value, "__file__", None)).encode()
+            return tagged("module", self._outside_module(value) or own)
+        if type(value).__module__ == "typing" or isinstance(value, types.GenericAlias | types.UnionType):
+            return tagged("type", repr(value).encode())
+        if isinstance(value, _DESCRIPTORS):
+            return tagged("slot", _name(value).encode())
+        if type(value).__name__ in ("Heuristics", "Autotuner"):
+            rules = {n: getattr(value, n, None) for n in ("values", "configs", "keys")}
+            return tagged("jit", type(value).__name__.encode(), self.encode(value.fn), self.encode(rules))
+        if isinstance(value, functools.partial):
+            return tagged("partial", *map(self.encode, (value.func, value.args, value.keywords)))
+        if isinstance(value, types.MethodType):
+            return tagged("method", self.encode(value.__func__), self.encode(value.__self__))
+        if isinstance(value, types.FunctionType):
+            outside = self._outside(value)
+            return self._function(value) if outside is None else tagged("closed", outside, self._cells(value))
+        if isinstance(value, type):
+            return self._outside(value) or self._class(value)
+        if inspect.isfunction(getattr(value, "fn", None)):  # a @triton.jit function
+            marks = {n: getattr(value, n, None) for n in ("noinline", "do_not_specialize", "debug")}
+            return tagged("jit", type(value).__name__.encode(), self.encode(value.fn), self.encode(marks))
+        if callable(inner := getattr(value, "__wrapped__", None)):  # functools.cache
+            return tagged("wrapped", type(value).__name__.encode(), self.encode(inner))
+        if hasattr(value, "__dict__") and not isinstance(value, types.BuiltinFunctionType):
+            return tagged("instance", self.encode(type(value)), self.encode(dict(vars(value))))
+        if isinstance(value, types.BuiltinFunctionType | types.MethodWrapperType) or callable(value):
+            return tagged("builtin", f"{getattr(value, '__module__', '')}.{_name(value)}".encode())
+        return encode(value)
+
+    def _function(self, function: types.FunctionType) -> bytes:
+        attributes = {n: v for n, v in vars(function).items() if n != "__wrapped__"}
+        values = (function.__defaults__, function.__kwdefaults__, attributes)
+        names = _names(function.__code__)
+        known = {n: v for n, v in function.__globals__.items() if n in names and v is not function}
+        made_of = [source(function), *([byte_code(function.__code__)] if self.exact else [])]
+        return tagged(
+            "function", *made_of, self._cells(function), *map(self.encode, values), self._taken(known, names, ())
+        )
+
+    def _cells(self, function: types.FunctionType) -> bytes:
+        """The values that a function closes over."""
+        return self.encode([_cell(c) for c in function.__closure__ or ()])
+
+    def _taken(self, known: Mapping[str, Any], names: Set[str], inside: tuple[Any, ...]) -> bytes:
+        """What code takes by name; of a module of the user's, what the code may take from that."""
+        parts = []
+        for name in sorted(names & set(known)):
+            value = known[name]
+            if not isinstance(value, types.ModuleType) or self._outside_module(value) is not None:
+                parts += [self.encode(name), self.encode(value)]
+            elif value not in inside:
+                parts += [self.encode(name), self._taken(vars(value), names, (*inside, value))]
+                if names & _DYNAMIC:
+                    parts.append(_file_text(getattr(value, "__file__", None)).encode())
+        return tagged("names", *parts)
+
+    def _class(self, cls: type) -> bytes:
+        members = {n: v for n, v in vars(cls).items() if n not in _OF_EVERY_CLASS}
+        functions = {n: _unwrapped(v) for n, v in members.items()}
+        return tagged("class", cls.__qualname__.encode(), self.encode(cls.__bases__), self.encode(functions))
+
+    def _outside(self, value: Any) -> bytes | None:
+        """A function or class that the walk does not enter; None for the user's own, and for those of references."""
+        module = sys.modules.get(getattr(value, "__module__", None) or "")
+        place = None if module is None else self._outside_module(module)
+        return None if place is None else tagged("outside", place, _name(value).encode())
+
+    def _outside_module(self, module: types.ModuleType) -> bytes | None:
+        """What stands for a module that the walk does not enter; None for one that it does."""
+        top = module.__name__.partition(".")[0]
+        file = getattr(module, "__file__", None)
+        if top == "references" or (file is None and top == "__main__"):
+            return None
+        name = module.__name__.encode()
+        if file is None or top in _BY_VERSION:
+            return tagged("package", name, *([_version(top)] if self.exact else []))
+        place = str(Path(file).resolve())
+        if any(place.startswith(f"{p}/") for p in _PACKAGES):
+            return tagged("package", name, _file_text(place).encode())
+        return tagged("package", name) if any(place.startswith(f"{p}/") for p in (*_LIBRARIES, _HARNESS)) else None
+
+
+_OF_EVERY_CLASS = frozenset(
+    {"__dict__", "__weakref__", "__module__", "__doc__", "__annotations__", "__firstlineno__", "__static_attributes__",
+     "__dataclass_fields__", "__abstractmethods__", "_abc_impl", "__annotate_func__", "__annotations_cache__"}
+)  # fmt: skip
+
+
+def _unwrapped(member: Any) -> Any:
+    """The function behind a static or class method, or the functions of a property."""
+    if isinstance(member, property):
+        return (member.fget, member.fset, member.fdel)
+    if isinstance(member, functools.cached_property):
+        return member.func
+    return getattr(member, "__func__", member)
+
+
+def _cell(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not filled yet
+        return None
+
+
+def _name(value: Any) -> str:
+    return str(getattr(value, "__qualname__", None) or getattr(value, "__name__", None) or type(value).__qualname__)
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """The globals and attributes that code may name, its inner functions included."""
+    inner = [_names(c) for c in code.co_consts if isinstance(c, types.CodeType)]
+    return set(code.co_names).union(*inner)
+
+
+@functools.cache
+def _version(package: str) -> bytes:
+    try:
+        return importlib.metadata.version("ptxdiff" if package == "harness" else package).encode()
+    except importlib.metadata.PackageNotFoundError:
+        return b""
+
+
+def _file_text(path: str | None) -> str:
+    if not path:
+        return ""
+    if path not in _sources:
+        try:
+            _sources[path] = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            _sources[path] = "".join(linecache.getlines(path))
+    return _sources[path]
+
+
+def source(function: types.FunctionType) -> bytes:
+    """A function's source without comments, docstrings and layout; its byte code where there is no source."""
+    code = function.__code__
+    if id(code) not in _made:
+        node = _node(code)
+        text = byte_code(code) if node is None else tagged("source", ast.unparse(node).encode())
+        _made[id(code)] = (code, text)
+    return _made[id(code)][1]
+
+
+_made: dict[int, tuple[types.CodeType, bytes]] = {}
+"""Code objects with their sources, by id, which stays theirs as they are kept here."""
+
+
+def byte_code(code: types.CodeType) -> bytes:
+    """What Python runs, with its constants and names, and that of inner functions."""
+    constants = [byte_code(c) if isinstance(c, types.CodeType) else encode(c) for c in code.co_consts]
+    return tagged("code", code.co_code, encode(code.co_names), *constants)
+
+
+def _node(code: types.CodeType) -> ast.AST | None:
+    """The definition in its file that a code object was made of; None where it cannot be told."""
+    here = [n for n in _definitions(_file_text(code.co_filename)) if _first_line(n) == code.co_firstlineno]
+    here = [n for n in here if getattr(n, "name", "<lambda>") == code.co_name]
+    if len(here) > 1:
+        inside = [(a, b) for a, _, b, _ in code.co_positions() if a and b is not None and a > 0]
+        here = [n for n in here if all(_holds(n, line, column) for line, column in inside)]
+        here.sort(key=lambda n: (n.end_lineno or 0, n.end_col_offset or 0))
+        here = here[:1]
+    return here[0] if here else None
+
+
+def _holds(node: Any, line: int, column: int) -> bool:
+    first, last = (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
+    return bool(first <= (line, column) < last)
+
+
+def _first_line(node: Any) -> int:
+    return int(min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))]))
+
+
+@functools.lru_cache(maxsize=256)
+def _definitions(text: str) -> tuple[Any, ...]:
+    """The functions and lambdas of a file, docstrings taken out."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return ()
+    found: list[ast.AST] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if ast.get_docstring(node) is not None:
+                node.body = node.body[1:] or [ast.Pass()]
+            found.append(node)
+        elif isinstance(node, ast.Lambda):
+            found.append(node)
+    return tuple(found)
+
+
+def digest_with_code(value: Any, *, exact: bool = False) -> str:
+    """SHA-256 of a value's encoding, in which functions stand for their code and all that it calls.
+
+    exact: for use within one version of Python; byte code counts as well.
+    """
+    return hashlib.sha256(_Walk(exact).encode(value)).hexdigest()

@@ -1,0 +1,308 @@
+"""Identities: what differs in anything that decides bits or verdict differs, and nothing else does."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import random
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness import between, exact, ulp
+from harness.backends.emulator import EmulatorBackend
+from harness.identity import digest_with_code, encode
+from harness.identity.definition import changed_parts, definition
+from harness.loader import load
+from harness.runner import Item, run_item
+from tests.identity_cases import FILES, VERDICTS
+
+UNLIKE = [
+    0, 0.0, -0.0, False, None, "", b"", (), [], {}, frozenset(), Fraction(0), np.float32(0), np.float32(-0.0),
+    np.int64(0), np.zeros(2, np.int32), np.zeros(2, np.float32), np.zeros((2, 1), np.int32), 1, True, 1.0, 2, 2.0,
+    float("nan"), "0", ("a", "b"), ("ab",), (("a",), "b"), {"a": 1}, {"a": True}, {"b": 1}, 1 << 70,
+]  # fmt: skip
+
+
+def test_no_two_values_that_differ_in_type_or_bits_are_encoded_alike():
+    assert len({encode(v) for v in UNLIKE}) == len(UNLIKE)
+
+
+@pytest.mark.parametrize("value", UNLIKE, ids=repr)
+def test_equal_bits_are_encoded_alike(value):
+    import copy
+
+    assert encode(copy.deepcopy(value)) == encode(value)
+
+
+def test_what_cannot_be_encoded_is_like_nothing_else():
+    class Opaque:
+        __slots__ = ()
+
+    one, other = Opaque(), Opaque()
+    assert encode(one) == encode(one) != encode(other)
+
+
+# Of functions ---------------------------------------------------------------------------------------------------
+
+LIBRARY = """
+TABLE = (1, 2, 3)
+def helper(x):
+    \"\"\"A docstring.\"\"\"
+    return x + 1
+class Rounder:
+    step = 1
+    def round(self, x):
+        return inner(x) + self.step
+def inner(x):
+    return x
+"""
+
+USER = """
+import functools
+import {library}
+from {library} import helper, Rounder
+LIMIT = 0.0
+UNUSED = 1
+def plain(x):
+    return helper(x) + LIMIT
+def by_module(x):
+    return {library}.helper(x) + {library}.TABLE[0]
+def by_method(x):
+    return Rounder().round(x)
+def factory(step):
+    return lambda x: x + step
+closed = factory(3)
+bound = functools.partial(plain, 2)
+defaulted = lambda x, by=1: x + by
+one, two = (lambda x: x + 1), (lambda x: x + 2)
+def circle(x):
+    return other(x)
+def other(x):
+    return circle(x)
+"""
+
+
+class Modules:
+    """A user's module and its library, written to a folder and imported under names of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.count = folder, 0
+
+    def __call__(self, library: str = LIBRARY, user: str = USER) -> Any:
+        self.count += 1
+        names = [f"ptxdiff_test_{what}_{self.folder.name}_{self.count}".replace("-", "_") for what in ("lib", "user")]
+        (self.folder / f"{names[0]}.py").write_text(library)
+        (self.folder / f"{names[1]}.py").write_text(user.format(library=names[0]))
+        importlib.invalidate_caches()
+        found = importlib.import_module(names[1])
+        found.digest_of = lambda name: digest_with_code(getattr(found, name)).replace(names[0], "")
+        return found
+
+
+@pytest.fixture
+def modules(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return Modules(tmp_path)
+
+
+FUNCTIONS = ("plain", "by_method", "closed", "bound", "defaulted", "one", "two", "circle")
+
+
+def test_the_same_text_has_the_same_digest(modules):
+    one, other = modules(), modules()
+    for name in FUNCTIONS:
+        assert one.digest_of(name) == other.digest_of(name), name
+
+
+def test_two_lambdas_of_one_line_differ(modules):
+    made = modules()
+    assert made.digest_of("one") != made.digest_of("two")
+
+
+CHANGES = [
+    ("plain", "library", "x + 1", "x + 2"),
+    ("plain", "user", "LIMIT = 0.0", "LIMIT = -0.0"),
+    ("bound", "library", "x + 1", "x + 2"),
+    ("bound", "user", "partial(plain, 2)", "partial(plain, 2.0)"),
+    ("by_module", "library", "(1, 2, 3)", "(1, 2, 4)"),
+    ("by_module", "library", "x + 1", "x + 2"),
+    ("by_method", "library", "step = 1", "step = 2"),
+    ("by_method", "library", "return x\n", "return x * 2\n"),
+    ("closed", "user", "factory(3)", "factory(4)"),
+    ("closed", "user", "x + step", "x - step"),
+    ("defaulted", "user", "by=1", "by=True"),
+    ("circle", "user", "return circle(x)", "return -circle(x)"),
+]
+
+
+@pytest.mark.parametrize(("name", "where", "old", "new"), CHANGES, ids=lambda v: str(v).strip())
+def test_whatever_a_function_calls_or_names_counts(modules, name, where, old, new):
+    texts = {"library": LIBRARY, "user": USER}
+    assert old in texts[where]
+    changed = {**texts, where: texts[where].replace(old, new)}
+    # by_module names the library, which has another name in each import: its own text is compared instead.
+    assert modules(**texts).digest_of(name) != modules(**changed).digest_of(name)
+
+
+@pytest.mark.parametrize(
+    ("where", "old", "new"),
+    [
+        ("library", "A docstring", "Another docstring"),
+        ("library", "def helper(x):", "def helper(x):  # a comment"),
+        ("user", "UNUSED = 1", "UNUSED = 2"),
+        ("user", "import functools\n", "import functools\n\n\n"),
+    ],
+)
+def test_comments_layout_and_what_is_not_named_do_not_count(modules, where, old, new):
+    texts = {"library": LIBRARY, "user": USER}
+    changed = {**texts, where: texts[where].replace(old, new)}
+    one, other = modules(**texts), modules(**changed)
+    for name in FUNCTIONS:
+        assert one.digest_of(name) == other.digest_of(name), name
+
+
+def test_a_digest_is_the_same_in_another_process(modules):
+    made = modules()
+    code = f"import sys; sys.path.insert(0, {str(modules.folder)!r}); import {made.__name__} as m\n"
+    code += "from harness.identity import digest_with_code\n"
+    code += f"print(*[digest_with_code(getattr(m, n), exact=True) for n in {FUNCTIONS!r}])"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
+    assert told.stdout.split() == [digest_with_code(getattr(made, n), exact=True) for n in FUNCTIONS]
+
+
+def test_what_functools_wraps_counts():
+    @functools.cache
+    def one(x):
+        return x + 1
+
+    @functools.cache
+    def two(x):
+        return x + 2
+
+    assert digest_with_code(one) != digest_with_code(two)
+    assert digest_with_code(one) == digest_with_code(one)
+
+
+# Of cases -------------------------------------------------------------------------------------------------------
+
+CASE = """
+import triton
+import triton.language as tl
+from harness import Case, Meets, between, exact, kernel, ulp
+from references.formats import F32
+from {library} import helper
+
+def wanted(m):
+    return helper(m)
+
+def bounds(values):
+    return values["x"] < 4
+
+def grid(sizes):
+    return (1,)
+
+def made(sizes, rng):
+    return {{"x": rng.standard_normal(sizes["M"]).astype("float32")}}
+
+@triton.jit
+def copy(x, y, M, scale, BLOCK: tl.constexpr):
+    tl.store(y + tl.arange(0, BLOCK), tl.load(x + tl.arange(0, BLOCK)) * scale)
+
+case = Case(
+    inputs={{"x": F32["M"]}}, outputs={{"y": F32["M"]}}, reference=wanted, match=ulp(2), ftz="never", nan="any",
+    sizes=[{{"M": 64}}], generate=made,
+    variants={{"v": kernel(copy, grid=grid, meta={{"scale": 1.0, "BLOCK": 64}}, num_warps=4)}},
+)
+"""
+
+CASE_CHANGES = [
+    ("reference", "library", "x + 1", "x + 2"),
+    ("reference", "user", "helper(m)", "helper(m) + 1"),
+    ("policy", "user", "ulp(2)", "ulp(3)"),
+    ("policy", "user", 'ftz="never"', 'ftz="allowed"'),
+    ("policy", "user", 'nan="any"', 'nan="payload"'),
+    ("formats", "user", 'outputs={{"y": F32["M"]}}', 'outputs={{"y": F32["M", 1]}}'),
+    ("inputs", "user", '"M": 64}}]', '"M": 32}}]'),
+    ("inputs", "user", "standard_normal", "random"),
+    ("launch", "user", "return (1,)", "return (2,)"),
+    ("launch", "user", '"scale": 1.0', '"scale": 1'),
+    ("launch", "user", "num_warps=4", "num_warps=8"),
+    ("function", "user", "* scale", "+ scale"),
+    ("targets", "user", "num_warps=4", 'num_warps=4, targets=["sm_90a"]'),
+]
+
+
+@pytest.mark.parametrize(("part", "where", "old", "new"), CASE_CHANGES, ids=lambda v: str(v).strip())
+def test_every_part_of_a_case_counts(modules, part, where, old, new):
+    texts = {"library": LIBRARY, "user": CASE}
+    assert old in texts[where]
+    changed = {**texts, where: texts[where].replace(old, new)}
+    before, after = (m.case for m in (modules(**texts), modules(**changed)))
+    found = changed_parts(definition(before, before.variants["v"]), definition(after, after.variants["v"]))
+    assert part in found
+    assert definition(before, before.variants["v"]) == definition(before, before.variants["v"])
+
+
+def test_domains_that_read_alike_are_told_apart_by_their_functions():
+    alike = [ulp(1, on=between("x", 0, limit)) for limit in (1.0000001, 1.0000002)]
+    assert alike[0].describe() == alike[1].describe()
+    assert digest_with_code(alike[0]) != digest_with_code(alike[1])
+    assert digest_with_code(exact()) == digest_with_code(exact())
+
+
+# Of experiments: verdicts in any company ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def catalogue(tmp_path_factory):
+    """The items of the catalogue by case, variant and target."""
+    folder = tmp_path_factory.mktemp("identity")
+    found = {}
+    for name, text in FILES.items():
+        path = folder / f"{name}.py"
+        path.write_text(text)
+        for loaded in load(path):
+            for case, variant, target in VERDICTS:
+                if loaded.name == case:
+                    found[case, variant, target] = Item(loaded, variant, target, "emulator")
+    assert found.keys() == VERDICTS.keys()
+    return found
+
+
+def ran(item: Item, backend: EmulatorBackend) -> tuple[str, Any]:
+    """An item's verdict, and all that its results say, texts included."""
+    found = run_item(item, backend, "quick")
+    told = [(r.key, r.verdict, r.words, r.outputs_digest, r.findings, r.ptx, r.body, r.identity) for r in found.results]
+    return found.verdict, (told, sorted(t.text for t in found.texts.values()))
+
+
+@pytest.fixture(scope="module")
+def alone(catalogue):
+    """What each item gives with a backend of its own."""
+    return {name: ran(item, EmulatorBackend()) for name, item in catalogue.items()}
+
+
+def test_each_item_alone_gets_its_verdict(alone):
+    assert {name: verdict for name, (verdict, _) in alone.items()} == VERDICTS
+
+
+def test_recorded_ptx_is_that_of_the_target(catalogue, alone):
+    for (case, variant, target), (_, (_, texts)) in alone.items():
+        for text in texts:
+            assert f".target {target}" in text, (case, variant, target)
+
+
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(n, marks=pytest.mark.slow) for n in range(3, 200))])
+def test_no_order_and_no_subset_changes_a_verdict_a_bit_or_a_text(catalogue, alone, seed):
+    """200 random orders of random subsets; most are slow, as each runs a dozen items."""
+    order = random.Random(seed)
+    chosen = order.sample(sorted(catalogue), order.randint(2, len(catalogue)))
+    backend = EmulatorBackend()
+    for name in chosen:
+        assert ran(catalogue[name], backend) == alone[name], name
