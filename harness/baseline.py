@@ -34,6 +34,7 @@ def accepted(run: RunRecords) -> RunRecords:
             resources=r.resources,
             instructions={"all": sum(r.instructions.values())} if r.instructions else {},
             fingerprint=r.fingerprint,
+            body=r.body,
         )
         for r in run.results
     ]

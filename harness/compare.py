@@ -24,6 +24,7 @@ KINDS = {
     "ulp": "worst error",
     "bits": "output bits",
     "evidence": "evidence",
+    "ptx": "compiled PTX",
     "speed": "speed",
     "spills": "spilled bytes",
     "registers": "registers",
@@ -129,6 +130,8 @@ def _differences(a: Result, b: Result) -> Iterator[Difference]:
             yield Difference("inputs", key, a.inputs_digest, b.inputs_digest)
         elif blocks := changed(a.outputs_digest, b.outputs_digest):
             yield Difference("bits", key, detail=_blocks(blocks, len(b.outputs_digest)))
+    if a.body and b.body and a.body != b.body:
+        yield Difference("ptx", key, a.body[:8], b.body[:8])
     was, now = worst_ulp(a), worst_ulp(b)
     if was is not None and now is not None and was != now and a.inputs_digest == b.inputs_digest:
         yield Difference("ulp", key, f"{was} ulp", f"{now} ulp", now > was)

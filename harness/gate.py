@@ -92,8 +92,9 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
         *_failures(run.results),
         *_missing(run, baseline, comparison, policy),
         *_redefined(run, baseline, redefined),
+        *_recompiled(run, baseline, comparison, redefined),
         *_moved(comparison, redefined),
-        *_models(run, baseline, redefined, policy),
+        *_models(run, baseline, redefined, _cells(comparison.of("ptx")), policy),
         *_regressions(comparison, policy),
         *(_untimed(run, baseline) if policy.speed else ()),
     ]
@@ -170,6 +171,27 @@ def _redefined(run: RunRecords, baseline: RunRecords, redefined: set[tuple[str, 
         yield Finding(ACCEPTED if again or not before else CORRECTNESS, subject, text)
 
 
+def _cells(differences: Iterable[Difference]) -> set[Cell]:
+    return {(d.key.case, d.key.variant, d.key.target) for d in differences}
+
+
+def _recompiled(
+    run: RunRecords, baseline: RunRecords, comparison: Comparison, redefined: set[tuple[str, str]]
+) -> Iterator[Finding]:
+    """Variants that are written as before and compile to other PTX, by another compiler say."""
+    changed: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for case, variant, target in _cells(comparison.of("ptx")):
+        if (case, variant) not in redefined:
+            changed[case, variant].add(target)
+    ran = ([r for r in records.results if _executed(r)] for records in (baseline, run))
+    before, now = ({(r.key.case, r.key.variant, r.key.target) for r in results} for results in ran)
+    for (case, variant), targets in sorted(changed.items()):
+        unverified = sorted(t for t in targets if (case, variant, t) in before - now)
+        text = f"compiles to other PTX on {', '.join(sorted(targets))}, its definition is the same"
+        text += f"; not verified again on {', '.join(unverified)}" if unverified else "; verified again"
+        yield Finding(CORRECTNESS if unverified else ACCEPTED, f"{case}::{variant}", text)
+
+
 def _executed(r: Result) -> bool:
     return r.verdict == "pass" and r.key.backend != "assembler"
 
@@ -219,9 +241,16 @@ def _verdicts(comparison: Comparison) -> Iterator[Finding]:
 
 
 def _models(
-    run: RunRecords, baseline: RunRecords, redefined: set[tuple[str, str]], policy: Policy
+    run: RunRecords,
+    baseline: RunRecords,
+    redefined: set[tuple[str, str]],
+    recompiled: set[Cell],
+    policy: Policy,
 ) -> Iterator[Finding]:
-    """Passes with nothing but a model behind them, unless the baseline has better evidence for the same definition."""
+    """Passes with nothing but a model behind them, unless the baseline has better evidence for the same definition.
+
+    Evidence for other PTX is none for this.
+    """
     best: dict[Cell, str] = {}
     for r in run.results:
         if _executed(r):
@@ -229,7 +258,7 @@ def _models(
             best[cell] = max(best.get(cell, "none"), r.evidence, key=strength)
     for r in baseline.results:
         cell = (r.key.case, r.key.variant, r.key.target)
-        if _executed(r) and cell in best and cell[:2] not in redefined:
+        if _executed(r) and cell in best and cell[:2] not in redefined and cell not in recompiled:
             best[cell] = max(best[cell], r.evidence, key=strength)
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for (case, variant, target), evidence in best.items():

@@ -317,3 +317,50 @@ def test_many_results_of_one_change_of_verdict_are_one_finding(base, accepted):
     )
     subjects = [f.subject for f in against(gate(run, accepted, MODELS)) if "expected failure" in f.text]
     assert sorted(set(subjects)) == sorted(subjects)
+
+
+def recompiled(run, variant, target):
+    """The run with other PTX for a variant on a target, written as before."""
+    here = {"variant": variant, "target": target}
+
+    def change(r):
+        found = all(getattr(r.key, n) == v for n, v in here.items())
+        return dataclasses.replace(r, body="other") if found else r
+
+    return with_results(run, change)
+
+
+def with_bodies(run):
+    return with_results(run, lambda r: dataclasses.replace(r, body="as accepted"))
+
+
+def test_other_ptx_of_the_same_source_is_told(base):
+    was = with_bodies(base)
+    decision = gate(recompiled(was, "asm.rn", "sm_90a"), baseline.accepted(was), MODELS)
+    told = [f for f in decision.findings if "other PTX" in f.text]
+    assert decision.code == ACCEPTED
+    assert {f.subject for f in told} >= {"rcp::asm.rn"}
+    assert all("sm_90a" in f.text and "verified again" in f.text for f in told)
+
+
+def test_other_ptx_that_nothing_ran_again_is_refused(base):
+    was = with_bodies(base)
+    now = with_results(
+        recompiled(was, "asm.rn", "sm_90a"),
+        lambda r: None if r.key.backend != "assembler" and (r.key.variant, r.key.target) == ("asm.rn", "sm_90a") else r,
+    )
+    decision = gate(now, baseline.accepted(was), MODELS)
+    assert any("not verified again on sm_90a" in f.text and f.code == CORRECTNESS for f in decision.findings)
+
+
+def test_evidence_for_other_ptx_is_not_borrowed(base):
+    was = with_bodies(base)
+    models = with_results(was, lambda r: dataclasses.replace(r, evidence="model") if r.verdict == "pass" else r)
+    borrowed = gate(models, baseline.accepted(was))
+    own = gate(recompiled(models, "asm.rn", "sm_90a"), baseline.accepted(was))
+
+    def alone(decision):
+        return {f.subject for f in decision.findings if "model alone on" in f.text and "sm_90a" in f.text}
+
+    assert "rcp::asm.rn" not in alone(borrowed)
+    assert "rcp::asm.rn" in alone(own)

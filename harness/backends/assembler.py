@@ -10,7 +10,7 @@ from harness.triton.assemble import Disassembly, disassemble
 from harness.triton.build import Built
 from harness.triton.compile import submit
 from harness.triton.diagnostics import Refusal
-from harness.triton.launch import launch_of
+from harness.triton.launch import launch_of, launched_experiment
 from harness.triton.ptxtext import contraction_open
 from harness.triton.targets import NoTriton, probe, tool
 
@@ -42,13 +42,16 @@ class AssemblerBackend:
     def run(self, job: Job) -> Outcome:
         """Compile and assemble one job."""
         try:
-            built = launch_of(job).build(job.target)
+            launch = launch_of(job)
+            built = launch.build(job.target)
         except (ValueError, TypeError) as error:
             return Outcome("error", str(error))
         if isinstance(built, Refusal):
             return Outcome(built.kind, built.words)
+        machine = f"ptxas {built.compilation.ptxas.version}"
         return Outcome(
             "assembled",
+            identity=launched_experiment(machine, job, launch, built.compilation).digest,
             contraction_open=job.setup.fusion and contraction_open(built.compilation.ptx),
             artifacts=artifacts(built, self._sass(job, built)),
         )
@@ -79,4 +82,5 @@ def artifacts(built: Built, sass: Disassembly | None = None) -> Artifacts:
         resources=built.assembly.resources,
         instructions=sass.opcodes if sass else {},
         ptxas=built.compilation.ptxas.version,
+        body=built.compilation.body_hash,
     )

@@ -5,7 +5,7 @@ What ptxas would be given is what runs here: Triton's packing, padding, masks an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 
 from harness.backends import Artifacts, Job, Outcome
 from harness.backends.emulator import one_line
-from harness.identity.experiment import Experiment, emulator, experiment
+from harness.identity.experiment import Experiment, emulator
 from harness.ptx import PtxError
 from harness.ptx.errors import NotElementwise, UnsupportedOnTarget
 from harness.triton.compile import Compilation, compile_kernel
 from harness.triton.diagnostics import Refusal
-from harness.triton.launch import Launch, Tensor, launch_of
-from harness.triton.specialise import entry_values
+from harness.triton.launch import Launch, Tensor, entry_parameters, launch_of, launched_experiment
 
 _GAP = 0xA5  # what lies between the rows of an output and must stay there
 
@@ -60,24 +59,8 @@ def run_compiled(
     outputs are the outcome's, the other's its `alternative`, if they differ.
     """
     made = Artifacts(ptx=kernel.compilation.ptx, body=kernel.compilation.body_hash)
-    return replace(once(_experiment(job, kernel), lambda: _run(job, kernel, evidence_of)), artifacts=made)
-
-
-def _experiment(job: Job, kernel: CompiledKernel) -> Experiment:
-    """The launch as an experiment: the PTX as it stands, its target included, and all that it is given."""
-    launch, compilation = kernel.launch, kernel.compilation
-    given = (
-        compilation.entry, _parameters(kernel, {t.name: f"pointer to {t.name}" for t in launch.tensors}), launch.grid,
-        compilation.num_warps, compilation.shared, launch.inputs, launch.outputs, job.setup.alignment,
-        job.setup.fusion, _GAP,
-    )  # fmt: skip
-    return experiment(emulator(), compilation.ptx, given, job.inputs)
-
-
-def _parameters(kernel: CompiledKernel, pointers: Mapping[str, Any]) -> list[Any]:
-    """What the entry is given, in order: all arguments but compile-time constants, pointers by tensor name."""
-    arguments = kernel.launch.arguments(pointers, constexpr=lambda value: value)
-    return [v for name, kind in kernel.compilation.spec.signature for v in entry_values(kind, arguments[name])]
+    identity = launched_experiment(emulator(), job, kernel.launch, kernel.compilation)
+    return replace(once(identity, lambda: _run(job, kernel, evidence_of)), artifacts=made)
 
 
 def _run(job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[str, ...]], Any]) -> Outcome:
@@ -130,7 +113,7 @@ def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool) -> _Bits:
     tensors = {t.name: _Memory(t, job.setup.alignment, job.inputs.get(t.name)) for t in launch.tensors}
     run_kernel(
         load_kernel(compilation.ptx, fuse=fuse),
-        _parameters(kernel, {n: m.buffer for n, m in tensors.items()}),
+        entry_parameters(launch, compilation, {n: m.buffer for n, m in tensors.items()}),
         launch.grid,
         num_threads=32 * compilation.num_warps,
         shared_bytes=compilation.shared,

@@ -19,13 +19,14 @@ from harness.backends import Job, Outcome
 from harness.backends.assembler import artifacts
 from harness.case import AsmVariant, KernelVariant, PlainVariant, Policies
 from harness.evaluate import runs_on_host
+from harness.identity import digest
 from harness.inputs import InputSet
 from harness.judge import Judgement
 from harness.sweep import Swept
 from harness.targetset import normal
 from harness.triton.build import Built
 from harness.triton.diagnostics import Refusal, one_line
-from harness.triton.launch import Launch, Tensor, launch_of
+from harness.triton.launch import Launch, Tensor, launch_of, launched_experiment
 from harness.triton.ptxtext import contraction_open
 from references.formats import Format
 
@@ -83,7 +84,7 @@ class GpuBackend:
             outcome = launched(job)
         except Exception as error:
             outcome = Outcome("error", self._device_fault(error))
-        return completed(outcome, job, built)
+        return completed(outcome, job, built, device_name())
 
     def sweep(self, job: Job, policy: Policies, inputs: InputSet) -> Swept | None:
         """Run and judge a large set on the device; None where its inputs or its reference are of the host only."""
@@ -141,10 +142,20 @@ def launched(job: Job, guard: int = GUARD) -> Outcome:
     return Outcome("ran", outputs=runs[0].outputs, findings=_findings(runs), evidence="hardware")
 
 
-def completed(outcome: Outcome, job: Job, built: Built) -> Outcome:
-    """An outcome with what compiling left."""
-    is_open = outcome.status == "ran" and job.setup.fusion and contraction_open(built.compilation.ptx)
-    return replace(outcome, contraction_open=is_open, artifacts=artifacts(built))
+def completed(outcome: Outcome, job: Job, built: Built, device: str) -> Outcome:
+    """An outcome with what compiling left, and its identity. device: the GPU's name."""
+    ran = outcome.status == "ran"
+    is_open = ran and job.setup.fusion and contraction_open(built.compilation.ptx)
+    machine = f"{device}, ptxas {built.compilation.ptxas.version}"
+    identity = launched_experiment(machine, job, launch_of(job), built.compilation).digest if ran else ""
+    return replace(outcome, contraction_open=is_open, artifacts=artifacts(built), identity=identity)
+
+
+def device_name() -> str:
+    """The name of torch's current CUDA device."""
+    import torch
+
+    return str(torch.cuda.get_device_name())
 
 
 def device_target() -> str:
@@ -215,7 +226,25 @@ def prepared(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Callable[
             arguments["FUNCTION"] = job.variant.function
     assert isinstance(job.variant, AsmVariant | PlainVariant | KernelVariant)
     options = {"num_warps": launch.setup.num_warps, "enable_fp_fusion": launch.setup.fusion}
+    _forget_other_constants(function, launch.spec(job.target).constants)
     return lambda: function[launch.grid](**arguments, **options)
+
+
+_launched: dict[int, tuple[Any, str]] = {}
+"""Functions launched in this process, by id, with the digest of the constants of the last launch."""
+
+
+def _forget_other_constants(function: Any, constants: Any) -> None:
+    """Let Triton look a kernel up on disk again where its constants are not those of the launch before.
+
+    Triton's table of compiled kernels in memory compares constants with ==: 0.0 is then -0.0, and 2 is 2.0.
+    """
+    now = digest(constants)
+    _, before = _launched.get(id(function), (None, now))
+    _launched[id(function)] = (function, now)
+    caches = getattr(function, "device_caches", None)
+    if before != now and caches is not None:
+        caches.clear()
 
 
 class _Buffer:

@@ -117,7 +117,7 @@ class WatchedGpu:
             outcome = Outcome("error", str(error))
         if self._tool:
             outcome = self._tool.added(outcome)
-        return completed(replace(outcome, device=device.gpu.uuid), job, built)
+        return completed(replace(outcome, device=device.gpu.uuid), job, built, device.gpu.name)
 
     def sweep(self, job: Job, policy: Policies, inputs: InputSet) -> Swept | None:
         """Run and judge a large set on the device; None where its inputs or its reference are of the host only.

@@ -79,14 +79,14 @@ def write_page(records: Sequence[Path], output: Path, ledger: Path, *, merge: bo
     """
     from rich.console import Console
 
-    from harness.ptx.compilecache import directory
+    from harness.diskcache import cache_folder
     from reports import html, summary
     from reports.history import folder, history
 
     whole = len(records) == 1 and records[0].is_dir() and not merge
     past, newest = history(folder(records[0]) if whole else [one_run(records, merge=merge)])
     book = ledger if ledger.exists() else None
-    written = html.write_history(past, newest, output, conformance=book, cache=directory())
+    written = html.write_history(past, newest, output, conformance=book, cache=cache_folder())
     console = Console()
     console.print(summary.terminal(newest))
     console.print(f"report: {written.resolve()}", soft_wrap=True, markup=False, highlight=False)

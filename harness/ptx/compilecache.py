@@ -1,48 +1,55 @@
 """Compiled definitions are kept on disk, so that the second process need not compile them again.
 
-The place is `$PTXDIFF_CACHE_DIR`, else `ptxdiff` in the user's cache folder; an empty variable turns it off.
-numba's own machinery reads and writes the files. A file is out of date when any module has changed that the
-definition takes helpers from, for they are compiled together; numba by itself would look at one file only.
+numba compiles and pickles them; `harness.diskcache` keeps the files. What was compiled is out of date when any module
+has changed that the definition takes helpers from, for they are compiled together.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
-import os
-import re
-from contextlib import suppress
+import pickle
+import sys
 from functools import cache
 from importlib.util import find_spec, resolve_name
 from pathlib import Path
 from typing import Any
 
+from harness.diskcache import DiskCache, cache_folder
 
-def directory() -> Path | None:
-    """Where compiled definitions are kept; None if nowhere."""
-    chosen = os.environ.get("PTXDIFF_CACHE_DIR")
-    if chosen == "":
-        return None
-    if chosen:
-        return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "ptxdiff"
-
-
-_IMPORT = re.compile(r"^from (harness\.ptx[\w.]*|\.+[\w.]*) import", re.MULTILINE)
+_PACKAGE = "harness.ptx"
 _ALWAYS = ("harness.ptx.bits", "harness.ptx.bits_compiled", "harness.ptx.vectorise")
+
+_kept = DiskCache("compiled")
 
 
 @cache
 def _imports(module: str) -> tuple[str, ...]:
     """The modules of this package that a module takes names from; the registry adds nothing to compiled code."""
-    package = module.rpartition(".")[0]
-    names = (resolve_name(n, package) for n in _IMPORT.findall(_text(module)))
-    return tuple(n for n in names if n != "harness.ptx.isa.registry")
+    package = module if _is_package(module) else module.rpartition(".")[0]
+    named: list[str] = []
+    for node in ast.walk(ast.parse(_text(module))):
+        if isinstance(node, ast.Import):
+            named += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            source = resolve_name("." * node.level + (node.module or ""), package)
+            named += [source, *(f"{source}.{alias.name}" for alias in node.names)]
+    ours = (n for n in named if n == _PACKAGE or n.startswith(f"{_PACKAGE}."))
+    return tuple(n for n in ours if n != "harness.ptx.isa.registry" and _text(n))
+
+
+def _is_package(module: str) -> bool:
+    spec = find_spec(module)
+    return spec is not None and spec.submodule_search_locations is not None
 
 
 @cache
 def _text(module: str) -> str:
-    spec = find_spec(module)
+    """A module's text; "" for a name that is no module."""
+    try:
+        spec = find_spec(module)
+    except ModuleNotFoundError:  # a name within a module that is no package
+        return ""
     return Path(spec.origin).read_text() if spec and spec.origin else ""
 
 
@@ -63,68 +70,69 @@ def stamp(module: str) -> str:
 
 
 def attach(dispatcher: Any, key: str, module: str) -> None:
-    """Let a numba dispatcher load and save its machine code under `key`; without a place to do so, do nothing.
+    """Let a numba dispatcher load and save its machine code under `key`; with caches turned off, do nothing.
 
     `module`: where the definition stands.
     """
-    folder = directory()
-    if folder is None:
+    if cache_folder() is None:
         return
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK):
-            dispatcher._cache = _cache(dispatcher.py_func, folder, key, module)
-    except (OSError, ImportError, AttributeError):
-        # A read-only home or another numba inside: compile every time.
-        return
+        dispatcher._cache = _cache(dispatcher.py_func, key, module)
+    except (ImportError, AttributeError):
+        return  # another numba inside: compile every time
 
 
-def _cache(function: Any, folder: Path, key: str, module: str) -> Any:
+def _cache(function: Any, key: str, module: str) -> Any:
+    import numba
     from numba.core.caching import Cache, CompileResultCacheImpl
+    from numba.core.serialize import dumps
 
     class Locator:
-        """What numba asks about the place of a file."""
+        """What numba asks about the place of a file. Files are ours: it gets a name and no more."""
 
         def get_cache_path(self) -> str:
-            return str(folder)
+            return ""
 
         def get_source_stamp(self) -> str:
             return stamp(module)
 
         def get_disambiguator(self) -> str:
-            return hashlib.sha256(key.encode()).hexdigest()[:16]
+            return ""
 
         def ensure_cache_path(self) -> None:
             return None
 
     class Implementation(CompileResultCacheImpl):  # type: ignore[misc]
-        """numba's way of saving compiled functions, with this place and name."""
+        """numba's way of taking a compiled function apart and putting it together."""
 
         def __init__(self, function: Any) -> None:
             self._lineno = 0
             self._locator = Locator()
-            self._filename_base = self.get_filename_base(re.sub(r"\W", "_", key.split("(")[0]), "")
+            self._filename_base = ""
 
     class OnDisk(Cache):  # type: ignore[misc]
         """The cache of one function."""
 
         _impl_class = Implementation
 
+        def _parts(self, signature: Any, codegen: Any) -> tuple[bytes, ...]:
+            parts = (key, stamp(module), numba.__version__, sys.version, repr(self._index_key(signature, codegen)))
+            return tuple(part.encode() for part in parts)
+
         def load_overload(self, signature: Any, context: Any) -> Any:
-            """The compiled function, or None; a file that cannot be read is as good as none."""
+            """The compiled function, or None."""
+            data = _kept.get(*self._parts(signature, context.codegen()))
+            if data is None:
+                return None
             try:
-                return super().load_overload(signature, context)
-            except Exception:
+                context.refresh()
+                return self._impl.rebuild(context, pickle.loads(data))
+            except Exception:  # whole, and of a numba that cannot read it all the same
                 return None
 
         def save_overload(self, signature: Any, result: Any) -> None:
-            """Save it, over an index that cannot be read too; a disk that is full is no reason to fail."""
-            for _ in range(2):
-                try:
-                    super().save_overload(signature, result)
-                    return
-                except Exception:
-                    with suppress(OSError):
-                        self.flush()
+            """Save it, where it can be saved."""
+            if self._impl.check_cachable(result):
+                _kept.put(dumps(self._impl.reduce(result)), *self._parts(signature, result.codegen))
 
     return OnDisk(function)

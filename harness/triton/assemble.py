@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.diskcache import DiskCache
 from harness.triton.compile import Compilation, Memo
 from harness.triton.diagnostics import Complaint, Refusal, kind_of, main_line, ptxas_complaints, with_hint
-from harness.triton.diskcache import DiskCache
 from harness.triton.ptxtext import asm_line, blamed_line
 
 PTXAS_TIMEOUT = 120.0
@@ -140,13 +140,15 @@ def disassemble(assembly: Assembly, nvdisasm: str) -> Disassembly | Refusal:
     """Disassemble with the nvdisasm at a path: a quarter of a second, once, as the text is kept between runs."""
     status = os.stat(nvdisasm)
     key = (assembly.cubin, f"{nvdisasm} {status.st_size} {status.st_mtime_ns} {DISASSEMBLE}".encode())
-    text = _kept.get(*key)
-    if text is None:
+    kept = _kept.get(*key)
+    if kept is not None:
+        text = kept.decode()
+    else:
         made = _disassemble(assembly.cubin, nvdisasm)
         if isinstance(made, Refusal):
             return made
         text = made
-        _kept.put(text, *key)
+        _kept.put(text.encode(), *key)
     return Disassembly(text, opcodes(text))
 
 

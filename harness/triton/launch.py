@@ -14,11 +14,12 @@ from typing import Any
 from harness.backends import Job, Setup
 from harness.case import Argument, AsmVariant, Case, CaseError, KernelVariant, PlainVariant, format_of, policies
 from harness.derive import asm_form
+from harness.identity.experiment import Experiment, experiment
 from harness.triton.build import Built, build
-from harness.triton.compile import FunctionRef, KernelSpec
+from harness.triton.compile import Compilation, FunctionRef, KernelSpec
 from harness.triton.diagnostics import Refusal
 from harness.triton.elementwise import Elementwise, InlineAsm, PlainFunction
-from harness.triton.specialise import Parameters, Pointer, specialise
+from harness.triton.specialise import Parameters, Pointer, entry_values, specialise
 from references.formats import Format, Scalar, Shaped
 
 
@@ -92,6 +93,22 @@ class Launch:
         if isinstance(built, Refusal) and self.elementwise is not None:
             return self.elementwise.explain(built)
         return built
+
+
+def entry_parameters(launch: Launch, compilation: Compilation, pointers: Mapping[str, Any]) -> list[Any]:
+    """What the compiled entry is given, in order: all arguments but compile-time constants, pointers by tensor name."""
+    arguments = launch.arguments(pointers, constexpr=lambda value: value)
+    return [v for name, kind in compilation.spec.signature for v in entry_values(kind, arguments[name])]
+
+
+def launched_experiment(machine: str, job: Job, launch: Launch, compilation: Compilation) -> Experiment:
+    """A launch as an experiment: the PTX as it stands, its target included, and all that it is given."""
+    pointers = {t.name: f"pointer to {t.name}" for t in launch.tensors}
+    given = (
+        compilation.entry, entry_parameters(launch, compilation, pointers), launch.grid, compilation.num_warps,
+        compilation.shared, launch.inputs, launch.outputs, job.setup.alignment, job.setup.fusion,
+    )  # fmt: skip
+    return experiment(machine, compilation.ptx, given, job.inputs)
 
 
 def _by_reference(value: Any) -> Any:

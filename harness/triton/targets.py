@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import importlib.metadata
 import importlib.util
 import json
@@ -21,11 +20,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from harness.diskcache import DiskCache
 from harness.targetset import KNOWN, capability
 from harness.triton.assemble import Assembly, assemble, disassemble
 from harness.triton.compile import Compilation, Compiled, FunctionRef, KernelSpec, submit
 from harness.triton.diagnostics import Refusal
-from harness.triton.diskcache import cache_folder, write_whole
 from harness.triton.pool import default_size
 
 SCHEMA = 1
@@ -79,15 +78,12 @@ def _bundled(name: str) -> Path:
 @functools.cache
 def probe() -> Mapping[str, TargetInfo]:
     """Every candidate target by name, in order of capability. Cached on disk; safe to call from several processes."""
-    path = _cache_file()
-    try:
-        stored = json.loads(path.read_text())
-        return {entry["name"]: TargetInfo(**entry) for entry in stored}
-    except (OSError, ValueError, TypeError, KeyError):
-        pass  # never probed, or written by something else: probe
+    stored = _kept.get(*_installation())
+    if stored is not None:
+        return {entry["name"]: TargetInfo(**entry) for entry in json.loads(stored)}
     table = _probe()
     if not any(word in info.words for info in table.values() for word in _TRANSIENT):
-        write_whole(path, json.dumps([dataclasses.asdict(info) for info in table.values()], indent=1))
+        _kept.put(json.dumps([dataclasses.asdict(info) for info in table.values()]).encode(), *_installation())
     return table
 
 
@@ -142,12 +138,14 @@ def _header(compiled: Compilation, directive: str) -> str:
     return found[1] if found else ""
 
 
-def _cache_file() -> Path:
-    """One file per installation: Triton's version and place, and the size and time of each tool."""
+def _installation() -> list[bytes]:
+    """What the table depends on: Triton's version and place, and the size and time of each tool."""
     parts = [str(SCHEMA), importlib.metadata.version("triton"), str(triton_folder())]
     for name in _TOOLS:
         path = tool(name)
         status = path.stat() if path.exists() else None
         parts += [str(path), f"{status.st_size} {status.st_mtime_ns}" if status else "absent"]
-    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-    return cache_folder() / f"targets-{key}.json"
+    return [part.encode() for part in parts]
+
+
+_kept = DiskCache("targets")

@@ -37,8 +37,7 @@ def test_every_known_target_has_an_entry_and_every_gap_a_reason():
 
 def test_the_result_is_kept_and_read_back(fresh, monkeypatch):
     first = targets.probe()
-    (file,) = (fresh / "ptxdiff").glob("targets-*.json")
-    assert len(json.loads(file.read_text())) == len(first)
+    assert len(json.loads(targets._kept.get(*targets._installation()))) == len(first)
     targets.probe.cache_clear()
     monkeypatch.setattr(targets, "_probe", lambda: pytest.fail("probed again"))
     assert targets.probe() == first
@@ -47,11 +46,11 @@ def test_the_result_is_kept_and_read_back(fresh, monkeypatch):
 def test_a_damaged_file_is_replaced(fresh, monkeypatch):
     calls = []
     monkeypatch.setattr(targets, "_probe", lambda: calls.append(1) or {"sm_80": targets.TargetInfo("sm_80", True)})
-    path = targets._cache_file()
-    path.parent.mkdir(parents=True)
-    path.write_text("[{]")
+    targets._kept.put(b"[{]", *targets._installation())
+    (path,) = (fresh / "ptxdiff" / "targets").iterdir()
+    path.write_bytes(path.read_bytes()[:-1])
     assert list(targets.probe()) == ["sm_80"]
-    assert json.loads(path.read_text())[0]["name"] == "sm_80"
+    assert json.loads(targets._kept.get(*targets._installation()))[0]["name"] == "sm_80"
     assert calls == [1]
 
 

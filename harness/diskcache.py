@@ -1,0 +1,90 @@
+"""What is kept between runs in the user's cache folder, by hash of what it was made from.
+
+Each file begins with a digest of its name and contents: a damaged file, or one under another's name, counts as none.
+The folder is `$PTXDIFF_CACHE_DIR`, else `ptxdiff` in the user's cache folder; an empty variable turns all caches off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+KEPT = 8000  # files of one kind; beyond it the half that was read longest ago goes
+
+_DIGEST = hashlib.sha256().digest_size
+
+
+def cache_folder() -> Path | None:
+    """The cache folder, which may not exist; None where caches are turned off."""
+    chosen = os.environ.get("PTXDIFF_CACHE_DIR")
+    if chosen is not None:
+        return Path(chosen) if chosen else None
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(home) / "ptxdiff"
+
+
+class DiskCache:
+    """Contents of one kind, such as "sass". Safe to share between processes; losing any of it costs time only."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the files are; None where caches are turned off."""
+        root = cache_folder()
+        return None if root is None else root / self._kind
+
+    def _path(self, *parts: bytes) -> Path | None:
+        digest = hashlib.sha256()
+        for part in parts:  # with its length, so that no two lists of parts read the same
+            digest.update(len(part).to_bytes(8, "big") + part)
+        return None if self.folder is None else self.folder / f"{digest.hexdigest()}.bin"
+
+    def get(self, *parts: bytes) -> bytes | None:
+        """What was made from `parts`; None where there is nothing, or nothing whole."""
+        path = self._path(*parts)
+        if path is None:
+            return None
+        try:
+            stored = path.read_bytes()
+            os.utime(path)
+        except OSError:
+            return None
+        data = stored[_DIGEST:]
+        return data if stored[:_DIGEST] == _sum(path.name, data) else None
+
+    def put(self, data: bytes, *parts: bytes) -> None:
+        """Keep contents; now and then this makes room. A folder that cannot be written only costs time."""
+        path = self._path(*parts)
+        if path is None:
+            return
+        _write_whole(path, _sum(path.name, data) + data)
+        if path.name.startswith("00"):  # one in 256: counting a folder is not free
+            self._make_room()
+
+    def _make_room(self) -> None:
+        if self.folder is None:
+            return
+        with contextlib.suppress(OSError):
+            files = sorted(self.folder.iterdir(), key=lambda p: p.stat().st_mtime)
+            for path in files[: len(files) - KEPT // 2] if len(files) > KEPT else ():
+                path.unlink(missing_ok=True)
+
+
+def _sum(name: str, data: bytes) -> bytes:
+    return hashlib.sha256(name.encode() + b"\0" + data).digest()
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Put a file in place whole, or not at all."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("wb", dir=path.parent, suffix=".tmp", delete=False) as file:
+            file.write(data)
+        os.replace(file.name, path)
+    except OSError:
+        return

@@ -1,0 +1,74 @@
+"""What is kept between runs: whole, under its own name, or not at all."""
+
+import os
+
+import pytest
+
+from harness import diskcache
+from harness.diskcache import DiskCache
+
+
+@pytest.fixture
+def cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path))
+    return DiskCache("sass")
+
+
+def test_a_text_comes_back_for_the_same_parts_only(cache):
+    cache.put(b"text", b"ab", b"c")
+    assert cache.get(b"ab", b"c") == b"text"
+    assert cache.get(b"a", b"bc") is None
+    assert DiskCache("other").get(b"ab", b"c") is None
+
+
+def test_nothing_half_written_stays(cache):
+    cache.put(b"text", b"key")
+    assert [p.suffix for p in cache.folder.iterdir()] == [".bin"]
+
+
+def test_any_flipped_bit_makes_it_none(cache):
+    cache.put(b"text", b"key")
+    (path,) = cache.folder.iterdir()
+    whole = path.read_bytes()
+    for bit in range(8 * len(whole)):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        assert cache.get(b"key") is None, bit
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        assert cache.get(b"key") is None, length
+
+
+def test_a_file_under_the_name_of_another_is_none(cache):
+    cache.put(b"text", b"key")
+    cache.put(b"other", b"another key")
+    cache._path(b"key").replace(cache._path(b"another key"))
+    assert cache.get(b"another key") is None
+
+
+def test_an_empty_variable_turns_it_off(monkeypatch, tmp_path):
+    monkeypatch.setenv("PTXDIFF_CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache = DiskCache("sass")
+    cache.put(b"text", b"key")
+    assert cache.get(b"key") is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_longest_unread_make_room(cache, monkeypatch):
+    monkeypatch.setattr(diskcache, "KEPT", 4)
+    for n in range(6):
+        cache.put(b"%d" % n, bytes([n]))
+        os.utime(cache._path(bytes([n])), (n, n))
+    cache._make_room()
+    assert [cache.get(bytes([n])) for n in range(6)] == [None] * 4 + [b"4", b"5"]
+
+
+def test_without_a_folder_nothing_is_kept_and_nothing_fails(monkeypatch, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(blocked))
+    cache = DiskCache("sass")
+    cache.put(b"text", b"key")
+    assert cache.get(b"key") is None
