@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.identity.experiment import harness
+
 _PACKAGES = ("ptxdiff", "triton", "torch", "numpy", "numba", "ml_dtypes")
+_DECIDING = ("python", *_PACKAGES, "harness", "ptxas", "cuda", "driver")
 
 
 def environment(folder: Path, *, gpu: bool) -> dict[str, Any]:
@@ -24,11 +27,21 @@ def environment(folder: Path, *, gpu: bool) -> dict[str, Any]:
         "host_cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
     }
     facts |= {name: v for name in _PACKAGES if (v := _version(name))}
+    facts |= {"harness": harness()}
     facts |= {"git": git} if (git := revision(folder)) else {}
     facts |= {"ptxas": assemblers} if (assemblers := _assemblers()) else {}
     if gpu:
         facts |= devices()
     return facts
+
+
+def other_environment(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Which fact that decides bits or verdicts is not as it was, in words; "" where all are."""
+    for name in _DECIDING:
+        if name in before and name in now and before[name] != now[name]:
+            what = "the harness's own code" if name == "harness" else f"{name} {before[name]}"
+            return f"{what}; here is {'another' if name == 'harness' else now[name]}"
+    return ""
 
 
 def _version(package: str) -> str | None:

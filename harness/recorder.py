@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.environment import environment, gpu_visible, other_environment
 from harness.records import (
     VERDICTS,
     CaseInfo,
@@ -57,6 +58,8 @@ class Recorder:
             earlier = resumable(self.path)
             if earlier.run.effort != config.option.ptx_effort:
                 raise RecordError(f"{self.path} was begun with --ptx-effort={earlier.run.effort}; go on with the same")
+            if changed := other_environment(earlier.run.environment, self._head().environment):
+                raise RecordError(f"{self.path} was begun with {changed}; start a new records file")
             self._count(earlier.results)
             self.cases |= earlier.cases
             self.timings += earlier.timings
@@ -110,8 +113,6 @@ class Recorder:
         return self.writer
 
     def _head(self) -> Run:
-        from harness.environment import environment, gpu_visible
-
         return Run(
             run_id=datetime.fromtimestamp(self.started, UTC).strftime("%Y%m%dT%H%M%SZ"),
             started=datetime.fromtimestamp(self.started, UTC).isoformat(timespec="seconds"),

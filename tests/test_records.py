@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import math
+import sys
 import typing
 from pathlib import Path
 
@@ -54,7 +56,7 @@ RESULT = Result(
     KEY, "fail", True, "hardware", "words", "message", "missing early clobber", 10, 2, 1, {"NaN": 2},
     {"-1": 3, "17..32": 1}, {"sub": (-1, 2), "-126": (0, 0)}, OFFENDER, (OFFENDER,), ("never written",),
     "pack=2", "abc", (Block(0, 10, "def"),), 7, True, "a", "p", "s", {"registers": 12}, {"MUFU": 1}, {"asm": "x"}, 0.5,
-    sweep={"seconds": 0.02, "copy": 0.008}, notes=("judged in chunks",), grid=GRID, device="GPU-1",
+    sweep={"seconds": 0.02, "copy": 0.008}, notes=("judged in chunks",), grid=GRID, device="GPU-1", identity="1d", body="b0",
 )  # fmt: skip
 VARIANT = VariantInfo(
     "asm", "ulp(1)", "never", "any", "every target", "note", "why", {"1": "asm"}, {"1": "=r,r"}, 1.0, 12
@@ -266,6 +268,81 @@ def test_results_of_another_form_of_the_variant_are_refused(run_cases):
     result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", "-kright", folder="more/cases", flip=changed)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*--ptx-resume, and the records hold results of this variant before it*changed*"])
+
+
+ELSEWHERE = '''"""A case whose reference, domain and constants lie in a module beside it."""
+
+from helpers_of_elsewhere import changed, small
+
+from harness import Case, asm, ulp
+from harness.match import Domain
+from references.formats import U8
+
+case = Case(
+    inputs={"x": U8},
+    outputs={"y": U8},
+    reference=lambda x: changed(x),
+    match=ulp(0, on=Domain("small inputs", small)),
+    where=Domain("not seven", lambda v: v["x"] != 7),
+    hard_cases=[(3,)],
+    variants={"right": asm("xor.b32 $0, $1, 0x01010101;", constraints="=r,r", pack=4)},
+)
+'''
+
+HELPERS = """
+MASK = 1
+
+
+def changed(x):
+    return flipped(x)
+
+
+def flipped(x):
+    return x ^ MASK
+
+
+def small(values):
+    return values["x"] < 256
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("x ^ MASK", "x ^ MASK ^ 2"),
+        ("MASK = 1", "MASK = 3"),
+        ("< 256", "< 25"),
+        ("!= 7", "!= 8"),
+        ("ulp(0", "ulp(9"),
+        ("(3,)", "(4,)"),
+        ("0x01010101", "0x01010103"),
+        ("pack=4", "pack=4, carry={'y': 'x'}"),
+        ("pack=4", "pack=4, nan='payload'"),
+        ("pack=4", "pack=4, targets=['sm_100a']"),
+    ],
+)
+def test_a_resumed_run_notices_any_edit_of_a_case_or_of_what_it_imports(run_cases, pytester, monkeypatch, old, new):
+    assert old in ELSEWHERE + HELPERS
+    for folder, edit in (("before", lambda text: text), ("after", lambda text: text.replace(old, new))):
+        monkeypatch.syspath_prepend(pytester.mkdir(folder))
+        (pytester.path / folder / "helpers_of_elsewhere.py").write_text(edit(HELPERS))
+        sys.modules.pop("helpers_of_elsewhere", None)
+        importlib.invalidate_caches()
+        options = ["--ptx-records=run.jsonl", *["--ptx-resume"] * (folder == "after")]
+        result = run_cases(*options, folder=f"{folder}/cases", elsewhere=edit(ELSEWHERE))
+    sys.modules.pop("helpers_of_elsewhere", None)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*--ptx-resume, and the records hold results of this variant before it*changed*"])
+
+
+def test_another_environment_is_no_resumed_run(run_cases, monkeypatch):
+    run_cases("--ptx-records=run.jsonl", flip=RIGHT)
+    monkeypatch.setattr("harness.environment.harness", lambda: "edited")
+    result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", flip=RIGHT)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["ERROR: --ptx-records: run.jsonl was begun with the harness's own code; here is another*"]
+    )
 
 
 def test_another_effort_is_no_resumed_run(run_cases):

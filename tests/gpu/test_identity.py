@@ -1,0 +1,28 @@
+"""Verdicts on a device in any company: constants that are equal and not the same, arguments that are in no text."""
+
+import random
+
+import pytest
+
+from harness.backends import create
+from harness.backends.gpu import device_target
+from harness.loader import load
+from harness.runner import Item, run_item
+from tests.identity_cases import FILES, VERDICTS
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_order_changes_a_verdict(tmp_path, seed):
+    target, backend = device_target(), create("gpu")
+    items = {}
+    for name, text in FILES.items():
+        path = tmp_path / f"{name}.py"
+        path.write_text(text)
+        for loaded in load(path):
+            for case, variant, on in VERDICTS:
+                if case == loaded.name and on == "sm_90a":
+                    items[case, variant, on] = Item(loaded, variant, target, "gpu")
+    order = random.Random(seed).sample(sorted(items), len(items))
+    assert {name: run_item(items[name], backend, "quick").verdict for name in order} == {n: VERDICTS[n] for n in order}
