@@ -5,16 +5,21 @@ import random
 import pytest
 
 from harness.backends import create
-from harness.backends.gpu import device_target
 from harness.loader import load
 from harness.runner import Item, run_item
 from tests.identity_cases import FILES, VERDICTS
 
-pytestmark = pytest.mark.gpu
+torch = pytest.importorskip("torch")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU: torch finds no CUDA device"),
+]
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_no_order_changes_a_verdict(tmp_path, seed):
+    from harness.backends.gpu import device_target
+
     target, backend = device_target(), create("gpu")
     items = {}
     for name, text in FILES.items():
