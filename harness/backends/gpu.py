@@ -226,24 +226,26 @@ def prepared(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Callable[
             arguments["FUNCTION"] = job.variant.function
     assert isinstance(job.variant, AsmVariant | PlainVariant | KernelVariant)
     options = {"num_warps": launch.setup.num_warps, "enable_fp_fusion": launch.setup.fusion}
-    _forget_other_constants(function, launch.spec(job.target).constants)
+    _forget_other_constants(function, launch, job.target)
     return lambda: function[launch.grid](**arguments, **options)
 
 
-_launched: dict[int, tuple[Any, str]] = {}
-"""Functions launched in this process, by id, with the digest of the constants of the last launch."""
+_launched: dict[int, tuple[Any, Launch, str]] = {}
+"""Functions launched in this process, by id: the function, its last launch, and a digest of that one's constants."""
 
 
-def _forget_other_constants(function: Any, constants: Any) -> None:
+def _forget_other_constants(function: Any, launch: Launch, target: str) -> None:
     """Let Triton look a kernel up on disk again where its constants are not those of the launch before.
 
     Triton's table of compiled kernels in memory compares constants with ==: 0.0 is then -0.0, and 2 is 2.0.
     """
-    now = digest(constants)
-    _, before = _launched.get(id(function), (None, now))
-    _launched[id(function)] = (function, now)
+    _, last, before = _launched.get(id(function), (None, None, ""))
+    if last is launch:  # a sweep launches thousands of times
+        return
+    now = digest(launch.spec(target).constants)
+    _launched[id(function)] = (function, launch, now)
     caches = getattr(function, "device_caches", None)
-    if before != now and caches is not None:
+    if before not in ("", now) and caches is not None:
         caches.clear()
 
 
