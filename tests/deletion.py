@@ -2,8 +2,8 @@
 
     python tests/deletion.py [tests/ptx/test_binding.py ...] [--jobs 2] [--limit 300]
 
-For each test file the module of its name is sought (`tests/ptx/test_binding.py`: `harness/ptx/binding.py`). In a copy
-of the tree every function of that module loses its body, which then gives None in one run and raises in another. A test
+For each test file the module of its name is sought (`tests/ptx/test_binding.py`: `harness/ptx/binding.py`); where there
+is none, the functions that the test imports stand for it. In a copy of the tree every such function loses its body, which then gives None in one run and raises in another. A test
 that passes in both does not notice that what it is about is gone. In a third run the functions keep their bodies and
 lose every call that is made for its effect alone, such as that of a lock. Where no test fails then, the file is told
 too. Some tests pass rightly, as they test something beside it; each one listed wants a look. The tree itself is never
@@ -41,12 +41,28 @@ def subjects(test: Path) -> list[Path]:
     return [f for f in found if (ROOT / f).exists() and f.parts[0] in PACKAGES]
 
 
-def deleted(text: str, body: str) -> str:
-    """A module's text with the body of every function replaced, or for `EFFECTS` without calls that give nothing."""
+def imported(test: Path) -> dict[Path, set[str]]:
+    """The functions that a test file imports by name, by module."""
+    found: dict[Path, set[str]] = {}
+    for node in ast.walk(ast.parse(test.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in PACKAGES:
+            place = Path(*node.module.split("."))
+            file = place.with_suffix(".py")
+            if (ROOT / file).exists():
+                found.setdefault(file, set()).update(alias.name for alias in node.names)
+    return found
+
+
+def deleted(text: str, body: str, names: set[str] | None) -> str:
+    """A module's text with the body of every function replaced, or for `EFFECTS` without calls that give nothing.
+
+    names: of these functions and classes only.
+    """
     tree = ast.parse(text)
     if body == EFFECTS:
         return ast.unparse(ast.fix_missing_locations(_NoEffects().visit(tree)))
-    for node in ast.walk(tree):
+    chosen = [n for n in tree.body if names is None or getattr(n, "name", "") in names]
+    for node in (inner for top in chosen for inner in ast.walk(top)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("__"):
             node.body = ast.parse(f"def f():\n    {body}").body[0].body  # type: ignore[attr-defined]
     return ast.unparse(ast.fix_missing_locations(tree))
@@ -68,7 +84,7 @@ def _is_effect(statement: ast.AST) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
 
 
-def passing(test: Path, modules: list[Path], body: str, limit: float) -> set[str] | None:
+def passing(test: Path, modules: dict[Path, set[str] | None], body: str, limit: float) -> set[str] | None:
     """The tests that pass with the modules' functions deleted; None where the file cannot even be collected."""
     with tempfile.TemporaryDirectory(prefix="ptxdiff-deletion-") as folder:
         tree = Path(folder)
@@ -78,10 +94,10 @@ def passing(test: Path, modules: list[Path], body: str, limit: float) -> set[str
                 shutil.copytree(source, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 shutil.copy(source, tree / name)
-        for module in modules:  # (none: the tree as it is)
+        for module, names in modules.items():  # none: the tree as it is
             for file in [module] if module.suffix else sorted((tree / module).rglob("*.py")):
                 path = tree / file
-                path.write_text(deleted(path.read_text(), body))
+                path.write_text(deleted(path.read_text(), body, names))
         report = tree / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
         command.append(str(test.resolve().relative_to(ROOT)))
@@ -100,17 +116,18 @@ def passing(test: Path, modules: list[Path], body: str, limit: float) -> set[str
 
 def examine(test: Path, limit: float) -> str:
     """One line for a test file."""
-    modules = subjects(test)
     name = test.resolve().relative_to(ROOT)
+    modules: dict[Path, set[str] | None] = dict.fromkeys(subjects(test)) or dict(imported(test))
     if not modules:
-        return f"{name}: no module of that name"
+        return f"{name}: neither a module of that name nor an imported function"
+    what = ", ".join(map(str, modules))
     found = [passing(test, modules, body, limit) for body in BODIES]
     ran = [f for f in found if f is not None]
     if not ran:
-        return f"{name}: cannot be collected without {modules[0]}"
+        return f"{name}: cannot be collected without {what}"
     kept = sorted(set.intersection(*ran))
-    text = f"{name}: {len(kept)} pass without {modules[0]}" + "".join(f"\n    {k}" for k in kept)
-    whole, without = passing(test, [], EFFECTS, limit), passing(test, modules, EFFECTS, limit)
+    text = f"{name}: {len(kept)} pass without {what}" + "".join(f"\n    {k}" for k in kept)
+    whole, without = passing(test, {}, EFFECTS, limit), passing(test, modules, EFFECTS, limit)
     return text + ("\n    no test fails without its calls for effect" if whole == without else "")
 
 
