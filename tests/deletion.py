@@ -1,19 +1,21 @@
 """Tests that cannot fail: delete what a test file is named for, run it, and list the tests that pass all the same.
 
-    python tests/deletion.py [tests/ptx/test_binding.py ...] [--jobs 2] [--limit 300]
+    python -m tests.deletion [tests/ptx/test_binding.py ...] [--jobs 2] [--limit 300]
 
 For each test file the module of its name is sought (`tests/ptx/test_binding.py`: `harness/ptx/binding.py`); where there
-is none, the functions that the test imports stand for it. In a copy of the tree every such function loses its body, which then gives None in one run and raises in another. A test
-that passes in both does not notice that what it is about is gone. In a third run the functions keep their bodies and
-lose every call that is made for its effect alone, such as that of a lock. Where no test fails then, the file is told
-too. Some tests pass rightly, as they test something beside it; each one listed wants a look. The tree itself is never
-changed.
+is none, the functions that the test imports stand for it. In a copy of the tree every such function loses its body,
+which then gives None in one run and raises in another. A test that passes in both does not notice that what it is about
+is gone. In a third run the functions keep their bodies and lose every call that is made for its effect alone, such as
+that of a lock; where no test fails then, the file is told too. Some tests pass rightly, as they test something beside
+it; each one listed wants a look. The tree itself is never changed.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import importlib
+import inspect
 import os
 import shutil
 import subprocess
@@ -42,14 +44,15 @@ def subjects(test: Path) -> list[Path]:
 
 
 def imported(test: Path) -> dict[Path, set[str]]:
-    """The functions that a test file imports by name, by module."""
+    """The functions and classes that a test file imports by name, by the module that defines them."""
     found: dict[Path, set[str]] = {}
     for node in ast.walk(ast.parse(test.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in PACKAGES:
-            place = Path(*node.module.split("."))
-            file = place.with_suffix(".py")
-            if (ROOT / file).exists():
-                found.setdefault(file, set()).update(alias.name for alias in node.names)
+            for alias in node.names:
+                value = getattr(importlib.import_module(node.module), alias.name, None)
+                if inspect.isfunction(value) or inspect.isclass(value):
+                    file = Path(inspect.getsourcefile(value) or "").resolve().relative_to(ROOT)
+                    found.setdefault(file, set()).add(value.__name__)
     return found
 
 
