@@ -8,7 +8,7 @@ and gives the same whoever ran what, in whatever order.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from harness import loader
@@ -16,7 +16,7 @@ from harness.backends import Backend, Job, Outcome
 from harness.case import CaseError
 from harness.judge import judge_same
 from harness.records import CaseInfo, Disagreement, Key, Result, Split
-from harness.runner import Item, run_again
+from harness.runner import Item, fingerprint_of, run_again
 
 LINES_SHOWN = 12
 PAIRS_LOOKED_AT = 24
@@ -33,10 +33,12 @@ class Agreement:
         self.root, self.backend, self.effort = root, backend, effort
         self.paths = {info.case: info.path for info in cases}
         self._loaded: dict[str, loader.LoadedCase] = {}
+        self._made_of: dict[Key, Mapping[str, str]] = {}
 
     def disagreements(self, results: Sequence[Result], parted: Sequence[Split]) -> list[Disagreement]:
         """What is found out about the pairs of the results' first splits; one that cannot be run again is left out."""
         blocks = {r.key: r.outputs_digest for r in results}
+        self._made_of = {r.key: r.fingerprint for r in results}
         found = []
         for split in parted[:PAIRS_LOOKED_AT]:
             one, other = split.pair
@@ -67,6 +69,8 @@ class Agreement:
             for file in [place for place in places if place.is_file()][:1]:
                 self._loaded |= {c.name: c for c in loader.load(file)}
         item = Item(self._loaded[key.case], key.variant, key.target, key.backend)
+        if fingerprint_of(item) != self._made_of.get(key):
+            raise LookupError(f"{key}: the case is not the one that was run")
         return run_again(item, self.backend(key.backend), self.effort, key, block)
 
 
