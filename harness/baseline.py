@@ -1,18 +1,20 @@
 """Baselines: records accepted earlier, kept as reviewed files in git.
 
 A baseline is a folder with one file a case, each a records file of its own with sorted lines and without texts,
-messages and anything else that says nothing about what was accepted, so that a change of it reads well in a diff.
+messages and anything else that says nothing about what was accepted, so that a change of it reads well in a diff. For
+the same reason a line's checksum is of that line alone; the last line's is of the whole file.
+
+Failures that were accepted stand in it with their words, and are counted in its last line.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 
-from harness.records import End, Record, RecordError, Result, Run, RunRecords, Timing, read, to_json
+from harness.records import End, Record, RecordError, Result, Run, RunRecords, Seal, Timing, lines, read
 
 
 class BaselineError(ValueError):
@@ -27,6 +29,7 @@ def accepted(run: RunRecords) -> RunRecords:
             r.verdict,
             expected_failure=r.expected_failure,
             evidence=r.evidence,
+            words="" if r.outcome == "pass" else r.words,
             diagnosis=r.diagnosis,
             ulps=_extremes(r),
             inputs_digest=r.inputs_digest,
@@ -57,6 +60,9 @@ def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> l
     """
     run = accepted(run)
     if keep is not None:
+        # What could not be run here does not take the place of what was accepted where it could.
+        kept = {r.key for r in keep.results}
+        run.results = [r for r in run.results if r.verdict != "not run" or r.key not in kept]
         keys = {r.key for r in run.results}
         run.results += [r for r in keep.results if r.key not in keys]
         timed = {t.key for t in run.timings}
@@ -71,7 +77,7 @@ def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> l
     written = []
     for case in sorted(results.keys() | timings.keys()):
         path = folder / f"{_file_name(case)}.jsonl"
-        path.write_text(_text(run.run, results[case], timings[case]), encoding="utf-8")
+        path.write_bytes(_lines(run.run, results[case], timings[case]))
         written.append(path)
     for stale in set(folder.glob("*.jsonl")) - set(written):
         stale.unlink()
@@ -82,15 +88,14 @@ def _file_name(case: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", lambda m: f"~{ord(m[0]):x}~", case)
 
 
-def _text(run: Run, results: list[Result], timings: list[Timing]) -> str:
-    head = replace(run, arguments=())
+def _lines(run: Run, results: list[Result], timings: list[Timing]) -> bytes:
     records: list[Record] = [
-        head,
+        replace(run, arguments=(), chained=False),
         *sorted(results, key=lambda r: r.key),
         *sorted(timings, key=lambda t: t.key),
-        End("", 0.0, {}),
+        End("", 0.0, dict(sorted(Counter(r.outcome for r in results).items()))),
     ]
-    return "".join(json.dumps(to_json(r), ensure_ascii=False, separators=(",", ":")) + "\n" for r in records)
+    return lines(records, Seal(chained=False))
 
 
 def load(folder: Path) -> RunRecords:

@@ -7,8 +7,9 @@ import pytest
 from harness import baseline
 from harness.cli import main
 from harness.gate import ACCEPTED, CORRECTNESS, REGRESSION, Policy, gate
-from harness.records import Writer
+from harness.records import End, Result, Writer
 from tests.reports import synthetic
+from tests.sealed import sealed, unsealed
 
 MODELS = Policy(allow_model=True)
 
@@ -223,17 +224,24 @@ def stored(run, path):
     return path
 
 
-def bad(text, line, change):
-    lines = text.splitlines(keepends=True)
-    return "".join([*lines[:line], change(lines[line]), *lines[line + 1 :]])
+def resealed(change):
+    """A change of one line, by number, whose checksums are right again."""
+
+    def changed(text, number=1):
+        lines = unsealed(text.encode())
+        lines[number] = change(lines[number])
+        return sealed(lines).decode()
+
+    return changed
 
 
 BAD_DAYS = {
     "no file": (None, 2, "No such file"),
     "an empty file": (lambda t: "", 2, "a records file begins with a run record"),
-    "a line that is no JSON": (lambda t: bad(t, 1, lambda x: x[:99] + "\n"), 2, "run.jsonl:2: not JSON"),
-    "a newer schema": (lambda t: t.replace('"schema":1', '"schema":9', 1), 2, "schema 9; this version reads 1"),
-    "a field nobody knows": (lambda t: bad(t, 1, lambda x: '{"colour":1,' + x[1:]), 2, "unknown field colour"),
+    "a line that is no JSON": (resealed(lambda x: x[:99] + b"}"), 2, "run.jsonl:2: not JSON"),
+    "a newer schema": (lambda t: t.replace('"schema":2', '"schema":9', 1), 2, "run.jsonl:1: schema 9, and this version"),
+    "a field nobody knows": (resealed(lambda x: b'{"colour":1,' + x[1:]), 2, "unknown field 'colour'"),
+    "a changed line": (lambda t: t.replace('"pass"', '"past"', 1), 2, "the checksum is wrong"),
     "killed in mid-write": (lambda t: t[: t.rindex('{"record":"end"') - 40], 1, "the run was cut short"),
     "killed before its end": (lambda t: t[: t.rindex('{"record":"end"')], 1, "the run was cut short"),
 }
@@ -276,7 +284,10 @@ def test_a_baseline_that_lost_its_end_is_refused(small, tmp_path, capsys):
     ("change", "words"),
     [
         ({"end": None}, "not made the baseline: the run was cut short"),
-        ({"results": []}, "not made the baseline: nothing ran: the run holds no result"),
+        (
+            {"results": [], "end": End("", 1.0, {})},
+            "not made the baseline: nothing ran: the run holds no result",
+        ),
     ],
 )
 def test_half_a_run_is_made_no_baseline(small, tmp_path, capsys, change, words):
