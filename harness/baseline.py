@@ -14,7 +14,11 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 
-from harness.records import End, Record, RecordError, Result, Run, RunRecords, Seal, Timing, lines, read
+from harness.records import End, Record, RecordError, Result, Run, RunRecords, Seal, Timing, lines, read, text_hash
+
+
+# Of a file in bytes, beyond which a hash stands for the rest: file systems take 255.
+LONGEST_NAME = 180
 
 
 class BaselineError(ValueError):
@@ -85,7 +89,8 @@ def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> l
 
 
 def _file_name(case: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]", lambda m: f"~{ord(m[0]):x}~", case)
+    name = re.sub(r"[^A-Za-z0-9_.-]", lambda m: f"~{ord(m[0]):x}~", case)
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}~{text_hash(case)}"
 
 
 def _lines(run: Run, results: list[Result], timings: list[Timing]) -> bytes:
@@ -96,6 +101,9 @@ def _lines(run: Run, results: list[Result], timings: list[Timing]) -> bytes:
         End("", 0.0, dict(sorted(Counter(r.outcome for r in results).items()))),
     ]
     return lines(records, Seal(chained=False))
+
+
+_REPAIR = "restore the file from git, or make all of the baseline again with --accept --replace"
 
 
 def load(folder: Path) -> RunRecords:
@@ -111,9 +119,9 @@ def load(folder: Path) -> RunRecords:
         try:
             part = read(path)
         except RecordError as e:
-            raise BaselineError(f"{e}; restore the file from git, or accept a new baseline") from e
+            raise BaselineError(f"{e}; {_REPAIR}") from e
         if part.end is None:  # the last line was lost: of what it and others held, the gate would say nothing
-            raise BaselineError(f"{path}: the end is missing; restore the file from git, or accept a new baseline")
+            raise BaselineError(f"{path}: the end is missing; {_REPAIR}")
         if found is None or part.run.started > found.run.started:
             found = replace(
                 part, results=found.results if found else [], timings=found.timings if found else [], path=folder

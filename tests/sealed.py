@@ -1,4 +1,4 @@
-"""Records files changed by hand, with checksums that are right again: what is then refused is refused for what it says."""
+"""Records files changed by hand, with checksums that are right again, to be refused for what they say."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness.cli import UsageError
+from harness.cli import UsageError, say
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +71,7 @@ def _report(records: Path, asked: Path, output: Path) -> None:
     try:
         write_page([asked if asked.is_dir() else records], output, own_ledger())
     except RecordError as e:  # another run's file in the folder; this run's report must not be lost to it
-        print(f"{e}; the report has no history", file=sys.stderr)
+        say(f"{e}; the report has no history", file=sys.stderr)
         write_page([records], output, own_ledger())
 
 

@@ -7,11 +7,13 @@ Every line ends in a checksum, so that nothing that was changed or lost is read 
 Values are bits in hexadecimal, because JSON has no NaN. Reports, comparisons and gates read these and nothing else.
 
 `types` has the record types, `encoding` their JSON, `rules` what they must not say, `seal` the checksums, `files` the
-writing and reading of whole files, `merge` several runs as one, `agreement` where targets and variants give different bits.
+writing and reading of whole files, `merge` several runs as one, `agreement` where targets and variants give different
+bits, `evidence` on what results pass, `shown` their texts in each medium.
 """
 
 from harness.records.agreement import Split, explained, splits
 from harness.records.encoding import from_json, to_json
+from harness.records.evidence import evidence_of_passes, passes
 from harness.records.files import Writer, collect, collector_paused, lines, read, read_lines, resumable
 from harness.records.merge import MACHINES, machines, merged
 from harness.records.seal import Seal
@@ -82,11 +84,13 @@ __all__ = [
     "Writer",
     "collect",
     "collector_paused",
+    "evidence_of_passes",
     "explained",
     "from_json",
     "lines",
     "machines",
     "merged",
+    "passes",
     "read",
     "read_lines",
     "resumable",

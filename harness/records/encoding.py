@@ -95,7 +95,7 @@ def parsed(text: bytes) -> Record:
             json.dumps(obj, ensure_ascii=False).encode()
     except _Fault as e:
         raise RecordError(str(e)) from None
-    except UnicodeError as e:
+    except (UnicodeDecodeError, UnicodeEncodeError) as e:
         raise RecordError(f"not UTF-8: {e.reason}") from None
     except (ValueError, RecursionError) as e:
         raise RecordError(f"not JSON: {e}") from None

@@ -133,8 +133,8 @@ def _foreign(line: bytes) -> str:
     if schema is None or int(schema[1]) == SCHEMA:
         return ""
     return (
-        f"schema {int(schema[1])}, and this version reads {SCHEMA}: another version of ptxdiff wrote this file; run the "
-        "cases again to make new records, and `ptxdiff gate --accept` them where it is a baseline"
+        f"schema {int(schema[1])}, and this version reads {SCHEMA}: another version of ptxdiff wrote this file; run "
+        "the cases again to make new records, and `ptxdiff gate --accept` them where it is a baseline"
     )
 
 

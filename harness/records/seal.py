@@ -1,7 +1,7 @@
 """The checksum at the end of every line of a records file.
 
-A line ends in `,"sum":"0123456789abcdef"}`. The sum is of the exact bytes before it and of the sum of the line before, so
-that a bit that flipped, and a line that was lost, repeated, moved or taken from another run, is seen at that line. A file
+A line ends in `,"sum":"0123456789abcdef"}`. The sum is of the exact bytes before it and of the sum of the line before.
+So a bit that flipped, and a line that was lost, repeated, moved or taken from another run, is seen at that line; a file
 whose tail is missing lacks its `end` line. In a baseline, which people review as a diff, a line's sum is of that line
 alone, and only the `end` line's is of all lines before it.
 

@@ -205,7 +205,6 @@ class Result:
     device: str = ""
     """The UUID of the GPU that ran it, several in a merged run; the environment says more about it."""
 
-
     @property
     def outcome(self) -> str:
         """The verdict, or the word for a failure that the case declares."""
