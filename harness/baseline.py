@@ -16,7 +16,6 @@ from pathlib import Path
 
 from harness.records import End, Record, RecordError, Result, Run, RunRecords, Seal, Timing, lines, read, text_hash
 
-
 # Of a file in bytes, beyond which a hash stands for the rest: file systems take 255.
 LONGEST_NAME = 180
 

@@ -63,7 +63,7 @@ def say(text: str, file: TextIO | None = None) -> None:
     print(terminal(text), file=file)
 
 
-def show(*renderables: RenderableType) -> None:
+def render(*renderables: RenderableType) -> None:
     """Print what rich renders: its lines are known only then, as it wraps them."""
     from rich.console import Console
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cli import UsageError, say, show
+from harness.cli import UsageError, render, say
 
 if TYPE_CHECKING:
     from harness.records import RunRecords
@@ -85,7 +85,7 @@ def write_page(records: Sequence[Path], output: Path, ledger: Path, *, merge: bo
     past, newest = history(folder(records[0]) if whole else [one_run(records, merge=merge)])
     book = ledger if ledger.exists() else None
     written = html.write_history(past, newest, output, conformance=book, cache=directory())
-    show(summary.terminal(newest))
+    render(summary.terminal(newest))
     say(f"report: {written.resolve()}")
 
 

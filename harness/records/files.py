@@ -129,6 +129,8 @@ def _foreign(line: bytes) -> str:
     for start, words in _FOREIGN.items():
         if line.startswith(start):
             return words
+    if not line.startswith(_BEGIN) and not _BEGIN.startswith(line):  # the whole of a line that was cut off
+        return "not JSON as ptxdiff writes it, so no records file, or one that was changed"
     schema = re.match(rb'{"record":"run",.*"schema":(\d{1,9})[,}]', line)
     if schema is None or int(schema[1]) == SCHEMA:
         return ""
@@ -138,6 +140,7 @@ def _foreign(line: bytes) -> str:
     )
 
 
+_BEGIN = b'{"record":"'
 _FOREIGN = {
     b"\x1f\x8b": "a file compressed with gzip; unpack it first",
     b"\xef\xbb\xbf": "a byte order mark stands before the first line; restore the file as it was written",
