@@ -1,18 +1,23 @@
 """Baselines: records accepted earlier, kept as reviewed files in git.
 
 A baseline is a folder with one file a case, each a records file of its own with sorted lines and without texts,
-messages and anything else that says nothing about what was accepted, so that a change of it reads well in a diff.
+messages and anything else that says nothing about what was accepted, so that a change of it reads well in a diff. For
+the same reason a line's checksum is of that line alone; the last line's is of the whole file.
+
+Failures that were accepted stand in it with their words, and are counted in its last line.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 
-from harness.records import End, Record, RecordError, Result, Run, RunRecords, Timing, read, to_json
+from harness.records import End, Record, RecordError, Result, Run, RunRecords, Seal, Timing, lines, read, text_hash
+
+# Of a file in bytes, beyond which a hash stands for the rest: file systems take 255.
+LONGEST_NAME = 180
 
 
 class BaselineError(ValueError):
@@ -27,6 +32,7 @@ def accepted(run: RunRecords) -> RunRecords:
             r.verdict,
             expected_failure=r.expected_failure,
             evidence=r.evidence,
+            words="" if r.outcome == "pass" else r.words,
             diagnosis=r.diagnosis,
             ulps=_extremes(r),
             inputs_digest=r.inputs_digest,
@@ -58,6 +64,9 @@ def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> l
     """
     run = accepted(run)
     if keep is not None:
+        # What could not be run here does not take the place of what was accepted where it could.
+        kept = {r.key for r in keep.results}
+        run.results = [r for r in run.results if r.verdict != "not run" or r.key not in kept]
         keys = {r.key for r in run.results}
         run.results += [r for r in keep.results if r.key not in keys]
         timed = {t.key for t in run.timings}
@@ -72,7 +81,7 @@ def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> l
     written = []
     for case in sorted(results.keys() | timings.keys()):
         path = folder / f"{_file_name(case)}.jsonl"
-        path.write_text(_text(run.run, results[case], timings[case]), encoding="utf-8")
+        path.write_bytes(_lines(run.run, results[case], timings[case]))
         written.append(path)
     for stale in set(folder.glob("*.jsonl")) - set(written):
         stale.unlink()
@@ -80,18 +89,21 @@ def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> l
 
 
 def _file_name(case: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]", lambda m: f"~{ord(m[0]):x}~", case)
+    name = re.sub(r"[^A-Za-z0-9_.-]", lambda m: f"~{ord(m[0]):x}~", case)
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}~{text_hash(case)}"
 
 
-def _text(run: Run, results: list[Result], timings: list[Timing]) -> str:
-    head = replace(run, arguments=())
+def _lines(run: Run, results: list[Result], timings: list[Timing]) -> bytes:
     records: list[Record] = [
-        head,
+        replace(run, arguments=(), chained=False),
         *sorted(results, key=lambda r: r.key),
         *sorted(timings, key=lambda t: t.key),
-        End("", 0.0, {}),
+        End("", 0.0, dict(sorted(Counter(r.outcome for r in results).items()))),
     ]
-    return "".join(json.dumps(to_json(r), ensure_ascii=False, separators=(",", ":")) + "\n" for r in records)
+    return lines(records, Seal(chained=False))
+
+
+_REPAIR = "restore the file from git, or make all of the baseline again with --accept --replace"
 
 
 def load(folder: Path) -> RunRecords:
@@ -107,9 +119,9 @@ def load(folder: Path) -> RunRecords:
         try:
             part = read(path)
         except RecordError as e:
-            raise BaselineError(f"{e}; restore the file from git, or accept a new baseline") from e
+            raise BaselineError(f"{e}; {_REPAIR}") from e
         if part.end is None:  # the last line was lost: of what it and others held, the gate would say nothing
-            raise BaselineError(f"{path}: the end is missing; restore the file from git, or accept a new baseline")
+            raise BaselineError(f"{path}: the end is missing; {_REPAIR}")
         if found is None or part.run.started > found.run.started:
             found = replace(
                 part, results=found.results if found else [], timings=found.timings if found else [], path=folder

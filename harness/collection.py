@@ -14,6 +14,7 @@ from harness import backends, loader
 from harness.case import Case, CaseError
 from harness.gpus import gpus
 from harness.records import Record, to_json
+from harness.records.shown import line, terminal
 from harness.replay import TokenError, parse
 from harness.runner import Item, ItemResults, fingerprint_of, run_item
 from harness.targetset import KNOWN, normal
@@ -53,7 +54,7 @@ class CaseFile(pytest.File):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """What is wrong with a case file is told in one line, with its place."""
         if isinstance(excinfo.value, CaseError):
-            return str(excinfo.value)
+            return terminal(str(excinfo.value))
         return super().repr_failure(excinfo)
 
 
@@ -203,12 +204,12 @@ class VariantItem(pytest.Item):
             best = next((r for r in shown if "positional" in r.classes), shown[0])
             raise ItemFailure(best.message + more)
         if verdict == "unsupported":
-            pytest.skip(f"unsupported: {words}")
+            pytest.skip(line(f"unsupported: {words}"))
         if verdict == "not run":
-            pytest.skip(f"not run: {words}")
+            pytest.skip(line(f"not run: {words}"))
         known = [r for r in found.results if r.expected_failure]
         if known:
-            pytest.xfail(f"{known[0].diagnosis}: {known[0].words}")
+            pytest.xfail(line(f"{known[0].diagnosis}: {known[0].words}"))
 
     def ptxdiff_records(self) -> list[dict[str, Any]]:
         """The item's records as JSON objects, for the report that carries them."""
@@ -224,7 +225,7 @@ class VariantItem(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The message alone: a traceback through the harness helps nobody."""
         if isinstance(excinfo.value, ItemFailure):
-            return str(excinfo.value)
+            return terminal(str(excinfo.value))
         return super().repr_failure(excinfo)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from harness.goldens import changed
-from harness.records import Beside, Block, Key, Result, RunRecords, Timing
+from harness.records import EVIDENCE, EXPECTED, Beside, Block, Key, Result, RunRecords, Timing
 
 KINDS = {
     "vanished": "only in the first run",
@@ -32,8 +32,6 @@ KINDS = {
     "definition": "definition",
     "inputs": "inputs, so that bits cannot be compared",
 }
-EVIDENCE = ("none", "model", "specification", "confirmed", "hardware")
-"""From the weakest to the strongest."""
 # Between two runs, memory lies elsewhere and the chip is warmer or cooler: what either run's A/A figure cannot know.
 BETWEEN_RUNS = 0.01
 
@@ -122,7 +120,7 @@ def _on(run: RunRecords, target: str, pair: tuple[str, str]) -> RunRecords:
 def _differences(a: Result, b: Result) -> Iterator[Difference]:
     key = b.key
     if (a.verdict, a.expected_failure) != (b.verdict, b.expected_failure):
-        yield Difference("verdict", key, _verdict(a), _verdict(b), _worse_verdict(a, b), b.words)
+        yield Difference("verdict", key, a.outcome, b.outcome, _worse_verdict(a, b), b.words)
     elif a.evidence != b.evidence:
         yield Difference("evidence", key, a.evidence, b.evidence, strength(b.evidence) < strength(a.evidence))
     if a.outputs_digest and b.outputs_digest:
@@ -141,13 +139,8 @@ def _differences(a: Result, b: Result) -> Iterator[Difference]:
             yield Difference(kind, key, str(before), str(after), after > before)
 
 
-def _verdict(r: Result) -> str:
-    return "expected failure" if r.expected_failure else r.verdict
-
-
 def _worse_verdict(a: Result, b: Result) -> bool:
-    good = ("pass", "expected failure")
-    return _verdict(b) not in good or (_verdict(a) == "pass" and _verdict(b) != "pass")
+    return b.outcome not in ("pass", EXPECTED) or (a.outcome == "pass" and b.outcome != "pass")
 
 
 def _blocks(blocks: Sequence[tuple[Block, int | None]], total: int) -> str:

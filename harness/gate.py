@@ -21,7 +21,7 @@ from harness.compare import (
     strength,
     timed_twice,
 )
-from harness.records import PYTORCH, Key, Result, RunRecords
+from harness.records import EXPECTED, PYTORCH, Key, Result, RunRecords, evidence_of_passes, passes
 
 ACCEPTED, CORRECTNESS, USAGE, REGRESSION = 0, 1, 2, 3
 
@@ -64,7 +64,10 @@ class Decision:
     comparison: Comparison
     checked: int = 0
     """Results of the run that passed and match the baseline in every respect."""
+    passes: str = ""
+    """The run's passes, and on what evidence."""
     totals: Mapping[str, int] = field(default_factory=dict)
+    """"baseline": results that it has; and the run's passes by evidence."""
 
     @property
     def code(self) -> int:
@@ -78,7 +81,7 @@ class Decision:
         words = {ACCEPTED: "accepted", CORRECTNESS: "refused: correctness", REGRESSION: "refused: speed or resources"}
         failing = sum(f.code != ACCEPTED for f in self.findings)
         return f"{words[self.code]}; {self.checked} results as accepted before, {failing} findings against, " + (
-            f"{len(self.findings) - failing} to know"
+            f"{len(self.findings) - failing} to know; {self.passes}"
         )
 
 
@@ -90,6 +93,7 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
     findings = [
         *_run_as_a_whole(run),
         *_failures(run.results),
+        *_accepted_failures(baseline.results),
         *_missing(run, baseline, comparison, policy),
         *_redefined(run, baseline, redefined),
         *_recompiled(run, baseline, comparison, redefined),
@@ -99,7 +103,8 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
         *(_untimed(run, baseline) if policy.speed else ()),
     ]
     findings.sort(key=lambda f: ({CORRECTNESS: 0, REGRESSION: 1}.get(f.code, 2), f.subject != RUN, f.subject))
-    return Decision(tuple(findings), comparison, comparison.equal, {"baseline": len(baseline.results)})
+    totals = {"baseline": len(baseline.results)} | {str(e): n for e, n in evidence_of_passes(run.results).items()}
+    return Decision(tuple(findings), comparison, comparison.equal, passes(run.results), totals)
 
 
 def _run_as_a_whole(run: RunRecords) -> Iterator[Finding]:
@@ -121,14 +126,40 @@ def nothing_ran(run: RunRecords) -> str:
     return f"nothing ran: {'nothing was executed' if run.results else 'the run holds no result'}"
 
 
-def _failures(results: Iterable[Result]) -> Iterator[Finding]:
+def no_passes(run: RunRecords, baseline: RunRecords | None = None) -> list[Finding]:
+    """What of a run is accepted as a baseline only where that is asked for: failures, errors, what runs no longer."""
+    ran = {r.key.item for r in baseline.results if r.verdict == "pass"} if baseline else set()
+    lost = [r for r in run.results if r.verdict == "unsupported" and r.key.item in ran]
+    return [*_failures(run.results), *_grouped(lost, "passes in the baseline, unsupported")]
+
+
+def _failures(results: Iterable[Result]) -> list[Finding]:
+    return _grouped(r for r in results if _failed(r))
+
+
+def _accepted_failures(results: Iterable[Result]) -> list[Finding]:
+    """What the baseline lists as accepted though it failed: it satisfies no gate."""
+    found = _grouped(r for r in results if _failed(r))
+    return [Finding(ACCEPTED, f.subject, f"accepted in the baseline though it is no pass: {f.text}") for f in found]
+
+
+def _failed(r: Result) -> bool:
+    """Whether a result is refused for what it is. A verdict that nobody knows is no pass."""
+    return r.verdict not in ("pass", "unsupported", "not run") and not r.expected_failure
+
+
+def _grouped(results: Iterable[Result], words: str = "") -> list[Finding]:
     groups: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
     for r in results:
-        if r.verdict in ("fail", "error") and not r.expected_failure:
-            groups[(r.key.case, r.key.variant, r.verdict)].append(r)
-    for (case, variant, verdict), members in groups.items():
-        text = f"{verdict} on {_targets(members)}, {len(members)} results: {members[0].words or 'no reason recorded'}"
-        yield Finding(CORRECTNESS, f"{case}::{variant}", text)
+        groups[(r.key.case, r.key.variant, words or r.verdict)].append(r)
+    return [
+        Finding(
+            CORRECTNESS,
+            f"{case}::{variant}",
+            f"{what} on {_targets(members)}, {len(members)} results: {members[0].words or 'no reason recorded'}",
+        )
+        for (case, variant, what), members in groups.items()
+    ]
 
 
 def _missing(run: RunRecords, baseline: RunRecords, comparison: Comparison, policy: Policy) -> Iterator[Finding]:
@@ -227,7 +258,7 @@ def _verdicts(comparison: Comparison) -> Iterator[Finding]:
     """Verdicts other than the accepted ones; failures and errors are told for themselves, with their words."""
     groups: dict[tuple[str, str, str, bool | None], list[Difference]] = defaultdict(list)
     for d in comparison.of("verdict"):
-        if d.after in ("not run", "unsupported", "expected failure") or d.worse is False:
+        if d.after in ("not run", "unsupported", EXPECTED) or d.worse is False:
             groups[(_subject(d.key), d.before, d.after, d.worse)].append(d)
     for (subject, before, after, worse), members in groups.items():
         where = ", ".join(sorted({f"{d.key.target} ({d.key.backend})" for d in members}))

@@ -30,7 +30,7 @@ from harness.match import DomainError
 from harness.message import headline, message
 from harness.plan import WorkItem, block_of
 from harness.provenance import block_digests, digest
-from harness.records import Key, Result, Text, Verdict, text_hash
+from harness.records import Key, Result, Text, TextKind, Verdict, text_hash
 from harness.replay import Replay, token
 from harness.sweep import LARGE, OracleFault, Swept
 from harness.sweep.chunks import sweep_in_chunks
@@ -54,7 +54,7 @@ class ItemResults:
             return "fail"  # nothing but expected failures
         return next((v for v in order if v in found), "not run")
 
-    def keep(self, kind: str, text: str | None) -> str:
+    def keep(self, kind: TextKind, text: str | None) -> str:
         """Store a text and return its hash; an empty string for none."""
         if not text:
             return ""

@@ -4,11 +4,17 @@ Names and messages come from case files: in Markdown they stand in code spans an
 workflow commands they are encoded, so that a message can give no command of its own.
 """
 
-import html
-import re
 from collections import defaultdict
 
 from harness.records import RunRecords
+from harness.records.shown import (
+    html_text,
+    markdown_code,
+    markdown_fence,
+    markdown_text,
+    workflow_data,
+    workflow_property,
+)
 from reports.history import History, seconds
 from reports.model import STATES, FailureGroup, Row, View, reasons, view
 from reports.timing import measured
@@ -55,7 +61,8 @@ def _annotation(found: View, path: str, groups: list[FailureGroup]) -> str:
     if first.simplest.message:
         body += f"\n\n{first.simplest.message}"
     line = _line(found, first)
-    return f"::error file={_property(path)},line={line},title={_property(title)}::{_data(body[:60_000])}"
+    place = f"file={workflow_property(path)},line={line},title={workflow_property(title)}"
+    return f"::error {place}::{workflow_data(body[:60_000])}"
 
 
 def _line(found: View, group: FailureGroup) -> int:
@@ -64,45 +71,16 @@ def _line(found: View, group: FailureGroup) -> int:
     return max(1, variant.line) if variant else 1
 
 
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
-
-
-def code(text: object) -> str:
-    """A code span that its text cannot close, for one line or a cell of a table."""
-    line = re.sub(r"\s+", " ", str(text)).replace("|", "¦")
-    longest = max(map(len, re.findall(r"`+", line)), default=0)
-    ticks = "`" * (longest + 1)
-    pad = " " if line.startswith("`") or line.endswith("`") else ""
-    return f"{ticks}{pad}{line}{pad}{ticks}" if line else ""
-
-
-def fence(text: str) -> str:
-    """A fenced block that its text cannot close."""
-    longest = max(map(len, re.findall(r"`+", text)), default=0)
-    ticks = "`" * max(3, longest + 1)
-    return f"{ticks}text\n{text}\n{ticks}"
-
-
-def plain(text: str) -> str:
-    """Text in which neither Markdown nor HTML means anything."""
-    return re.sub(r"([\\`*_\[\]#|~@])", r"\\\1", html.escape(re.sub(r"\s+", " ", text), quote=False))
-
-
 def _head(found: View) -> str:
     verdict = overall(found)
     counts = " · ".join(f"**{n:,}** {name}" for name, n in verdict.counts.items())
     lines = [
-        f"## {SYMBOLS.get(verdict.word, '⚠️')} {verdict.word.capitalize()}: {plain(verdict.sentence)}",
+        f"## {SYMBOLS.get(verdict.word, '⚠️')} {verdict.word.capitalize()}: {markdown_text(verdict.sentence)}",
         f"{counts} · **{verdict.expected:,}** expected failures",
-        " · ".join(map(plain, headline_facts(found.records))),
+        " · ".join(map(markdown_text, headline_facts(found.records))),
     ]
     if verdict.notes:
-        lines.append("\n".join(f"- {plain(note)}" for note in verdict.notes))
+        lines.append("\n".join(f"- {markdown_text(note)}" for note in verdict.notes))
     return "\n\n".join(lines)
 
 
@@ -112,9 +90,11 @@ def _changes(history: History | None) -> list[str]:
     from reports.history import KINDS
 
     lines = [
-        f"- {c.symbol} {KINDS[c.kind]}: {code(c.subject)} {plain(', '.join(c.targets)) if c.variant else ''} "
-        f"{plain(f'{c.before} → {c.after}' if c.before else c.after)} {plain(c.detail)} "
-        f"(since {history.nights[c.night].started[:10]} {code(history.nights[c.night].revision)})"
+        f"- {c.symbol} {KINDS[c.kind]}: {markdown_code(c.subject)} "
+        f"{markdown_text(', '.join(c.targets)) if c.variant else ''} "
+        f"{markdown_text(f'{c.before} → {c.after}' if c.before else c.after)} {markdown_text(c.detail)} "
+        f"(since {markdown_text(history.nights[c.night].started[:10])} "
+        f"{markdown_code(history.nights[c.night].revision)})"
         for c in history.standing[:50]
     ]
     return ["### What changed\n\n" + ("\n".join(lines) or "Nothing.")]
@@ -124,14 +104,17 @@ def _failures(found: View) -> list[str]:
     parts = []
     for g in found.failures:
         head = f"{g.state.symbol} {g.state.word}: {g.case}::{g.variant} on {', '.join(g.targets)}"
-        body = fence(g.simplest.message or g.simplest.words or "no message recorded")
-        parts.append(f"<details><summary>{html.escape(head)}</summary>\n\n{body}\n\n</details>")
+        body = markdown_fence(g.simplest.message or g.simplest.words or "no message recorded")
+        parts.append(f"<details><summary>{html_text(head)}</summary>\n\n{body}\n\n</details>")
     return ["### Failures", *parts] if parts else []
 
 
 def _not_run(found: View) -> list[str]:
     groups = reasons(found.records.results, ["not run"])
-    lines = [f"- {len(rs):,} results ({backend}): {plain(words)}" for backend, words, rs in groups[:20]]
+    lines = [
+        f"- {len(rs):,} results ({markdown_text(backend)}): {markdown_text(words)}"
+        for backend, words, rs in groups[:20]
+    ]
     return ["### Not run\n\n" + "\n".join(lines)] if lines else []
 
 
@@ -149,11 +132,11 @@ def _matrix(found: View) -> str:
 
 
 def _table(found: View, rows: list[Row]) -> str:
-    head = "| case | variant | " + " | ".join(map(plain, found.targets)) + " |"
+    head = "| case | variant | " + " | ".join(map(markdown_text, found.targets)) + " |"
     lines = [head, "|---" * (len(found.targets) + 2) + "|"]
     for row in rows:
         cells = " | ".join(c.state.symbol + "".join(e.symbol for e in c.evidence) for c in row.cells.values())
-        lines.append(f"| {code(row.case)} | {code(row.variant)} | {cells} |")
+        lines.append(f"| {markdown_code(row.case)} | {markdown_code(row.variant)} | {cells} |")
     return "\n".join(lines)
 
 
@@ -162,7 +145,7 @@ def _speed(found: View) -> list[str]:
     for case, rows in measured(found.records).items():
         for m in rows:
             beside = f"{m.against.verdict} {100 * (m.against.ratio - 1):+.1f}%" if m.against else ""
-            names = " | ".join(map(code, (case, m.timing.key.variant, m.timing.key.shape)))
+            names = " | ".join(map(markdown_code, (case, m.timing.key.variant, m.timing.key.shape)))
             lines.append(f"| {names} | {seconds(m.timing.median)} | {100 * m.of_copy:.0f}% | {beside} |")
     if not lines:
         return []

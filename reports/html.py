@@ -21,6 +21,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.records import RunRecords, collector_paused
+from harness.records.shown import visible
 from reports import charts, packing
 from reports.casepage import SWEPT_SHOWN, CasePage, case_page, promised_ulp
 from reports.conformance import Ledger, ledger
@@ -118,9 +119,9 @@ def page(found: View, past: History, book: Ledger | None, cache: Path | None = N
             packets=packets,
             left_out=left_out,
             specifications=_json(charts.specifications() if charts_used else {}),
-            style=Markup(_asset("report.css")),
-            library=Markup(library),
-            script=Markup(script),
+            style=_Asset(_asset("report.css")),
+            library=_Asset(library),
+            script=_Asset(script),
             policy=_policy([library, script]),
         )
     )
@@ -269,6 +270,7 @@ def _environment() -> Environment:
         loader=PackageLoader("reports", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -291,6 +293,15 @@ def _environment() -> Environment:
         "since": _failure_since,
     }
     return env
+
+
+class _Asset(Markup):
+    """A script or a style of ours, which stays as it is."""
+
+
+def _shown(value: Any) -> Any:
+    """What a template prints: texts of records, escaped by a filter or not yet, with their unseen characters seen."""
+    return type(value)(visible(value)) if type(value) in (str, Markup) else value
 
 
 def _si(value: float) -> str:

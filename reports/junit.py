@@ -7,17 +7,15 @@ case more, in error, so that no reader of the file can take it for green.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from harness.records import Result, RunRecords
+from harness.records.shown import xml_text
 from reports.model import STATES, Item, View, simplicity, state_of, view, worst_state
 from reports.verdict import overall
 
-# XML 1.0, production 2: other control characters cannot occur, not even escaped.
-_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 RED = {"failed"}
 
 
@@ -42,7 +40,7 @@ def text(run: RunRecords) -> str:
     if not verdict.green and verdict.word not in RED:
         suite = ET.SubElement(root, "testsuite", name="run", tests="1", errors="1", failures="0", skipped="0")
         case_element = ET.SubElement(suite, "testcase", classname="run", name="came to a result", time="0")
-        ET.SubElement(case_element, "error", message=_clean(verdict.sentence), type=verdict.word)
+        ET.SubElement(case_element, "error", message=xml_text(verdict.sentence), type=verdict.word)
         totals["tests"] += 1
         totals["errors"] += 1
     root.attrib.update({name: str(n) for name, n in totals.items()})
@@ -57,15 +55,15 @@ def _suite(found: View, case: str) -> ET.Element:
     for row in found.case_rows(case):
         for r in row.results:
             items[r.key.item].append(r)
-    suite = ET.Element("testsuite", name=_clean(path), timestamp=found.records.run.started)
+    suite = ET.Element("testsuite", name=xml_text(path), timestamp=xml_text(found.records.run.started))
     counts = dict.fromkeys(("failures", "errors", "skipped"), 0)
     for (_, variant, target, backend), results in items.items():
         element = ET.SubElement(
             suite,
             "testcase",
-            classname=_clean(path.removesuffix(".py").replace("/", ".")),
-            name=_clean(f"{variant}[{target}-{backend}]"),
-            file=_clean(path),
+            classname=xml_text(path.removesuffix(".py").replace("/", ".")),
+            name=xml_text(f"{variant}[{target}-{backend}]"),
+            file=xml_text(path),
             time=f"{sum(r.seconds for r in results):.4f}",
         )
         kind = _outcome(element, results)
@@ -84,10 +82,6 @@ def _outcome(element: ET.Element, results: list[Result]) -> str:
     first = min(members, key=simplicity)
     tag, total = {"error": ("error", "errors"), "fail": ("failure", "failures")}.get(state, ("skipped", "skipped"))
     more = f" ({len(members)} of {len(results)} results)" if len(results) > 1 else ""
-    child = ET.SubElement(element, tag, message=_clean(first.words + more), type=STATES[state].word)
-    child.text = _clean(first.message) or None
+    child = ET.SubElement(element, tag, message=xml_text(first.words + more), type=STATES[state].word)
+    child.text = xml_text(first.message) or None
     return total
-
-
-def _clean(value: str) -> str:
-    return _ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", value)

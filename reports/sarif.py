@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from harness.records import RunRecords
+from harness.records.shown import line, sarif_text, visible
 from reports.model import FailureGroup, View, view
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -41,7 +42,7 @@ def log(run: RunRecords) -> dict[str, Any]:
         groups[group.case].append(group)
     driver = {
         "name": "ptxdiff",
-        "version": str(run.run.environment.get("ptxdiff", "0")),
+        "version": line(str(run.run.environment.get("ptxdiff", "0"))),
         "rules": [{"id": name, "shortDescription": {"text": text}} for name, text in RULES.items()],
     }
     return {
@@ -50,9 +51,9 @@ def log(run: RunRecords) -> dict[str, Any]:
         "runs": [
             {
                 "tool": {"driver": driver},
-                "automationDetails": {"id": f"ptxdiff/{run.run.effort}/"},
+                "automationDetails": {"id": line(f"ptxdiff/{run.run.effort}/")},
                 "columnKind": "utf16CodeUnits",
-                "invocations": [{"executionSuccessful": run.end is not None, "startTimeUtc": run.run.started}],
+                "invocations": [{"executionSuccessful": run.end is not None, "startTimeUtc": line(run.run.started)}],
                 "results": [_result(found, case, members) for case, members in groups.items()],
             }
         ],
@@ -70,19 +71,20 @@ def _result(found: View, case: str, groups: list[FailureGroup]) -> dict[str, Any
     result: dict[str, Any] = {
         "ruleId": _RULE[first.state.name],
         "level": _LEVEL[first.state.name],
-        "message": {"text": "\n".join(lines)},
+        "message": {"text": sarif_text("\n".join(lines))},
         "locations": [_location(found, first)],
-        "partialFingerprints": {"ptxdiffCase/v1": hashlib.sha256(case.encode()).hexdigest()[:32]},
+        "partialFingerprints": {"ptxdiffCase/v1": hashlib.sha256(case.encode("utf-8", "replace")).hexdigest()[:32]},
     }
     if len(groups) > 1:
         result["relatedLocations"] = [
-            {"id": n, "message": {"text": g.variant}, **_location(found, g)} for n, g in enumerate(groups[1:], 1)
+            {"id": n, "message": {"text": sarif_text(g.variant)}, **_location(found, g)}
+            for n, g in enumerate(groups[1:], 1)
         ]
     if first.state.name == "expected":
         info = found.info(case)
         variant = info.variants.get(first.variant) if info else None
         reason = (variant.expected_failure if variant else "") or first.simplest.diagnosis or "declared by the case"
-        result["suppressions"] = [{"kind": "inSource", "justification": reason}]
+        result["suppressions"] = [{"kind": "inSource", "justification": visible(reason)}]
     return result
 
 
@@ -91,7 +93,13 @@ def _location(found: View, group: FailureGroup) -> dict[str, Any]:
     variant = info.variants.get(group.variant) if info else None
     path = Path(info.path if info else f"{group.case}.py").as_posix()
     place: dict[str, Any] = {
-        "artifactLocation": {"uri": quote(path), **({} if path.startswith("/") else {"uriBaseId": "%SRCROOT%"})},
+        "artifactLocation": {
+            "uri": quote(path, errors="replace"),
+            **({} if path.startswith("/") else {"uriBaseId": "%SRCROOT%"}),
+        },
         "region": {"startLine": max(1, variant.line) if variant else 1},
     }
-    return {"physicalLocation": place, "logicalLocations": [{"fullyQualifiedName": f"{group.case}::{group.variant}"}]}
+    return {
+        "physicalLocation": place,
+        "logicalLocations": [{"fullyQualifiedName": line(f"{group.case}::{group.variant}")}],
+    }

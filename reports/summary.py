@@ -8,6 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.records import RunRecords, splits
+from harness.records.shown import line
+from harness.records.shown import terminal as shown
 from reports.model import EVIDENCE, STATES, Row, View, reasons, view
 from reports.verdict import Overall, headline_facts, overall
 
@@ -36,19 +38,24 @@ def terminal(run: RunRecords, *, failures: int = 5, table: bool = True) -> Rende
     return Group(*parts)
 
 
+def _text(text: str = "", style: str = "") -> Text:
+    """Text of a run as rich shows it."""
+    return Text(shown(text), style)
+
+
 def _messages(found: View, limit: int) -> list[RenderableType]:
     parts: list[RenderableType] = []
     for group in found.failures[:limit]:
         head = f"{group.state.symbol} {group.state.word}: {group.case}::{group.variant} on {', '.join(group.targets)}"
         where = f" ({', '.join(group.backends)}; {len(group.results)} results)"
-        parts.append(Text(head + where, style=STYLES[group.state.name]))
+        parts.append(_text(head + where, style=STYLES[group.state.name]))
         lines = (group.simplest.message or group.simplest.words or "no message recorded").splitlines()
-        parts.append(Text("\n".join(f"  {line}" for line in lines[:LINES_OF_MESSAGE])))
+        parts.append(_text("\n".join(f"  {words}" for words in lines[:LINES_OF_MESSAGE])))
         if len(lines) > LINES_OF_MESSAGE:
-            parts.append(Text(f"  … {len(lines) - LINES_OF_MESSAGE} more lines in the report"))
-        parts.append(Text())
+            parts.append(_text(f"  … {len(lines) - LINES_OF_MESSAGE} more lines in the report"))
+        parts.append(_text())
     if len(found.failures) > limit:
-        parts.append(Text(f"and {len(found.failures) - limit} more kinds of failure\n", style="bold"))
+        parts.append(_text(f"and {len(found.failures) - limit} more kinds of failure\n", style="bold"))
     return parts
 
 
@@ -57,10 +64,10 @@ def _matrix(found: View) -> Table:
     table.add_column("case")
     table.add_column("variant")
     for target in found.targets:
-        table.add_column(escape(target), justify="center")
+        table.add_column(escape(line(target)), justify="center")
     last = None
     for row in found.rows:
-        table.add_row(Text("" if row.case == last else row.case), Text(row.variant), *_cells(row))
+        table.add_row(_text("" if row.case == last else line(row.case)), _text(line(row.variant)), *_cells(row))
         last = row.case
     states = {c.state.name for row in found.rows for c in row.cells.values()}
     evidence = {e.name for row in found.rows for c in row.cells.values() for e in c.evidence}
@@ -72,7 +79,7 @@ def _matrix(found: View) -> Table:
 
 def _cells(row: Row) -> list[Text]:
     return [
-        Text(c.state.symbol + "".join(e.symbol for e in c.evidence), style=STYLES[c.state.name])
+        _text(c.state.symbol + "".join(e.symbol for e in c.evidence), style=STYLES[c.state.name])
         for c in row.cells.values()
     ]
 
@@ -82,7 +89,7 @@ def _not_run(found: View) -> list[RenderableType]:
         f"{STATES['not run'].symbol} not run: {len(results):,} results ({backend}): {words}"
         for backend, words, results in reasons(found.records.results, ["not run"])[:5]
     ]
-    return [Text("\n" + "\n".join(lines), style=STYLES["not run"])] if lines else []
+    return [_text("\n" + "\n".join(lines), style=STYLES["not run"])] if lines else []
 
 
 def _splits(found: View) -> list[RenderableType]:
@@ -91,14 +98,14 @@ def _splits(found: View) -> list[RenderableType]:
     lines = [f"≠ {split}" for split in every[:SPLITS_SHOWN]]
     if len(every) > SPLITS_SHOWN:
         lines.append(f"… {len(every) - SPLITS_SHOWN} more such differences in the report")
-    return [Text("\n" + "\n".join(lines), style="yellow")] if lines else []
+    return [_text("\n" + "\n".join(lines), style="yellow")] if lines else []
 
 
 def _verdict(found: View, verdict: Overall) -> list[RenderableType]:
-    counts = Text("  ".join(f"{n:,} {name}" for name, n in verdict.counts.items()))
+    counts = _text("  ".join(f"{n:,} {name}" for name, n in verdict.counts.items()))
     counts.append(f"  {verdict.expected:,} expected failures")
     style = {"passed": "bold green", "failed": "bold red"}.get(verdict.word, "bold yellow")
-    head = Text("\n" + WORDS.get(verdict.word, verdict.word.upper()), style=style)
-    head.append(f"  {verdict.sentence}", style="bold")
-    notes = [Text(note, style="yellow") for note in verdict.notes]
-    return [head, counts, *notes, Text(", ".join(headline_facts(found.records)), style="dim")]
+    head = _text("\n" + WORDS.get(verdict.word, verdict.word.upper()), style=style)
+    head.append(shown(f"  {verdict.sentence}"), style="bold")
+    notes = [_text(note, style="yellow") for note in verdict.notes]
+    return [head, counts, *notes, _text(", ".join(headline_facts(found.records)), style="dim")]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.records import Key, Result, RunRecords
+from harness.records.shown import csv_cell
 from reports.history import distance
 from reports.model import state_of
 from reports.verdict import revision
@@ -71,7 +72,7 @@ def write_csv(run: RunRecords, output: Path) -> Path:
     with output.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
-        writer.writerows(rows(run))
+        writer.writerows({name: csv_cell(value) for name, value in row.items()} for row in rows(run))
     return output
 
 

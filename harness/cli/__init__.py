@@ -6,6 +6,10 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 # Verb to the line that --help shows. Each is a module of this package with `configure(parser)` and `main(args)`.
 VERBS = {
@@ -46,10 +50,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(args.main(args))
     except UsageError as e:
-        print(f"ptxdiff {args.verb}: {e}", file=sys.stderr)
+        say(f"ptxdiff {args.verb}: {e}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of our output went away
         return 1
+
+
+def say(text: str, file: TextIO | None = None) -> None:
+    """Print a text that may hold names and words of cases and records."""
+    from harness.records.shown import terminal
+
+    print(terminal(text), file=file)
+
+
+def render(*renderables: RenderableType) -> None:
+    """Print what rich renders: its lines are known only then, as it wraps them."""
+    from rich.console import Console
+
+    from harness.records.shown import guarded
+
+    console = Console()
+    with console.capture() as captured:
+        for renderable in renderables:
+            console.print(renderable, markup=False)
+    sys.stdout.write(guarded(captured.get()))
 
 
 class UsageError(Exception):

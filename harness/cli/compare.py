@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from harness.cli import UsageError
+from harness.cli import UsageError, say
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -33,9 +33,9 @@ def main(args: argparse.Namespace) -> int:
     except (RecordError, CompareError, ValueError) as e:
         raise UsageError(str(e)) from None
     for name, (old, new) in found.environment.items():
-        print(f"  {name}: {old} → {new}")
+        say(f"  {name}: {old} → {new}")
     shown = found.of(*args.kind) if args.kind else list(found.differences)
     for difference in shown:
-        print(difference)
-    print(f"{found.matched} results in both, {found.equal} of them equal; {len(shown)} differences")
+        say(str(difference))
+    say(f"{found.matched} results in both, {found.equal} of them equal; {len(shown)} differences")
     return 0 if found.quiet or not shown else 1

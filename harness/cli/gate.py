@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from harness.cli import UsageError
+from harness.cli import UsageError, say
+
+if TYPE_CHECKING:
+    from harness.records import RunRecords
 
 BACKENDS = ("gpu", "emulator", "assembler")
 
@@ -27,34 +31,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", action="append", default=[], metavar="sm_90a", help="must be there (repeatable)")
     parser.add_argument("--accept", action="store_true", help="show the difference, then make this run the baseline")
     parser.add_argument(
+        "--accept-failures",
+        action="store_true",
+        help="with --accept, accept failures, errors and what is newly unsupported too; the baseline lists them",
+    )
+    parser.add_argument(
         "--replace", action="store_true", help="with --accept, forget what this run lacks (default: other runs' keep)"
     )
 
 
 def main(args: argparse.Namespace) -> int:
     """Print every decision and return the exit code; with --accept, write the baseline after showing what changes."""
-    from harness.baseline import BaselineError, load, write
-    from harness.compare import CompareError, compare
-    from harness.gate import Policy, gate, unacceptable
+    from harness.baseline import BaselineError, load
+    from harness.compare import CompareError
+    from harness.gate import Policy, gate
     from harness.records import RecordError, read
     from harness.targetset import normal
 
+    if (args.accept_failures or args.replace) and not args.accept:
+        raise UsageError("--accept-failures and --replace say how to --accept a run; add --accept, or leave them out")
     folder = Path(args.baseline)
     try:
         run = read(Path(args.run))
         if args.accept:
-            old = load(folder) if any(folder.glob("*.jsonl")) else None
-            if words := unacceptable(run):
-                print(f"not made the baseline: {words}")
-                return 1
-            for difference in compare(old, run).differences if old else ():
-                print(difference)
-            failing = sum(r.verdict in ("fail", "error") and not r.expected_failure for r in run.results)
-            if failing:
-                print(f"{failing} results are failures or errors: the gate will refuse them all the same")
-            files = write(run, folder, keep=None if args.replace else old)
-            print(f"{len(files)} files written to {folder}; review them with git diff before you commit")
-            return 0
+            return _accept(run, folder, args)
         policy = Policy(
             speed=args.speed,
             registers=args.registers,
@@ -63,9 +63,49 @@ def main(args: argparse.Namespace) -> int:
             targets=tuple(normal(t) for t in args.target),
         )
         decision = gate(run, load(folder), policy)
-    except (RecordError, BaselineError, CompareError, ValueError) as e:
+    except (RecordError, BaselineError, CompareError, ValueError, OSError) as e:
         raise UsageError(str(e)) from None
     for finding in decision.findings:
-        print(f"{'✗' if finding.code else '·'} {finding.subject}: {finding.text}")
-    print(decision.sentence)
+        say(f"{'✗' if finding.code else '·'} {finding.subject}: {finding.text}")
+    say(decision.sentence)
     return decision.code
+
+
+def _accept(run: RunRecords, folder: Path, args: argparse.Namespace) -> int:
+    """Make a run the baseline, unless it was cut short, or holds what is no pass and nobody asked for that."""
+    from harness.baseline import BaselineError, load, write
+    from harness.compare import compare
+    from harness.gate import no_passes, unacceptable
+    from harness.records import EXPECTED, evidence_of_passes, passes
+
+    old = None
+    try:
+        old = load(folder) if any(folder.glob("*.jsonl")) else None
+    except BaselineError as e:
+        if not args.replace:
+            raise
+        say(f"the baseline that is replaced cannot be read, so nothing is compared with it: {e}")
+    if words := unacceptable(run):
+        say(f"not made the baseline: {words}")
+        return 1
+    wrong = no_passes(run, old)
+    if wrong and not args.accept_failures:
+        say(f"not made the baseline: {len(wrong)} kinds of result in it are no passes")
+        for finding in wrong:
+            say(f"✗ {finding.subject}: {finding.text}")
+        say("repair them; or accept the run with --accept-failures, and the baseline lists them")
+        return 1
+    for difference in compare(old, run).differences if old else ():
+        say(str(difference))
+    for finding in wrong:
+        say(f"✗ accepted, and listed in the baseline: {finding.subject}: {finding.text}")
+    if wrong:
+        say("the gate refuses these all the same")
+    expected = sorted({f"{r.key.case}::{r.key.variant}" for r in run.results if r.outcome == EXPECTED})
+    if expected:
+        say(f"{len(expected)} variants fail as their cases declare: {', '.join(expected)}")
+    models = evidence_of_passes(run.results).get("model", 0)
+    say(passes(run.results) + (": a model alone satisfies no gate without --allow-model" if models else ""))
+    files = write(run, folder, keep=None if args.replace else old)
+    say(f"{len(files)} files written to {folder}; review them with git diff before you commit")
+    return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from harness.cli import UsageError
+from harness.cli import UsageError, say
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -30,12 +30,12 @@ def main(args: argparse.Namespace) -> int:
             case = loaded.case
             ins = ", ".join(f"{n}: {a}" for n, a in case.inputs.items())
             outs = ", ".join(f"{n}: {a}" for n, a in case.outputs.items())
-            print(f"{loaded.name}  ({ins}) -> ({outs})  {loaded.title}")
+            say(f"{loaded.name}  ({ins}) -> ({outs})  {loaded.title}")
             for name, variant in case.variants.items():
                 info = variant_info(loaded, variant)
                 packs = f"pack {', '.join(info.texts)}; " if info.kind == "asm" else ""
                 expected = f"; expected failure: {info.expected_failure}" if info.expected_failure else ""
-                print(f"    {name:<24} {info.kind:<7} {packs}{info.match}; ftz {info.ftz}; {info.targets}{expected}")
+                say(f"    {name:<24} {info.kind:<7} {packs}{info.match}; ftz {info.ftz}; {info.targets}{expected}")
     return 0
 
 
@@ -48,5 +48,5 @@ def _targets() -> int:
         raise UsageError(str(e)) from None
     for name, info in table.items():
         line = f"ptxas {info.ptxas}, PTX {info.ptx_version}" if info.available else f"not served: {info.words}"
-        print(f"{name:<10} {line}{'' if info.disassembles or not info.available else ', no disassembly'}")
+        say(f"{name:<10} {line}{'' if info.disassembles or not info.available else ', no disassembly'}")
     return 0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cli import UsageError
+from harness.cli import UsageError, render, say
 
 if TYPE_CHECKING:
     from harness.records import RunRecords
@@ -77,8 +77,6 @@ def write_page(records: Sequence[Path], output: Path, ledger: Path, *, merge: bo
     records: several files, and with merge= all files of folders, are merged into one run. ledger: left out where there
     is no such file. Raises RecordError for records that cannot be read.
     """
-    from rich.console import Console
-
     from harness.diskcache import cache_folder
     from reports import html, summary
     from reports.history import folder, history
@@ -87,9 +85,8 @@ def write_page(records: Sequence[Path], output: Path, ledger: Path, *, merge: bo
     past, newest = history(folder(records[0]) if whole else [one_run(records, merge=merge)])
     book = ledger if ledger.exists() else None
     written = html.write_history(past, newest, output, conformance=book, cache=cache_folder())
-    console = Console()
-    console.print(summary.terminal(newest))
-    console.print(f"report: {written.resolve()}", soft_wrap=True, markup=False, highlight=False)
+    render(summary.terminal(newest))
+    say(f"report: {written.resolve()}")
 
 
 def own_ledger() -> Path:
@@ -114,4 +111,4 @@ def _other(name: str, run: RunRecords, output: str) -> None:
         "csv": tabular.write_csv,
         "parquet": tabular.write_parquet,
     }
-    print(writers[name](run, Path(output)))
+    say(str(writers[name](run, Path(output))))

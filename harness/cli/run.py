@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness.cli import UsageError
+from harness.cli import UsageError, say
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run; the exit code is pytest's."""
     from harness.recorder import records_path
-    from harness.records import RecordError
+    from harness.records import RecordError, resumable
     from harness.targetset import normal
 
     missing = [p for p in args.paths if not Path(p.partition("::")[0]).exists()]
@@ -40,6 +40,8 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(f"no such file or folder: {', '.join(missing)}; name case files, or run where ./cases is")
     try:
         records = records_path(args.output)
+        if "--ptx-resume" in args.rest and records.is_file():
+            resumable(records)  # what cannot be read is refused here, with our exit code, and not within pytest
         for target in args.target:
             normal(target)
     except (RecordError, ValueError) as e:
@@ -69,7 +71,7 @@ def _report(records: Path, asked: Path, output: Path) -> None:
     try:
         write_page([asked if asked.is_dir() else records], output, own_ledger())
     except RecordError as e:  # another run's file in the folder; this run's report must not be lost to it
-        print(f"{e}; the report has no history", file=sys.stderr)
+        say(f"{e}; the report has no history", file=sys.stderr)
         write_page([records], output, own_ledger())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from harness.cli import UsageError
+from harness.cli import UsageError, say
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -49,13 +49,13 @@ def _show(loaded: object, name: str, target: str, args: argparse.Namespace) -> i
     variant = loaded.case.variants[name]
     parts = args.only or ["asm", "ptx", "sass", "resources"]
     pack = args.pack or (min(packs_of(loaded.case, variant)) if isinstance(variant, AsmVariant) else 1)
-    print(f"# {loaded.name}::{name}, {target}, pack {pack}")
+    say(f"# {loaded.name}::{name}, {target}, pack {pack}")
     if "asm" in parts and isinstance(variant, AsmVariant):
         try:
             form = asm_form(loaded.case, variant, pack)
         except CaseError as e:
             raise UsageError(str(e)) from None
-        print(f"## asm, constraints {form.constraints}\n{form.text.strip()}\n")
+        say(f"## asm, constraints {form.constraints}\n{form.text.strip()}\n")
     if parts == ["asm"]:
         return 0
     setup = Setup(pack=pack, shape=(1024,), fusion=args.fusion)
@@ -67,13 +67,13 @@ def _show(loaded: object, name: str, target: str, args: argparse.Namespace) -> i
         raise UsageError(reason)
     outcome = backend.run(Job(loaded.case, loaded.name, loaded.path, name, variant, target, setup))
     if outcome.status != "assembled":
-        print(f"{outcome.status}: {outcome.words}")
+        say(f"{outcome.status}: {outcome.words}")
         return 1
     made = outcome.artifacts
     if "ptx" in parts:
-        print(f"## PTX\n{made.ptx}")
+        say(f"## PTX\n{made.ptx}")
     if "sass" in parts:
-        print(f"## SASS, ptxas {made.ptxas}\n{made.sass or 'nvdisasm does not read code for this target'}")
+        say(f"## SASS, ptxas {made.ptxas}\n{made.sass or 'nvdisasm does not read code for this target'}")
     if "resources" in parts:
-        print("## resources\n" + ", ".join(f"{k} {v}" for k, v in made.resources.items()))
+        say("## resources\n" + ", ".join(f"{k} {v}" for k, v in made.resources.items()))
     return 0

@@ -3,17 +3,23 @@
 A records file holds one `run` line (the environment, once), then in the order in which they came: `case` lines (what a
 report must know of a case, so that it needs no case file), `text` lines (asm, PTX and SASS, each stored once under its
 hash), `result` and `timing` lines; then `disagreement` lines, and an `end` line that a run which was cut short lacks.
+Every line ends in a checksum, so that nothing that was changed or lost is read as if it had been measured (`seal`).
 Values are bits in hexadecimal, because JSON has no NaN. Reports, comparisons and gates read these and nothing else.
 
-`types` has the record types, `encoding` their JSON, `files` the writing and reading of whole files,
-`merge` several runs as one, `agreement` where targets and variants give different bits.
+`types` has the record types, `encoding` their JSON, `rules` what they must not say, `seal` the checksums, `files` the
+writing and reading of whole files, `merge` several runs as one, `agreement` where targets and variants give different
+bits, `evidence` on what results pass, `shown` their texts in each medium.
 """
 
 from harness.records.agreement import Split, explained, splits
 from harness.records.encoding import from_json, to_json
-from harness.records.files import Writer, collect, collector_paused, read, read_lines, resumable
+from harness.records.evidence import evidence_of_passes, passes
+from harness.records.files import Writer, collect, collector_paused, lines, read, read_lines, resumable
 from harness.records.merge import MACHINES, machines, merged
+from harness.records.seal import Seal
 from harness.records.types import (
+    EVIDENCE,
+    EXPECTED,
     PYTORCH,
     SCHEMA,
     VERDICTS,
@@ -24,6 +30,7 @@ from harness.records.types import (
     Conflict,
     Disagreement,
     End,
+    Evidence,
     Grid,
     Key,
     Offender,
@@ -33,6 +40,7 @@ from harness.records.types import (
     Run,
     RunRecords,
     Text,
+    TextKind,
     Timing,
     VariantInfo,
     Verdict,
@@ -42,6 +50,8 @@ from harness.records.types import (
 from harness.speed import Beside
 
 __all__ = [
+    "EVIDENCE",
+    "EXPECTED",
     "MACHINES",
     "PYTORCH",
     "SCHEMA",
@@ -54,6 +64,7 @@ __all__ = [
     "Conflict",
     "Disagreement",
     "End",
+    "Evidence",
     "Grid",
     "Key",
     "Offender",
@@ -62,8 +73,10 @@ __all__ = [
     "Result",
     "Run",
     "RunRecords",
+    "Seal",
     "Split",
     "Text",
+    "TextKind",
     "Timing",
     "VariantInfo",
     "Verdict",
@@ -71,10 +84,13 @@ __all__ = [
     "Writer",
     "collect",
     "collector_paused",
+    "evidence_of_passes",
     "explained",
     "from_json",
+    "lines",
     "machines",
     "merged",
+    "passes",
     "read",
     "read_lines",
     "resumable",

@@ -5,13 +5,29 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
+import re
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.records.types import SCHEMA, CaseInfo, Disagreement, End, Record, RecordError, Result, Run, Text, Timing
+from harness.records.rules import ContradictionError, check
+from harness.records.types import (
+    SCHEMA,
+    Amount,
+    CaseInfo,
+    Count,
+    Disagreement,
+    End,
+    Record,
+    RecordError,
+    Result,
+    Run,
+    Text,
+    Timing,
+)
 
 _KINDS: dict[str, type[Any]] = {
     "run": Run,
@@ -47,53 +63,107 @@ def _default(f: dataclasses.Field[Any]) -> Any:
 
 
 def from_json(obj: Mapping[str, Any]) -> Record:
-    """The record that `to_json` wrote. Raises RecordError for anything else."""
+    """The record that `to_json` wrote. Raises RecordError for anything else, and for one that contradicts itself.
+
+    A field with a default may be missing: older files lack it. A field that this version does not know is refused, as
+    it may change what the others mean.
+    """
+    if not isinstance(obj, Mapping):
+        raise RecordError(f"not a record: {_shown(obj)} is no JSON object")
+    fields = dict(obj)
+    kind = fields.pop("record", None)
+    cls = _KINDS.get(kind) if isinstance(kind, str) else None
+    if cls is None:
+        raise RecordError(f"not a record: no kind of record is called {_shown(kind)}; there are {', '.join(_KINDS)}")
+    if cls is Run and fields.get("schema") != SCHEMA:
+        raise RecordError(f"schema {_shown(fields.get('schema'))}; this version reads {SCHEMA}")
     try:
-        fields = dict(obj)
-        record: Record = _build(_KINDS[fields.pop("record")], fields)
-    except RecordError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError) as e:
-        raise RecordError(f"not a record: {type(e).__name__}: {e}") from e
-    if isinstance(record, Run) and record.schema != SCHEMA:
-        raise RecordError(f"schema {record.schema}; this version reads {SCHEMA}")
+        record: Record = _build(cls, fields)
+        check(record)
+    except _Fault as e:
+        raise RecordError(f"{kind}: {e}") from None
+    except ContradictionError as e:
+        raise RecordError(f"{kind}: {e}") from None
     return record
 
 
-Converter = Callable[[Any], Any]
+def parsed(text: bytes) -> Record:
+    """The record of a line without its checksum. Raises RecordError."""
+    try:
+        obj = _DECODER.decode(text.decode())
+        if _SURROGATE.search(text):
+            json.dumps(obj, ensure_ascii=False).encode()
+    except _Fault as e:
+        raise RecordError(str(e)) from None
+    except (UnicodeDecodeError, UnicodeEncodeError) as e:
+        raise RecordError(f"not UTF-8: {e.reason}") from None
+    except (ValueError, RecursionError) as e:
+        raise RecordError(f"not JSON: {e}") from None
+    return from_json(obj)
+
+
+# The escape of half a UTF-16 pair, which is no character; the JSON that is written has none.
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise _Fault(f"two members called {_shown(next(n for n in names if names.count(n) > 1))} in one object")
+    return found
+
+
+def _no_constant(name: str) -> None:
+    raise _Fault(f"{name} is no number of a record: NaN and infinities are written as bits")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant)
+
+
+class _Fault(Exception):
+    """A value of another type than its field's; the text names the field."""
+
+
+Reader = Callable[[Any], Any]
+"""Gives what a field holds, from its JSON; raises _Fault."""
 
 
 @dataclass(frozen=True)
 class _Layout:
     """What is needed to make an object of a record class from JSON."""
 
-    names: frozenset[str]
+    readers: Mapping[str, tuple[type[Any] | None, Reader]]
+    """By field; with a type of which every value is good as it stands."""
     required: frozenset[str]
     defaults: Mapping[str, Any]
     factories: tuple[tuple[str, Callable[[], Any]], ...]
-    converters: tuple[tuple[str, Converter], ...]
-    """Of the fields whose JSON is not already what they hold."""
 
 
-def _build(cls: type[Any], obj: Mapping[str, Any]) -> Any:
+def _build(cls: type[Any], obj: Any) -> Any:
     # A history of nightly runs is half a million of these: types are resolved once a class, the fields set past the
-    # frozen dataclass's __init__, and all at once.
+    # frozen dataclass's __init__.
     layout = _LAYOUTS.get(cls) or _layout(cls)
+    if not isinstance(obj, dict):
+        raise _Fault(f"expected an object, found {_shown(obj)}")
     made = object.__new__(cls)
     fields = made.__dict__
     fields.update(layout.defaults)
-    fields.update(obj)
     for name, factory in layout.factories:
         if name not in obj:
             fields[name] = factory()
-    for name, convert in layout.converters:
-        if name in obj:
-            fields[name] = convert(obj[name])
-    given = obj.keys()
-    if not given <= layout.names:
-        raise RecordError(f"{_NAMES.get(cls, cls.__name__)}: unknown field {min(given - layout.names)}")
-    if not layout.required <= given:
-        raise RecordError(f"{_NAMES.get(cls, cls.__name__)}: without {', '.join(sorted(layout.required - given))}")
+    readers = layout.readers
+    name = ""
+    try:
+        for name, value in obj.items():
+            plain, reader = readers[name]
+            fields[name] = value if type(value) is plain else reader(value)
+    except KeyError:
+        raise _Fault(f"unknown field {_shown(name)}; a newer version may have written it") from None
+    except _Fault as e:
+        raise _Fault(f"{name}: {e}") from None
+    if not layout.required <= obj.keys():
+        raise _Fault(f"without {', '.join(sorted(layout.required - obj.keys()))}")
     return made
 
 
@@ -105,33 +175,135 @@ def _layout(cls: type[Any]) -> _Layout:
     fields = dataclasses.fields(cls)
     defaults = {f.name: f.default for f in fields if f.default is not unset}
     factories = tuple((f.name, f.default_factory) for f in fields if f.default_factory is not unset)
-    hints = typing.get_type_hints(cls)
-    converters = tuple((f.name, made) for f in fields if (made := _converter(hints[f.name])) is not None)
-    names = frozenset(f.name for f in fields)
-    required = names - defaults.keys() - {name for name, _ in factories}
-    return _LAYOUTS.setdefault(cls, _Layout(names, required, defaults, factories, converters))
+    hints = typing.get_type_hints(cls, include_extras=True)
+    readers = {f.name: (_AS_IT_STANDS.get(hints[f.name]), _reader(hints[f.name])) for f in fields}
+    required = frozenset(readers.keys() - defaults.keys() - {name for name, _ in factories})
+    return _LAYOUTS.setdefault(cls, _Layout(readers, required, defaults, factories))
 
 
-def _converter(hint: Any) -> Converter | None:
-    """What turns a JSON value into one of this type; None where the value is already that."""
+def _reader(hint: Any) -> Reader:
+    """What reads the JSON of a field of this type."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if hint in _PLAIN:
+        return _PLAIN[hint]
     if dataclasses.is_dataclass(hint):
         return functools.partial(_build, typing.cast(type[Any], hint))
+    if origin is typing.Literal:
+        return functools.partial(_one_of, args)
     if origin in (typing.Union, types.UnionType):
-        inner = _converter(next(a for a in args if a is not type(None)))
-        return inner and (lambda value: None if value is None else inner(value))
+        inner = _reader(next(a for a in args if a is not type(None)))
+        return lambda value: None if value is None else inner(value)
     if origin is tuple:
-        item = _converter(args[0])
-        return tuple if item is None else (lambda values: tuple(map(item, values)))
-    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
-        value_of = _converter(args[1])
-        return value_of and (lambda values: {k: value_of(v) for k, v in values.items()})
-    return None
+        return functools.partial(_sequence, _reader(args[0]), None if args[1:] == (...,) else len(args))
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return functools.partial(_mapping, _reader(args[1]))
+    raise TypeError(f"no reader for {hint}")
 
 
-def to_line(record: Record) -> str:
-    """A record as the line of its file, newline included. Raises RecordError for a NaN or an infinity."""
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    raise _Fault(f"expected a text, found {_shown(value)}")
+
+
+def _truth(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise _Fault(f"expected true or false, found {_shown(value)}")
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise _Fault(f"expected a whole number, found {_shown(value)}")
+
+
+def _count(value: Any) -> int:
+    if _whole(value) >= 0:
+        return typing.cast(int, value)
+    raise _Fault(f"expected a count, found {_shown(value)}")
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, float):
+        return _whole(value)
+    if math.isfinite(value):
+        return value
+    raise _Fault(f"expected a finite number, found {value}")
+
+
+def _amount(value: Any) -> float:
+    if _number(value) >= 0:
+        return typing.cast(float, value)
+    raise _Fault(f"expected a number that is not negative, found {_shown(value)}")
+
+
+def _anything(value: Any) -> Any:
+    if isinstance(value, dict):
+        _mapping(_anything, value)
+    elif isinstance(value, list | tuple):
+        _sequence(_anything, None, value)
+    elif isinstance(value, float):
+        _number(value)
+    return value
+
+
+_PLAIN: dict[Any, Reader] = {
+    str: _text,
+    bool: _truth,
+    int: _whole,
+    float: _number,
+    Count: _count,
+    Amount: _amount,
+    Any: _anything,
+}
+_AS_IT_STANDS: dict[Any, type[Any]] = {str: str, bool: bool, int: int}
+
+
+def _one_of(allowed: tuple[str, ...], value: Any) -> str:
+    if isinstance(value, str) and value in allowed:
+        return value
+    raise _Fault(f"expected one of {', '.join(allowed)}, found {_shown(value)}")
+
+
+def _sequence(item: Reader, length: int | None, values: Any) -> tuple[Any, ...]:
+    if not isinstance(values, list | tuple):
+        raise _Fault(f"expected a list, found {_shown(values)}")
+    if length is not None and len(values) != length:
+        raise _Fault(f"expected {length} values, found {len(values)}")
+    return tuple(values if _alike(item, values) else map(item, values))
+
+
+def _mapping(item: Reader, values: Any) -> dict[str, Any]:
+    if not isinstance(values, Mapping):
+        raise _Fault(f"expected an object, found {_shown(values)}")
     try:
-        return json.dumps(to_json(record), ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+        if _alike(item, values.values()):
+            return dict(values)
+        return {name: item(value) for name, value in values.items()}
+    except _Fault as e:
+        raise _Fault(f"a value of it: {e}") from None
+
+
+def _alike(item: Reader, values: Collection[Any]) -> bool:
+    """Whether all values are good as they stand: most of a file are texts and counts in mappings."""
+    if item is _text:
+        return set(map(type, values)) <= {str}
+    if item is _count:
+        return not values or (set(map(type, values)) == {int} and min(values) >= 0)
+    return False
+
+
+def _shown(value: Any) -> str:
+    """A value from a file in an error: short, on one line."""
+    text = "null" if value is None else ascii(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def to_text(record: Record) -> bytes:
+    """A record as the JSON of its line. Raises RecordError for a NaN or an infinity."""
+    try:
+        text = json.dumps(to_json(record), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except ValueError as e:
         raise RecordError(f"{_NAMES[type(record)]}: NaN and infinities are written as bits: {e}") from e
+    return text.encode("utf-8", "replace")  # half a UTF-16 pair in a name or a message must not cost the run

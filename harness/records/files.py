@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
+import re
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from harness.records.encoding import from_json, to_line
+from harness.records.encoding import parsed, to_text
+from harness.records.rules import Contents, ContradictionError
+from harness.records.seal import Seal, SealError
 from harness.records.types import (
+    SCHEMA,
     CaseInfo,
     Disagreement,
     End,
@@ -38,6 +41,7 @@ class Writer:
         self._texts: set[str] = set()
         self._cases: set[str] = set()
         self._lock = threading.Lock()
+        self._seal = Seal()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if resume:
@@ -52,15 +56,15 @@ class Writer:
         kept = [r for r in _whole_items(self.path) if not isinstance(r, Disagreement | End)]
         self._texts = {r.hash for r in kept if isinstance(r, Text)}
         self._cases = {r.case for r in kept if isinstance(r, CaseInfo)}
-        whole = "".join(to_line(r) for r in kept)
         partial = self.path.with_suffix(".partial")
-        partial.write_text(whole, encoding="utf-8")
+        partial.write_bytes(lines(kept, self._seal))
         partial.replace(self.path)
 
     def write(self, *records: Record) -> None:
         """Append records, all of an item's in one stroke; a text or a case that the file already has is dropped."""
         with self._lock:
-            left = memoryview("".join(to_line(r) for r in records if self._is_new(r)).encode())
+            seal = self._seal.copy()
+            left = memoryview(lines([r for r in records if self._is_new(r)], seal))
             whole = self._file.tell()
             try:
                 while left:
@@ -69,6 +73,7 @@ class Writer:
                 with contextlib.suppress(OSError):
                     self._file.truncate(whole)
                 raise WriteError(f"{self.path}: {e.strerror or e}") from e
+            self._seal = seal
 
     def _is_new(self, record: Record) -> bool:
         if isinstance(record, Text | CaseInfo):
@@ -83,29 +88,65 @@ class Writer:
         self._file.close()
 
 
+def lines(records: Iterable[Record], seal: Seal) -> bytes:
+    """The lines of records, each with its checksum, to follow those that the seal has seen."""
+    return b"".join([seal.close(to_text(r)) for r in records])
+
+
 def read_lines(path: Path) -> Iterator[Record]:
     """The records of one file. A last line cut off in mid-write is dropped; any other fault raises RecordError."""
-    lines = _lines(path)
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    found = _lines(path)
+    if words := _foreign(found[0]):
+        raise RecordError(f"{path}:1: {words}")
+    seal, contents = Seal(), Contents()
+    for number, line in enumerate(found, 1):
+        last = number == len(found)  # no newline behind it
+        if last and not line:
+            return
         try:
-            obj = json.loads(line.decode())
-        except ValueError as e:  # no JSON, or cut off within a character
-            if number == len(lines):  # no newline behind it: the writer was stopped here
+            record = parsed(seal.open(line))
+            contents.add(record)
+        except SealError as e:
+            if last and not seal.fits(line[:-1]):  # the writer was stopped here
                 return
-            raise RecordError(f"{path}:{number}: not JSON: {e}") from e
-        try:
-            yield from_json(obj)
-        except RecordError as e:
-            raise RecordError(f"{path}:{number}: {e}") from e
+            raise RecordError(f"{path}:{number}: {e}") from None
+        except (RecordError, ContradictionError) as e:
+            raise RecordError(f"{path}:{number}: {e}") from None
+        if isinstance(record, Run):
+            seal.chained = record.chained
+        yield record
 
 
 def _lines(path: Path) -> list[bytes]:
     try:
         return path.read_bytes().split(b"\n")
     except OSError as e:
-        raise RecordError(f"{path}: {e}") from e
+        raise RecordError(f"{path}: {e.strerror or e}") from e
+
+
+def _foreign(line: bytes) -> str:
+    """What the first line of a file is that is no records file of this version, where that can be told."""
+    for start, words in _FOREIGN.items():
+        if line.startswith(start):
+            return words
+    if not line.startswith(_BEGIN) and not _BEGIN.startswith(line):  # the whole of a line that was cut off
+        return "not JSON as ptxdiff writes it, so no records file, or one that was changed"
+    schema = re.match(rb'{"record":"run",.*"schema":(\d{1,9})[,}]', line)
+    if schema is None or int(schema[1]) == SCHEMA:
+        return ""
+    return (
+        f"schema {int(schema[1])}, and this version reads {SCHEMA}: another version of ptxdiff wrote this file; run "
+        "the cases again to make new records, and `ptxdiff gate --accept` them where it is a baseline"
+    )
+
+
+_BEGIN = b'{"record":"'
+_FOREIGN = {
+    b"\x1f\x8b": "a file compressed with gzip; unpack it first",
+    b"\xef\xbb\xbf": "a byte order mark stands before the first line; restore the file as it was written",
+    b"\xff\xfe": "UTF-16, and records are UTF-8; restore the file as it was written",
+    b"\xfe\xff": "UTF-16, and records are UTF-8; restore the file as it was written",
+}
 
 
 def _whole_items(path: Path) -> Iterator[Record]:
@@ -115,6 +156,8 @@ def _whole_items(path: Path) -> Iterator[Record]:
     that was killed, or a machine without memory, gives another result on a better day.
     """
     records = list(read_lines(path))
+    if records and isinstance(records[0], Run) and not records[0].chained:
+        raise RecordError(f"{path}: a baseline, with which no run can go on; name another file")
     measured = [r for r in records if isinstance(r, Result | Timing)]
     again = {_item(r) for r in measured if isinstance(r, Result) and r.verdict == "error"}
     if measured and not isinstance(records[-1], End):
@@ -173,8 +216,6 @@ def collect(records: Iterable[Record], path: Path | None = None) -> RunRecords:
     found: RunRecords | None = None
     for record in records:
         if isinstance(record, Run):
-            if found is not None:
-                raise RecordError(f"{path}: two runs in one file")
             found = RunRecords(record, path=path)
         elif found is None:
             raise RecordError(f"{path}: the first line is no run record")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -33,10 +34,7 @@ def merged(runs: Sequence[RunRecords]) -> RunRecords:
     _merge_results(runs, found)
     ends = [r.end for r in runs if r.end is not None]
     if len(ends) == len(runs):
-        verdicts: dict[str, int] = {}
-        for r in found.results:
-            name = "expected failure" if r.expected_failure else r.verdict
-            verdicts[name] = verdicts.get(name, 0) + 1
+        verdicts = Counter(r.outcome for r in found.results)
         found.end = End(max(e.finished for e in ends), max(e.seconds for e in ends), verdicts)
     return in_order(found)
 
@@ -88,7 +86,7 @@ def _disagreement(results: Sequence[Result]) -> str:
     """What several results of one key do not agree on; "" where they do."""
     if len(_values(r.fingerprint.items() for r in results if r.fingerprint)) > 1:
         return "the variant, its reference or its policies differ between the runs"
-    verdicts = list(dict.fromkeys("expected failure" if r.expected_failure else r.verdict for r in results))
+    verdicts = list(dict.fromkeys(r.outcome for r in results))
     if len(verdicts) > 1:
         return f"{' here, '.join(verdicts)} there"
     for block in zip(*(r.outputs_digest for r in results if r.outputs_digest), strict=False):

@@ -6,17 +6,27 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from harness import speed
 from harness.speed import Beside
 
-SCHEMA = 1
+SCHEMA = 2
+"""2: every line ends in a checksum (`harness.records.seal`)."""
 
+Count = Annotated[int, "not negative"]
+Amount = Annotated[float, "not negative"]
+
+Evidence = Literal["none", "model", "specification", "confirmed", "hardware"]
+"""What a pass rests on, from the weakest to the strongest."""
+TextKind = Literal["asm", "ptx", "sass"]
 Verdict = Literal["pass", "fail", "unsupported", "error", "not run"]
 PYTORCH = "torch.compile"
 """What timings of a case's expression in PyTorch have in the place of a variant's name."""
-VERDICTS: tuple[Verdict, ...] = ("pass", "fail", "unsupported", "error", "not run")
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+EVIDENCE: tuple[Evidence, ...] = get_args(Evidence)
+EXPECTED = "expected failure"
+"""The word for a failure that its case declares, where verdicts are counted."""
 
 
 class RecordError(ValueError):
@@ -38,10 +48,10 @@ class Key:
     variant: str
     target: str
     backend: str
-    pack: int = 1
+    pack: Count = 1
     shape: str = ""
-    alignment: int = 16
-    num_warps: int = 4
+    alignment: Count = 16
+    num_warps: Count = 4
     context: str = "straight"
     fusion: bool = False
     input_set: str = ""
@@ -76,8 +86,8 @@ class Offender:
     line, None where no distance is defined.
     """
 
-    index: int
-    place: int
+    index: Count
+    place: Count
     output: str
     inputs: Mapping[str, Bits]
     expected: Bits
@@ -97,7 +107,7 @@ class Disagreement:
 
     one: Key
     other: Key
-    codes: int
+    codes: Count
     first: Offender
     ptx: tuple[str, ...] = ()
 
@@ -109,8 +119,8 @@ class Block:
     sums: what `harness.goldens` needs to name the input, where a single one changed.
     """
 
-    first: int
-    count: int
+    first: Count
+    count: Count
     digest: str
     sums: tuple[int, ...] = field(default=(), compare=False)
 
@@ -121,7 +131,7 @@ class Area:
 
     row: tuple[Bits, ...]
     column: tuple[Bits, ...]
-    failing: int
+    failing: Count
 
 
 @dataclass(frozen=True)
@@ -136,12 +146,12 @@ class Grid:
 
     row: str
     column: str
-    shape: tuple[int, ...]
+    shape: tuple[Count, ...]
     counts: str
     row_ticks: tuple[Bits, ...]
     column_ticks: tuple[Bits, ...]
     areas: tuple[Area, ...] = ()
-    more: int = 0
+    more: Count = 0
 
 
 @dataclass(frozen=True)
@@ -152,20 +162,20 @@ class Result:
     verdict: Verdict
     expected_failure: bool = False
     """A failure that the case declares, with the declared diagnosis reproduced."""
-    evidence: str = "none"
+    evidence: Evidence = "none"
     words: str = ""
     """The reason behind a verdict other than pass, in one line."""
     message: str = ""
     """The whole failure message, ready to act on."""
     diagnosis: str = ""
-    total: int = 0
+    total: Count = 0
     """Codes compared, over all outputs."""
-    different: int = 0
-    unchecked: int = 0
+    different: Count = 0
+    unchecked: Count = 0
     """Codes that differ where no bound is promised."""
-    classes: Mapping[str, int] = field(default_factory=dict)
+    classes: Mapping[str, Count] = field(default_factory=dict)
     """Number of failing codes by class of difference."""
-    ulps: Mapping[str, int] = field(default_factory=dict)
+    ulps: Mapping[str, Count] = field(default_factory=dict)
     """Signed ulp distance to number of codes, beyond +-16 by powers of two, as `17..32`; passing codes included."""
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Binary exponent of the first input (`-126` to `127`, `sub`) to the smallest and greatest signed ulp there."""
@@ -181,12 +191,12 @@ class Result:
     """Hash of the asm text as run; `ptx` and `sass` likewise, of the compiled code."""
     ptx: str = ""
     sass: str = ""
-    resources: Mapping[str, int] = field(default_factory=dict)
-    instructions: Mapping[str, int] = field(default_factory=dict)
+    resources: Mapping[str, Count] = field(default_factory=dict)
+    instructions: Mapping[str, Count] = field(default_factory=dict)
     fingerprint: Mapping[str, str] = field(default_factory=dict)
     """Digests of what the variant is and what it is held to, by part (`harness.identity.definition`)."""
-    seconds: float = 0.0
-    sweep: Mapping[str, float] = field(default_factory=dict)
+    seconds: Amount = 0.0
+    sweep: Mapping[str, Amount] = field(default_factory=dict)
     """Of a sweep on a device: "seconds" of device time; "copy", those of a copy of as many bytes in the same run."""
     notes: tuple[str, ...] = ()
     """How a sweep was judged, where that needs saying."""
@@ -198,6 +208,11 @@ class Result:
     """Digest of the experiment: the code that ran, its launch, its inputs and the machine. "" where nothing ran."""
     body: str = ""
     """Hash of the compiled PTX without header, comments and line numbers; "" where nothing was compiled."""
+
+    @property
+    def outcome(self) -> str:
+        """The verdict, or the word for a failure that the case declares."""
+        return EXPECTED if self.expected_failure else self.verdict
 
 
 @dataclass(frozen=True)
@@ -214,9 +229,9 @@ class VariantInfo:
     texts: Mapping[str, str] = field(default_factory=dict)
     """Pack to asm as run."""
     constraints: Mapping[str, str] = field(default_factory=dict)
-    bound: float | None = None
+    bound: Amount | None = None
     """The promised bound in ulp (0 for exact), where the policy is one."""
-    line: int = 0
+    line: Count = 0
     """Where the variant stands in the case file, from 1; 0 where that is not known."""
 
 
@@ -250,16 +265,16 @@ class Timing:
     """
 
     key: Key
-    elements: int
-    bytes: int
-    samples: tuple[float, ...]
-    median: float
-    low: float
-    high: float
-    copy: float
-    noise: float = 0.0
-    launch: float = 0.0
-    clocks: Mapping[str, int] = field(default_factory=dict)
+    elements: Count
+    bytes: Count
+    samples: tuple[Amount, ...]
+    median: Amount
+    low: Amount
+    high: Amount
+    copy: Amount
+    noise: Amount = 0.0
+    launch: Amount = 0.0
+    clocks: Mapping[str, Count] = field(default_factory=dict)
     throttled: bool = False
     size: str = ""
     timer: str = ""
@@ -286,7 +301,7 @@ class Text:
     """A text stored once: kind is asm, ptx or sass."""
 
     hash: str
-    kind: str
+    kind: TextKind
     text: str
 
 
@@ -302,15 +317,17 @@ class Run:
     environment: Mapping[str, Any]
     arguments: tuple[str, ...] = ()
     schema: int = SCHEMA
+    chained: bool = True
+    """Whether each line's checksum also covers the lines before it; not so in a baseline."""
 
 
 @dataclass(frozen=True)
 class End:
-    """The last line of a run that came to its end."""
+    """The last line of a run that came to its end. verdicts: how many results have each; `outcome` says the words."""
 
     finished: str
-    seconds: float
-    verdicts: Mapping[str, int]
+    seconds: Amount
+    verdicts: Mapping[str, Count]
 
 
 Record = Run | CaseInfo | Text | Result | Timing | Disagreement | End

@@ -41,8 +41,13 @@ ATTACKS = (
     "{{ cycler.__init__.__globals__ }}{% raw %}",
     "]]>\x00\x1b[31m\ud7ff\u2028\n::error::pwned",
     "`````` | [x](javascript:window.pwned=1) <svg onload=window.pwned=1>",
+    "\n::error::pwned\n  ::add-mask::pwned\r::stop-commands::pwned\u2028::warning::pwned",
+    "##[error]pwned ##vso[task.setvariable variable=pwned]x ##teamcity[buildStop]",
+    "\x1b]0;pwned\x07\x9b31m\x08\x08\u202epwned\u2066\u200b\ufeff",
 )
 EVERYTHING = " ".join(ATTACKS)
+# Each would be a formula where it begins a cell.
+FORMULAS = ("=1+1", "+1", "-1", "@SUM(A1)", "\t=1+1", "\r=1+1", " =1+1", "\n=1+1", "=cmd|' /C calc'!A0", "\uff1d1")
 
 
 def run(planted: str = EVERYTHING, *, started: str = "2026-03-01T02:00:00Z") -> RunRecords:

@@ -11,6 +11,7 @@ import hashlib
 import random
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -372,10 +373,7 @@ def timings_of(case: str, rng: random.Random, factors: Mapping[str, float] | Non
 
 def finished(records: RunRecords) -> RunRecords:
     """The run with an end line that counts its verdicts."""
-    counts: dict[str, int] = {}
-    for r in records.results:
-        counts[r.verdict] = counts.get(r.verdict, 0) + 1
-    records.end = End(records.run.started, 412.5, counts)
+    records.end = End(records.run.started, 412.5, Counter(r.outcome for r in records.results))
     return records
 
 

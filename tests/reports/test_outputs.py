@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from rich.console import Console
 
+from harness.records import shown
 from reports import github, junit, sarif, summary, tabular
 from reports.conformance import LedgerError, ledger
 from reports.history import history
@@ -120,11 +121,11 @@ def test_step_summary_stays_below_githubs_limit_and_says_what_it_left_out(base):
 
 
 def test_markdown_spans_and_fences_cannot_be_closed_from_within():
-    assert github.code("a`b``c") == "```a`b``c```"
-    assert github.code("`") == "`` ` ``"
-    assert "|" not in github.code("a|b\nc")
-    assert github.fence("```\nx").startswith("````text\n")
-    assert github.plain("<b> *x* [y](z)") == r"&lt;b&gt; \*x\* \[y\](z)"
+    assert shown.markdown_code("a`b``c") == "```a`b``c```"
+    assert shown.markdown_code("`") == "`` ` ``"
+    assert "|" not in shown.markdown_code("a|b\nc")
+    assert shown.markdown_fence("```\nx").startswith("````text\n")
+    assert shown.markdown_text("<b> *x* [y](z)") == r"&lt;b&gt; \*x\* \[y\](z)"
 
 
 def test_no_html_of_a_case_reaches_the_step_summary():

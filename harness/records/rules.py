@@ -1,0 +1,140 @@
+"""What the fields of a record, and the records of a file, must not say at the same time."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from collections import Counter
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any
+
+from harness.records.types import (
+    EXPECTED,
+    VERDICTS,
+    CaseInfo,
+    Disagreement,
+    End,
+    Grid,
+    Key,
+    Record,
+    Result,
+    Run,
+    Text,
+    Timing,
+)
+
+
+class ContradictionError(ValueError):
+    """What a record says cannot be so; the text says what."""
+
+
+def check(record: Record) -> None:
+    """Raise ContradictionError for a record that contradicts itself."""
+    rules = _RULES.get(type(record))
+    if rules is not None:
+        rules(record)
+
+
+def _result(r: Result) -> None:
+    if r.different and r.verdict == "pass":
+        raise ContradictionError(f"verdict pass, and {r.different} codes differ")
+    if r.findings and r.verdict == "pass":
+        raise ContradictionError(f"verdict pass, and {len(r.findings)} findings")
+    if r.expected_failure and r.verdict != "fail":
+        raise ContradictionError(f"an expected failure with the verdict {r.verdict}")
+    # A code may differ from the variant's own reference and from the case's that it promises to meet.
+    if r.different > 2 * r.total:
+        raise ContradictionError(f"{r.different} codes differ, of {r.total} compared")
+    if r.unchecked > r.total:
+        raise ContradictionError(f"{r.unchecked} codes unchecked, of {r.total} compared")
+    for name, (low, high) in r.ranges.items():
+        if low > high:
+            raise ContradictionError(f"ranges: {name!a} from {low} to {high}")
+    if r.grid is not None:
+        _grid(r.grid)
+
+
+def _grid(grid: Grid) -> None:
+    if len(grid.shape) != 2 or not all(n and n & (n - 1) == 0 and n <= 1 << 16 for n in grid.shape):
+        raise ContradictionError(f"grid: shape {grid.shape}; rows and columns are powers of two")
+    size = 4 * prod(grid.shape)
+    try:
+        inflate = zlib.decompressobj()
+        counts = inflate.decompress(base64.b64decode(grid.counts, validate=True), size + 1)
+    except (binascii.Error, ValueError, zlib.error) as e:
+        raise ContradictionError(f"grid: counts: {e}") from None
+    if len(counts) != size or not inflate.eof:
+        raise ContradictionError(f"grid: counts do not fill {grid.shape[0]} rows of {grid.shape[1]}")
+
+
+def _timing(t: Timing) -> None:
+    if not 0 < t.low <= t.median <= t.high:
+        raise ContradictionError(f"median {t.median} s, within {t.low} to {t.high}")
+
+
+def _run(run: Run) -> None:
+    machines = run.environment.get("machines")
+    if machines is not None and not (isinstance(machines, list) and all(isinstance(m, Mapping) for m in machines)):
+        raise ContradictionError("environment: machines is no list of environments")
+
+
+def _end(end: End) -> None:
+    unknown = end.verdicts.keys() - {*VERDICTS, EXPECTED}
+    if unknown:
+        raise ContradictionError(f"verdicts: none is called {min(unknown)!a}")
+
+
+_RULES: dict[type[Any], Callable[[Any], None]] = {Result: _result, Timing: _timing, Run: _run, End: _end}
+
+
+class Contents:
+    """The records of one file as they are read: one head, nothing twice, nothing behind the end, which counts right."""
+
+    def __init__(self) -> None:
+        self.head: Run | None = None
+        self.end: End | None = None
+        self._verdicts: Counter[str] = Counter()
+        self._once: set[tuple[str, object]] = set()
+
+    def add(self, record: Record) -> None:
+        """Take in the next record. Raises ContradictionError where it cannot stand there."""
+        if self.end is not None:
+            raise ContradictionError("a line behind the end of the run")
+        if isinstance(record, Run):
+            if self.head is not None:
+                raise ContradictionError("two runs in one file")
+            self.head = record
+            return
+        if self.head is None:
+            raise ContradictionError("the first line is no run record")
+        if isinstance(record, End):
+            self._counted(record)
+            self.end = record
+        elif (name := _name(record)) is not None:
+            if name in self._once:
+                raise ContradictionError(f"a second {name[0]} {name[1]}")
+            self._once.add(name)
+        if isinstance(record, Result):
+            self._verdicts[record.outcome] += 1
+
+    def _counted(self, end: End) -> None:
+        said, found = ({n: k for n, k in v.items() if k} for v in (end.verdicts, self._verdicts))
+        if said != found:
+            words = [f"{said.get(n, 0)} {n} and not {found.get(n, 0)}" for n in (*VERDICTS, EXPECTED)
+                     if said.get(n, 0) != found.get(n, 0)]  # fmt: skip
+            raise ContradictionError(f"the run ended with {', '.join(words)}: lines were lost or added")
+
+
+def _name(record: Record) -> tuple[str, Key | str | tuple[Key, Key]] | None:
+    """What may stand in a file once."""
+    if isinstance(record, Result):
+        return "result of", record.key
+    if isinstance(record, Text):
+        return "text", record.hash
+    if isinstance(record, CaseInfo):
+        return "case", record.case
+    if isinstance(record, Disagreement):
+        return "disagreement of", (record.one, record.other)
+    return None
