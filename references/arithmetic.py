@@ -2,9 +2,9 @@
 mode.
 
 All functions take and return int64 code tensors, one code per element, broadcast like torch operators; `fmt`
-is the format of operands and result. Subnormals are kept, unless `ftz=True` says `.ftz`: subnormal operands become zeros
-of their sign, and so do tiny results, decided as hardware decides (`references.rounding`). `ftz="results"` leaves the
-operands to the caller. NaN results are the canonical NaN of the format.
+is the format of operands and result. Subnormals are kept, unless `ftz=True` says `.ftz`: subnormal operands
+become zeros of their sign, and so do tiny results, decided as hardware decides (`references.rounding`).
+`ftz="results"` leaves the operands to the caller. NaN results are the canonical NaN of the format.
 
 float64 carries the exact intermediate. Operands have at most p = 24 significant bits, so a product (2p <= 48
 bits) is exact, a sum is rounded to odd, and for quotients and roots the nearest float64 decides as the true

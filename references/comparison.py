@@ -34,7 +34,8 @@ COMPARISONS = (*_ORDERED, *_UNSIGNED, *_UNORDERED, "nan")
 def compare(a: Tensor, b: Tensor, operator: str, *, fmt: Format = F32, ftz: Ftz = False) -> Tensor:
     """`setp.<operator>`: eq ne lt le gt ge, unsigned lo ls hi hs, unordered equ neu ltu leu gtu geu, num nan.
 
-    `ftz=True` compares subnormal operands as zeros. `ValueError` for another operator, or one that the format's kind does not have.
+    `ftz=True` compares subnormal operands as zeros. `ValueError` for another operator, or one that the format's kind
+    does not have.
     """
     float_only = operator in _UNORDERED or operator in ("num", "nan")
     if operator not in COMPARISONS or (fmt.is_float and operator in _UNSIGNED) or (not fmt.is_float and float_only):

@@ -2,7 +2,8 @@
 
 Specials (PTX ISA 9): ex2(-inf) = +0, ex2(+-0) = 1, ex2(+inf) = +inf; lg2(+-0) = -inf, lg2 of anything negative NaN,
 lg2(+inf) = +inf; tanh(+-0) = +-0, tanh(+-inf) = +-1; NaN gives the canonical NaN. Subnormal operands and results are
-kept, unless `ftz=True` flushes both, or `ftz="results"` the results. All functions take and return int64 codes of `fmt` (float32, float16 or bfloat16) and round to nearest even.
+kept, unless `ftz=True` flushes both, or `ftz="results"` the results. All functions take and return int64 codes of `fmt`
+(float32, float16 or bfloat16) and round to nearest even.
 """
 
 from __future__ import annotations

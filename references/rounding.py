@@ -211,7 +211,7 @@ def round_float64(
     limit = encode(F32 if single else F64, _tiny_below(fmt, rounding, tininess))
     tiny = size < limit
     if tininess == "after" and rounding in ("rm", "rp"):
-        # Where the mode rounds away from zero, whatever exceeds the last value before the smallest normal one is normal.
+        # Rounding away from zero makes normal whatever exceeds the last value before the smallest normal one.
         last = encode(F32 if single else F64, Fraction(2) ** fmt.min_exponent * (1 - Fraction(1, 1 << fmt.precision)))
         outward = (sign(fmt, result) == 1) == (rounding == "rm")
         tiny = torch.where(outward, size <= last, tiny)

@@ -2,9 +2,9 @@
 
 The rule (PTX ISA 9, 9.7.9.21): the random bits are added, as an integer, to the discarded bits of the significand; a
 carry out of them rounds the magnitude up, no carry truncates it. The random bits stand beside the highest of the
-discarded bits. Discarded bits below the random ones cannot carry and do not matter. What a value discards is counted
-from the last place that the result has, in a subnormal result too: so a value with n random bits that lies below 2^-n of
-the smallest subnormal always becomes zero. A value that the target holds exactly never changes.
+discarded bits. Discarded bits below the random ones cannot carry and do not matter. What is discarded begins below the
+last place of the result, in a subnormal result too: with n random bits, a value below 2^-n of the smallest subnormal
+always becomes zero. A value that the target holds exactly never changes.
 
 Which bits of the 32-bit operand `rbits` serve which element, the most significant first (a is the first source and goes
 to the top of the result, f the last):
