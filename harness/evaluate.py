@@ -5,9 +5,10 @@ whether a conforming implementation flushes; every combination is then an accept
 
 Which results are flushed depends on the exact result, which a reference alone knows: hardware flushes what is tiny
 after rounding as if the exponent had no lower end, and so also what rounds up to the smallest normal value in the
-format alone. A reference with a keyword-only parameter `ftz` (those of `references` have one) is called with `ftz="results"` where
-results are flushed, and decides. The finished result of any other is flushed where it is subnormal. The two differ
-where the exact result lies less than an ulp below the smallest normal value: only the first is hardware's.
+format alone. A reference with a keyword-only parameter `ftz` (those of `references` have one) is called with
+`ftz="results"` where results are flushed, and decides. The finished result of any other is flushed where it is
+subnormal. The two differ where the exact result lies less than an ulp below the smallest normal value: only the first
+is hardware's.
 """
 
 from __future__ import annotations

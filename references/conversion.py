@@ -6,9 +6,12 @@ packing is the format's affair. `ftz=True` flushes float32 operands and float32 
 
 Sources: PTX ISA 9, cvt; OCP Microscaling 1.0 (formats); IEEE 754-2019 5.4 and 5.8. NaN: to a float format the
 canonical NaN; to e2m1, e2m3 and e3m2, which have none, the largest positive value; to integers 0, but the top
-bit alone where the source is float64 or the target has 64 bits (ISA: "1 << (BitWidth(dtype) - 1)"). Two widenings keep
-sign and payload, measured on an H200: bfloat16 to float32, bit for bit (ISA: "NaN input yields unspecified NaN"), and
-anything to float64, which sets the quiet bit. ISA and NVIDIA's cuda_fp8.h: ue8m0 takes the magnitude of its operand.
+bit alone where the source is float64 or the target has 64 bits (ISA: "1 << (BitWidth(dtype) - 1)"). ISA and NVIDIA's
+cuda_fp8.h: ue8m0 takes the magnitude of its operand.
+
+Where the ISA is silent, as on an H200: sign and the upper bits of a NaN's payload stay in conversions to and from
+float64, which set the quiet bit, and from bfloat16 to float32, bit for bit; with `.ftz` a float32 NaN becomes the
+canonical one first. To float16, `.ftz` flushes nothing: with rm and rp a subnormal operand gives the smallest result.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from torch import Tensor
 from references.formats import (
     BF16,
     E2M1,
+    F16,
     F32,
     F64,
     Format,
@@ -89,23 +93,30 @@ def _single(codes: Tensor, source: Format, ftz: Ftz) -> Tensor:
 def _float_to_float(
     codes: Tensor, source: Format, target: Format, rounding: Rounding, satfinite: bool, ftz: Ftz
 ) -> Tensor:
-    codes = _single(codes, source, ftz)
+    if target is not F16:
+        codes = _single(codes, source, ftz)
     narrow = source.code_bits <= 32 and target.precision < F32.precision
     value = to_float32(source, codes) if narrow else to_float64(source, codes)
     if not target.has_sign:
         value = value.abs()
     flushes = bool(ftz) and target is F32
     result = round_float64(target, value, rounding=rounding, satfinite=satfinite, ftz=flushes, by_hand=True)
-    if target is F64 or (source is BF16 and target is F32):
-        result = torch.where(is_nan(source, codes), _widened_nan(codes, source, target), result)
+    if F64 in (source, target) or (source is BF16 and target is F32 and not ftz):
+        if ftz and source is F32:
+            codes = torch.where(is_nan(F32, codes), nan_code(F32), codes)
+        result = torch.where(is_nan(source, codes), _carried_nan(codes, source, target), result)
     return result
 
 
-def _widened_nan(codes: Tensor, source: Format, target: Format) -> Tensor:
-    """Sign and payload of NaNs in a wider format; quiet in float64."""
-    payload = (codes & ((1 << source.mantissa_bits) - 1)) << (target.mantissa_bits - source.mantissa_bits)
-    quiet = 1 << (target.mantissa_bits - 1) if target is F64 else 0
-    return attach_sign(target, sign(source, codes) == 1, payload | quiet | (target.infinity_code or 0))
+def _carried_nan(codes: Tensor, source: Format, target: Format) -> Tensor:
+    """Sign and payload of NaNs in another format; quiet to and from float64; without NaNs in it, `nan_code`."""
+    if target.infinity_code is None:
+        return torch.full_like(codes, nan_code(target))
+    shift = target.mantissa_bits - source.mantissa_bits
+    payload = codes & ((1 << source.mantissa_bits) - 1)
+    payload = payload << shift if shift >= 0 else payload >> -shift
+    quiet = 1 << (target.mantissa_bits - 1) if F64 in (source, target) else 0
+    return attach_sign(target, sign(source, codes) == 1, payload | quiet | target.infinity_code)
 
 
 def _integer_to_float(codes: Tensor, source: Format, target: Format, rounding: Rounding) -> Tensor:
