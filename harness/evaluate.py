@@ -2,12 +2,20 @@
 
 The order is the policy's: flush the inputs, apply the reference, flush the results. A policy of "allowed" leaves open
 whether a conforming implementation flushes; every combination is then an accepted answer.
+
+Which results are flushed depends on the exact result, which a reference alone knows: hardware flushes what is tiny
+after rounding as if the exponent had no lower end, and so also what rounds up to the smallest normal value in the
+format alone. A reference with a keyword-only parameter `ftz` (those of `references` have one) is called with
+`ftz="results"` where results are flushed, and decides. The finished result of any other is flushed where it is
+subnormal. The two differ where the exact result lies less than an ulp below the smallest normal value: only the first
+is hardware's.
 """
 
 from __future__ import annotations
 
+import inspect
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -42,9 +50,21 @@ def runs_on_host(reference: Reference) -> bool:
     return getattr(reference, "runs_on", "torch") != "torch"
 
 
-def apply_reference(case: Case, reference: Reference, codes: Mapping[str, Codes]) -> dict[str, Codes]:
+def flushes_itself(reference: Reference) -> bool:
+    """Whether a reference decides which results `.ftz` flushes: it has a keyword-only parameter `ftz`."""
+    try:
+        parameter = inspect.signature(reference).parameters.get("ftz")
+    except (TypeError, ValueError):  # some built-in functions have no signature
+        return False
+    return parameter is not None and parameter.kind is parameter.KEYWORD_ONLY
+
+
+def apply_reference(
+    case: Case, reference: Reference, codes: Mapping[str, Codes], flushing: bool = False
+) -> dict[str, Codes]:
     """One evaluation of a reference: codes by input name to codes by output name.
 
+    flushing: the reference flushes its results (`flushes_itself`).
     Raises ReferenceFault where it raises, or returns another number, shape or range of codes than the case declares.
     """
     name = getattr(reference, "__qualname__", repr(reference))
@@ -54,7 +74,7 @@ def apply_reference(case: Case, reference: Reference, codes: Mapping[str, Codes]
 
         arguments = [torch.from_numpy(np.ascontiguousarray(a)) for a in arguments]
     try:
-        answer = reference(*arguments)
+        answer = reference(*arguments, **({"ftz": "results"} if flushing else {}))
     except Exception as e:
         raise ReferenceFault(f"reference {name} raised {type(e).__name__}: {e}") from e
     answers = answer if isinstance(answer, tuple | list) else (answer,)
@@ -87,26 +107,24 @@ def _checked(reference: str, output: str, fmt: Format, result: Any) -> Codes:
 def accepted(case: Case, policy: Policies, codes: Mapping[str, Codes]) -> Iterator[dict[str, Codes]]:
     """Every answer that the reference and the ftz policy accept; the first has no flush beyond the required ones."""
     required = {n for n, word in policy.ftz.items() if word == "required"}
-    open_inputs = [n for n in case.inputs if policy.ftz[n] == "allowed"]
-    open_outputs = [n for n in case.outputs if policy.ftz[n] == "allowed"]
-    for reference, flush_inputs in itertools.product(alternatives(policy.reference), (False, True)):
-        if flush_inputs and not open_inputs:
-            continue
-        flushed = required | (set(open_inputs) if flush_inputs else set())
-        answer = _flushed_answer(case, reference, codes, flushed)
-        for flush_outputs in (False, True)[: 1 + bool(open_outputs)]:
-            yield {
-                n: flush(format_of(case.outputs[n]), c) if flush_outputs and n in open_outputs else c
-                for n, c in answer.items()
-            }
+    allowed = {n for n, word in policy.ftz.items() if word == "allowed"}
+    inputs = [required, required | allowed] if allowed & set(case.inputs) else [required]
+    outputs = [required, required | allowed] if allowed & set(case.outputs) else [required]
+    for reference, flushed in itertools.product(alternatives(policy.reference), inputs):
+        yield from _flushed_answers(case, reference, codes, flushed, outputs)
 
 
-def _flushed_answer(
-    case: Case, reference: Reference, codes: Mapping[str, Codes], flushed: set[str]
-) -> dict[str, Codes]:
-    inputs = {n: flush(format_of(case.inputs[n]), c) if n in flushed else c for n, c in codes.items()}
-    answer = apply_reference(case, reference, inputs)
-    return {n: flush(format_of(case.outputs[n]), c) if n in flushed else c for n, c in answer.items()}
+def _flushed_answers(
+    case: Case, reference: Reference, codes: Mapping[str, Codes], inputs: Set[str], outputs: Sequence[Set[str]]
+) -> Iterator[dict[str, Codes]]:
+    """An answer for each choice of the outputs to flush, with the named inputs flushed."""
+    given = {n: flush(format_of(case.inputs[n]), c) if n in inputs else c for n, c in codes.items()}
+    wanted = {name in choice for choice in outputs for name in case.outputs}
+    itself = True in wanted and flushes_itself(reference)
+    tiny = apply_reference(case, reference, given, flushing=True) if itself else None
+    kept = tiny if tiny and False not in wanted else apply_reference(case, reference, given)
+    for choice in outputs:
+        yield {n: flush(format_of(a), (tiny or kept)[n]) if n in choice else kept[n] for n, a in case.outputs.items()}
 
 
 def flipped(case: Case, policy: Policies, codes: Mapping[str, Codes]) -> Iterator[dict[str, Codes]]:
@@ -115,4 +133,4 @@ def flipped(case: Case, policy: Policies, codes: Mapping[str, Codes]) -> Iterato
     for inputs, outputs in itertools.product((False, True), repeat=2):
         flushed = {n for n in case.inputs if inputs} | {n for n in case.outputs if outputs}
         if flushed != required:
-            yield _flushed_answer(case, policy.reference, codes, flushed)
+            yield from _flushed_answers(case, alternatives(policy.reference)[0], codes, flushed, [flushed])

@@ -2,8 +2,9 @@
 mode.
 
 All functions take and return int64 code tensors, one code per element, broadcast like torch operators; `fmt`
-is the format of operands and result. Subnormals are kept: flushing (`.ftz`) is applied by the caller with
-`references.rounding.flush_subnormals`. NaN results are the canonical NaN of the format.
+is the format of operands and result. Subnormals are kept, unless `ftz=True` says `.ftz`: subnormal operands
+become zeros of their sign, and so do tiny results, decided as hardware decides (`references.rounding`).
+`ftz="results"` leaves the operands to the caller. NaN results are the canonical NaN of the format.
 
 float64 carries the exact intermediate. Operands have at most p = 24 significant bits, so a product (2p <= 48
 bits) is exact, a sum is rounded to odd, and for quotients and roots the nearest float64 decides as the true
@@ -22,13 +23,13 @@ import torch
 from torch import Tensor
 
 from references.formats import F32, Format, is_nan, magnitude, sign, to_float32, to_float64
-from references.rounding import Rounding, nan_code, odd_sum, round_float64
+from references.rounding import Ftz, Rounding, exact_result, nan_code, odd_sum, operand, round_float64
 
 
-def _exact(fmt: Format, codes: Tensor) -> Tensor:
+def _exact(fmt: Format, codes: Tensor, ftz: Ftz = False) -> Tensor:
     if not fmt.is_float or fmt.precision > 24:
         raise ValueError(f"{fmt.name}: float64 intermediates are exact for float formats up to float32 only")
-    value: Tensor = to_float64(fmt, codes)
+    value: Tensor = to_float64(fmt, operand(fmt, codes, ftz))
     return value
 
 
@@ -39,23 +40,26 @@ def _zero_sign(total: Tensor, left: Tensor, right: Tensor, rounding: Rounding) -
     return torch.where((total == 0) & ~like, zero, total)
 
 
-def add(a: Tensor, b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn") -> Tensor:
+def add(a: Tensor, b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn", ftz: Ftz = False) -> Tensor:
     """`a + b`. inf - inf is NaN; x - x is +0, or -0 with rm."""
-    left, right = _exact(fmt, a), _exact(fmt, b)
-    return round_float64(fmt, _zero_sign(odd_sum(left, right), left, right, rounding), rounding=rounding)
+    left, right = _exact(fmt, a, ftz), _exact(fmt, b, ftz)
+    total = _zero_sign(odd_sum(left, right), left, right, rounding)
+    return round_float64(fmt, total, rounding=rounding, ftz=bool(ftz))
 
 
-def sub(a: Tensor, b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn") -> Tensor:
+def sub(a: Tensor, b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn", ftz: Ftz = False) -> Tensor:
     """`a - b`, the same as `a + (-b)`."""
-    left, right = _exact(fmt, a), -_exact(fmt, b)
-    return round_float64(fmt, _zero_sign(odd_sum(left, right), left, right, rounding), rounding=rounding)
+    left, right = _exact(fmt, a, ftz), -_exact(fmt, b, ftz)
+    total = _zero_sign(odd_sum(left, right), left, right, rounding)
+    return round_float64(fmt, total, rounding=rounding, ftz=bool(ftz))
 
 
-def mul(a: Tensor, b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn") -> Tensor:
+def mul(a: Tensor, b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn", ftz: Ftz = False) -> Tensor:
     """`a * b`. 0 * inf is NaN; the sign is the exclusive or of the signs, of zeros and infinities too."""
     # float32 holds float16's products: 22 bits, from 2^-48 on.
     exact = to_float32 if fmt.precision <= 12 and fmt.exponent_bits <= 5 else _exact
-    return round_float64(fmt, exact(fmt, a) * exact(fmt, b), rounding=rounding)
+    left, right = (exact(fmt, operand(fmt, code, ftz)) for code in (a, b))
+    return round_float64(fmt, left * right, rounding=rounding, ftz=bool(ftz))
 
 
 def product(a: Tensor, b: Tensor, *, left: Format, right: Format, fmt: Format, satfinite: bool = False) -> Tensor:
@@ -66,32 +70,35 @@ def product(a: Tensor, b: Tensor, *, left: Format, right: Format, fmt: Format, s
     return round_float64(fmt, _exact(left, a) * _exact(right, b), satfinite=satfinite)
 
 
-def fma(a: Tensor, b: Tensor, c: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn") -> Tensor:
+def fma(a: Tensor, b: Tensor, c: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn", ftz: Ftz = False) -> Tensor:
     """`a * b + c`, rounded once. 0 * inf + c is NaN whatever c is."""
-    left, right = _exact(fmt, a) * _exact(fmt, b), _exact(fmt, c)
-    return round_float64(fmt, _zero_sign(odd_sum(left, right), left, right, rounding), rounding=rounding)
+    left, right = _exact(fmt, a, ftz) * _exact(fmt, b, ftz), _exact(fmt, c, ftz)
+    total = _zero_sign(odd_sum(left, right), left, right, rounding)
+    return round_float64(fmt, total, rounding=rounding, ftz=bool(ftz))
 
 
-def div(a: Tensor, b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn") -> Tensor:
+def div(a: Tensor, b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn", ftz: Ftz = False) -> Tensor:
     """`a / b`. x / 0 is infinity, 0 / 0 and inf / inf are NaN."""
-    return round_float64(fmt, _exact(fmt, a) / _exact(fmt, b), rounding=rounding)
+    return round_float64(fmt, _exact(fmt, a, ftz) / _exact(fmt, b, ftz), rounding=rounding, ftz=bool(ftz))
 
 
-def sqrt(a: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn") -> Tensor:
+def sqrt(a: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn", ftz: Ftz = False) -> Tensor:
     """The square root. Of -0 it is -0, of anything below it NaN."""
-    return round_float64(fmt, torch.sqrt(_exact(fmt, a)), rounding=rounding)
+    return round_float64(fmt, torch.sqrt(_exact(fmt, a, ftz)), rounding=rounding, ftz=bool(ftz))
 
 
 # ---- Signs and selection ---------------------------------------------------------------------------------
 
 
-def absolute(a: Tensor, *, fmt: Format = F32) -> Tensor:
+def absolute(a: Tensor, *, fmt: Format = F32, ftz: Ftz = False) -> Tensor:
     """`abs`: the sign bit cleared; NaN gives the canonical NaN (the ISA leaves its bits open)."""
+    a = exact_result(fmt, a, ftz)
     return torch.where(is_nan(fmt, a), nan_code(fmt), a & (fmt.magnitude_mask | ((1 << fmt.ignored_bits) - 1)))
 
 
-def negate(a: Tensor, *, fmt: Format = F32) -> Tensor:
+def negate(a: Tensor, *, fmt: Format = F32, ftz: Ftz = False) -> Tensor:
     """`neg`: the sign bit flipped; NaN gives the canonical NaN (the ISA leaves its bits open)."""
+    a = exact_result(fmt, a, ftz)
     flipped = a ^ (torch.ones_like(a) << fmt.sign_shift)
     return torch.where(is_nan(fmt, a), nan_code(fmt), flipped)
 
@@ -105,7 +112,14 @@ def copysign(a: Tensor, b: Tensor, *, fmt: Format = F32) -> Tensor:
 
 
 def maximum(
-    a: Tensor, b: Tensor, *, fmt: Format = F32, nan: bool = False, xorsign_abs: bool = False, absolute: bool = False
+    a: Tensor,
+    b: Tensor,
+    *,
+    fmt: Format = F32,
+    nan: bool = False,
+    xorsign_abs: bool = False,
+    absolute: bool = False,
+    ftz: Ftz = False,
 ) -> Tensor:
     """`max`: the larger; +0 is larger than -0. A NaN operand gives the other one, two NaNs the canonical NaN.
 
@@ -113,14 +127,23 @@ def maximum(
     the result the exclusive or of the operands' signs; `absolute` (`.abs`) compares magnitudes and drops
     signs.
     """
-    return _select(a, b, fmt, +1, nan, xorsign_abs, absolute)
+    result = _select(operand(fmt, a, ftz), operand(fmt, b, ftz), fmt, +1, nan, xorsign_abs, absolute)
+    return exact_result(fmt, result, ftz)
 
 
 def minimum(
-    a: Tensor, b: Tensor, *, fmt: Format = F32, nan: bool = False, xorsign_abs: bool = False, absolute: bool = False
+    a: Tensor,
+    b: Tensor,
+    *,
+    fmt: Format = F32,
+    nan: bool = False,
+    xorsign_abs: bool = False,
+    absolute: bool = False,
+    ftz: Ftz = False,
 ) -> Tensor:
     """`min`: the smaller; -0 is smaller than +0. NaNs and modifiers as in `maximum`."""
-    return _select(a, b, fmt, -1, nan, xorsign_abs, absolute)
+    result = _select(operand(fmt, a, ftz), operand(fmt, b, ftz), fmt, -1, nan, xorsign_abs, absolute)
+    return exact_result(fmt, result, ftz)
 
 
 def _select(a: Tensor, b: Tensor, fmt: Format, direction: int, nan: bool, xorsign_abs: bool, absolute: bool) -> Tensor:

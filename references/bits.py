@@ -48,12 +48,17 @@ def shf(low: Tensor, high: Tensor, amount: Tensor, *, left: bool, mode: Mode = "
     return ((high << (32 - count)) | (low >> count)) & MASK32
 
 
-def bfe(a: Tensor, position: Tensor, length: Tensor, *, fmt: Format = U32) -> Tensor:
-    """`bfe`: the field of `length` bits at `position` (both mod 256), extended by its top bit for signed formats.
+def _in_range(fmt: Format, amount: Tensor) -> Tensor:
+    """A position or length; the ISA restricts them to 0..255. Beyond, an H200 takes the low 8 bits in 32-bit forms."""
+    return amount & 255 if fmt.code_bits == 32 else amount
 
-    Bits beyond the operand are the operand's sign (0 if unsigned); length 0 gives 0.
+
+def bfe(a: Tensor, position: Tensor, length: Tensor, *, fmt: Format = U32) -> Tensor:
+    """`bfe`: the field of `length` bits at `position`, extended by its top bit for signed formats.
+
+    Bits beyond the operand are the operand's sign (0 if unsigned); length 0 gives 0. Position and length: `_in_range`.
     """
-    position, length = position & 255, length & 255
+    position, length = _in_range(fmt, position), _in_range(fmt, length)
     value = number(fmt, a)
     amount = position.clamp(max=63)
     field = value >> amount if fmt.has_sign else torch.where(position > 63, 0, shift_right(value, amount))
@@ -65,8 +70,8 @@ def bfe(a: Tensor, position: Tensor, length: Tensor, *, fmt: Format = U32) -> Te
 
 
 def bfi(a: Tensor, b: Tensor, position: Tensor, length: Tensor, *, fmt: Format = U32) -> Tensor:
-    """`bfi`: `b` with its field of `length` bits at `position` (both mod 256) replaced by the low bits of `a`."""
-    position, length = position & 255, length & 255
+    """`bfi`: `b` with its field of `length` bits at `position` (both: `_in_range`) replaced by the low bits of `a`."""
+    position, length = _in_range(fmt, position), _in_range(fmt, length)
     amount = position.clamp(max=63)
     mask = torch.where(position >= fmt.code_bits, 0, _low_bits(length) << amount)
     return wrap(fmt, (b & ~mask) | ((a << amount) & mask))

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from references import integers
 from references.formats import F32, I32, Format, is_finite, is_infinity, is_nan, is_subnormal, ordinal, sign
+from references.rounding import Ftz, operand
 
 _ORDERED: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     # from (less, equal, greater), at most one of which holds; none where the operands are unordered
@@ -30,10 +31,11 @@ _UNORDERED = {"equ": "eq", "neu": "ne", "ltu": "lt", "leu": "le", "gtu": "gt", "
 COMPARISONS = (*_ORDERED, *_UNSIGNED, *_UNORDERED, "nan")
 
 
-def compare(a: Tensor, b: Tensor, operator: str, *, fmt: Format = F32) -> Tensor:
+def compare(a: Tensor, b: Tensor, operator: str, *, fmt: Format = F32, ftz: Ftz = False) -> Tensor:
     """`setp.<operator>`: eq ne lt le gt ge, unsigned lo ls hi hs, unordered equ neu ltu leu gtu geu, num nan.
 
-    `ValueError` for another operator, or one that the format's kind does not have.
+    `ftz=True` compares subnormal operands as zeros. `ValueError` for another operator, or one that the format's kind
+    does not have.
     """
     float_only = operator in _UNORDERED or operator in ("num", "nan")
     if operator not in COMPARISONS or (fmt.is_float and operator in _UNSIGNED) or (not fmt.is_float and float_only):
@@ -44,7 +46,7 @@ def compare(a: Tensor, b: Tensor, operator: str, *, fmt: Format = F32) -> Tensor
     unordered: Tensor = is_nan(fmt, a) | is_nan(fmt, b)
     if operator == "nan":
         return unordered
-    place_a, place_b = ordinal(fmt, a), ordinal(fmt, b)
+    place_a, place_b = ordinal(fmt, operand(fmt, a, ftz)), ordinal(fmt, operand(fmt, b, ftz))
     terms = (place_a < place_b, place_a == place_b, place_a > place_b)
     ordered = _ORDERED[_UNORDERED.get(operator, operator)](*(term & ~unordered for term in terms))
     return ordered | unordered if operator in _UNORDERED else ordered
@@ -65,8 +67,11 @@ def has_property(a: Tensor, name: str, *, fmt: Format = F32) -> Tensor:
     return table[name](fmt, a)
 
 
-def select_by_sign(a: Tensor, b: Tensor, c: Tensor, *, fmt: Format = I32) -> Tensor:
-    """`slct`: a where c >= 0, else b, bits unchanged; `fmt` is the format of c. -0 selects a, NaN selects b."""
+def select_by_sign(a: Tensor, b: Tensor, c: Tensor, *, fmt: Format = I32, ftz: Ftz = False) -> Tensor:
+    """`slct`: a where c >= 0, else b, bits unchanged; `fmt` is the format of c. -0 selects a, NaN selects b.
+
+    `ftz=True` takes a subnormal c as zero, which selects a; a and b are never flushed.
+    """
     if fmt.is_float:
-        return torch.where(compare(c, torch.zeros_like(c), "ge", fmt=fmt), a, b)
+        return torch.where(compare(c, torch.zeros_like(c), "ge", fmt=fmt, ftz=ftz), a, b)
     return torch.where(sign(fmt, c) == 0, a, b)

@@ -1,12 +1,17 @@
 """Conversions between formats: PTX's `cvt`, element by element, and the table-based quantisation to e2m1.
 
 All functions take and return int64 code tensors, one code per element (two's complement for 64-bit formats);
-packing is the format's affair. `.ftz` is applied by the caller with `references.rounding.flush_subnormals`.
+packing is the format's affair. `ftz=True` flushes float32 operands and float32 results and nothing else (ISA), and
+`ftz="results"` float32 results alone.
 
 Sources: PTX ISA 9, cvt; OCP Microscaling 1.0 (formats); IEEE 754-2019 5.4 and 5.8. NaN: to a float format the
 canonical NaN; to e2m1, e2m3 and e3m2, which have none, the largest positive value; to integers 0, but the top
-bit alone where the source is float64 or the target has 64 bits (ISA: "1 << (BitWidth(dtype) - 1)"). ISA and
-NVIDIA's cuda_fp8.h: ue8m0 takes the magnitude of its operand.
+bit alone where the source is float64 or the target has 64 bits (ISA: "1 << (BitWidth(dtype) - 1)"). ISA and NVIDIA's
+cuda_fp8.h: ue8m0 takes the magnitude of its operand.
+
+Where the ISA is silent, as on an H200: sign and the upper bits of a NaN's payload stay in conversions to and from
+float64, which set the quiet bit, and from bfloat16 to float32, bit for bit; with `.ftz` a float32 NaN becomes the
+canonical one first. To float16, `.ftz` flushes nothing: with rm and rp a subnormal operand gives the smallest result.
 """
 
 from __future__ import annotations
@@ -15,7 +20,9 @@ import torch
 from torch import Tensor
 
 from references.formats import (
+    BF16,
     E2M1,
+    F16,
     F32,
     F64,
     Format,
@@ -29,10 +36,13 @@ from references.formats import (
 )
 from references.rounding import (
     MIN64,
+    Ftz,
     Rounding,
+    attach_sign,
     bit_length,
     decompose,
     nan_code,
+    operand,
     round_exact,
     round_float64,
     saturate,
@@ -53,6 +63,7 @@ def convert(
     satfinite: bool = False,
     relu: bool = False,
     sat: bool = False,
+    ftz: Ftz = False,
 ) -> Tensor:
     """`cvt` of each code from one format to another.
 
@@ -62,11 +73,11 @@ def convert(
     clamps a float result to [0, 1].
     """
     if target.is_float and source.is_float:
-        result = _float_to_float(codes, source, target, rounding, satfinite)
+        result = _float_to_float(codes, source, target, rounding, satfinite, ftz)
     elif target.is_float:
         result = _integer_to_float(codes, source, target, rounding)
     elif source.is_float:
-        return float_to_integer(codes, source=source, target=target, rounding=rounding)
+        return float_to_integer(codes, source=source, target=target, rounding=rounding, ftz=ftz)
     else:
         return integer_to_integer(codes, source=source, target=target, sat=sat)
     if sat:
@@ -74,12 +85,38 @@ def convert(
     return clamp_negative(target, result) if relu else result
 
 
-def _float_to_float(codes: Tensor, source: Format, target: Format, rounding: Rounding, satfinite: bool) -> Tensor:
+def _single(codes: Tensor, source: Format, ftz: Ftz) -> Tensor:
+    """An operand of cvt: float32 alone is flushed."""
+    return operand(source, codes, ftz) if source is F32 else codes
+
+
+def _float_to_float(
+    codes: Tensor, source: Format, target: Format, rounding: Rounding, satfinite: bool, ftz: Ftz
+) -> Tensor:
+    if target is not F16:
+        codes = _single(codes, source, ftz)
     narrow = source.code_bits <= 32 and target.precision < F32.precision
     value = to_float32(source, codes) if narrow else to_float64(source, codes)
     if not target.has_sign:
         value = value.abs()
-    return round_float64(target, value, rounding=rounding, satfinite=satfinite, by_hand=True)
+    flushes = bool(ftz) and target is F32
+    result = round_float64(target, value, rounding=rounding, satfinite=satfinite, ftz=flushes, by_hand=True)
+    if F64 in (source, target) or (source is BF16 and target is F32 and not ftz):
+        if ftz and source is F32:
+            codes = torch.where(is_nan(F32, codes), nan_code(F32), codes)
+        result = torch.where(is_nan(source, codes), _carried_nan(codes, source, target), result)
+    return result
+
+
+def _carried_nan(codes: Tensor, source: Format, target: Format) -> Tensor:
+    """Sign and payload of NaNs in another format; quiet to and from float64; without NaNs in it, `nan_code`."""
+    if target.infinity_code is None:
+        return torch.full_like(codes, nan_code(target))
+    shift = target.mantissa_bits - source.mantissa_bits
+    payload = codes & ((1 << source.mantissa_bits) - 1)
+    payload = payload << shift if shift >= 0 else payload >> -shift
+    quiet = 1 << (target.mantissa_bits - 1) if F64 in (source, target) else 0
+    return attach_sign(target, sign(source, codes) == 1, payload | quiet | target.infinity_code)
 
 
 def _integer_to_float(codes: Tensor, source: Format, target: Format, rounding: Rounding) -> Tensor:
@@ -93,10 +130,13 @@ def _integer_to_float(codes: Tensor, source: Format, target: Format, rounding: R
     return round_exact(target, negative, significand, exponent, sticky, rounding=rounding)
 
 
-def float_to_integer(codes: Tensor, *, source: Format, target: Format, rounding: Rounding = "rz") -> Tensor:
+def float_to_integer(
+    codes: Tensor, *, source: Format, target: Format, rounding: Rounding = "rz", ftz: Ftz = False
+) -> Tensor:
     """Round to an integral value and clamp to the target's range; infinities clamp, NaN as in the module's
     text.
     """
+    codes = _single(codes, source, ftz)
     negative, size, beyond = _integral(codes, source, rounding)
     if target.kind == "signed":
         top = 1 << target.sign_shift if target.code_bits < 64 else MIN64
@@ -136,10 +176,11 @@ def _integral(codes: Tensor, source: Format, rounding: Rounding) -> tuple[Tensor
     return negative, torch.where(exponent >= 0, whole, rounded), beyond
 
 
-def integral_value(codes: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn") -> Tensor:
+def integral_value(codes: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn", ftz: Ftz = False) -> Tensor:
     """`cvt.rni.f32.f32` and its like: round to an integral value of the same format; the sign of zero is
-    kept.
+    kept. No result is tiny.
     """
+    codes = _single(codes, fmt, ftz)
     negative, size, _ = _integral(codes, fmt, rounding)
     _, _, exponent = decompose(fmt, codes)
     result = round_exact(fmt, negative, size & ~MIN64, torch.zeros_like(size), rounding="rz")

@@ -16,14 +16,19 @@ from torch import Tensor
 
 from references.formats import F32, Codes, Format, to_float64
 from references.hard_cases import HARD_CASES
-from references.rounding import round_float64
+from references.rounding import Ftz, round_float64
 
 
-def round_function(name: str, function: Callable[[Tensor], Tensor], codes: Tensor, fmt: Format) -> Tensor:
-    """`function`, evaluated in float64 on codes of `fmt` and rounded to nearest even; float32 hard cases by table."""
+def round_function(
+    name: str, function: Callable[[Tensor], Tensor], codes: Tensor, fmt: Format, ftz: Ftz = False
+) -> Tensor:
+    """`function`, evaluated in float64 on codes of `fmt` and rounded to nearest even; float32 hard cases by table.
+
+    Operands are the caller's to flush; with `ftz` a tiny result becomes zero. No hard case has a tiny result.
+    """
     if fmt.precision > F32.precision:
         raise ValueError(f"{fmt.name}: correctly rounded {name} is defined up to float32")
-    return round_float64(fmt, function(to_float64(fmt, codes)))
+    return round_float64(fmt, function(to_float64(fmt, codes)), ftz=bool(ftz))
 
 
 _PLACE_BITS = 13  # so few that a GPU's first cache holds the tables, and so many that few hard cases share a place

@@ -126,7 +126,7 @@ BF16 = Format(
 )  # fmt: skip
 TF32 = Format(
     name="tf32", code_bits=32, kind="float", exponent_bits=8, mantissa_bits=10, bias=127, infinity=True,
-    nan="ieee", canonical_nan=0x7FFFFFFF, ignored_bits=13, storage="uint32", element_type="u32",
+    nan="ieee", canonical_nan=0x7FFFE000, ignored_bits=13, storage="uint32", element_type="u32",
 )  # fmt: skip
 E4M3 = Format(
     name="e4m3", code_bits=8, kind="float", exponent_bits=4, mantissa_bits=3, bias=7, nan="fn",

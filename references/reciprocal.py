@@ -41,24 +41,24 @@ from references.formats import (
     sign,
     to_float64,
 )
-from references.rounding import Rounding, flush_subnormals
+from references.rounding import Ftz, Rounding, flush_subnormals, operand
 
 
-def correctly_rounded(b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn") -> Tensor:
+def correctly_rounded(b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn", ftz: Ftz = False) -> Tensor:
     """`1 / b`, rounded once; int64 codes of `fmt`. 1 / +-0 is +-inf, 1 / +-inf is +-0, NaN is canonical."""
-    return arithmetic.div(torch.full_like(b, encode(fmt, 1.0)), b, fmt=fmt, rounding=rounding)
+    return arithmetic.div(torch.full_like(b, encode(fmt, 1.0)), b, fmt=fmt, rounding=rounding, ftz=ftz)
 
 
-def quotient(a: Tensor, b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn") -> Tensor:
+def quotient(a: Tensor, b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn", ftz: Ftz = False) -> Tensor:
     """`a / b`, rounded once; int64 codes of `fmt`."""
-    return arithmetic.div(a, b, fmt=fmt, rounding=rounding)
+    return arithmetic.div(a, b, fmt=fmt, rounding=rounding, ftz=ftz)
 
 
 def flushed(b: Tensor, *, rounding: Rounding = "rn") -> Tensor:
     """`rcp.rn.ftz`: the rounded reciprocal with subnormal operand and result flushed to zero of the same
     sign.
     """
-    return flush_subnormals(F32, correctly_rounded(flush_subnormals(F32, b), rounding=rounding))
+    return correctly_rounded(b, rounding=rounding, ftz=True)
 
 
 def times_reciprocal(a: Tensor, b: Tensor, *, offset: int = 0) -> Tensor:
@@ -100,12 +100,14 @@ def times_reciprocal_domain(a: Tensor, b: Tensor) -> Tensor:
     return inside
 
 
-def rsqrt(a: Tensor, *, fmt: Format = F32) -> Tensor:
+def rsqrt(a: Tensor, *, fmt: Format = F32, ftz: Ftz = False) -> Tensor:
     """1 / sqrt(a), correctly rounded to nearest even: what `rsqrt.approx` approximates.
 
-    Of +-0 it is +-inf, of +inf +0, of anything negative NaN (PTX ISA 9, rsqrt); subnormals are kept.
+    Of +-0 it is +-inf, of +inf +0, of anything negative NaN (PTX ISA 9, rsqrt). No result is tiny; `ftz=True` takes
+    a subnormal operand as zero.
     """
-    rounded = round_function("rsqrt", torch.rsqrt, a, fmt)
+    a = operand(fmt, a, ftz)
+    rounded = round_function("rsqrt", torch.rsqrt, a, fmt, ftz)
     if fmt is not F32:
         return rounded
     # The table covers [1, 4): bring positive operands there by a power of four, and the result back by a power of two.

@@ -6,12 +6,20 @@ step is integer arithmetic without data-dependent control flow: it runs on CPU a
 `torch.compile`.
 
 Rounding modes carry PTX's names: rn (to nearest, ties to even), rna (ties away from zero), rz (toward zero),
-rm (toward minus infinity), rp (toward plus infinity). Sources: IEEE 754-2019 sections 4.3 and 7.4; PTX ISA,
-rounding modifiers.
+rm (toward minus infinity), rp (toward plus infinity).
+
+Flushing (`.ftz`) belongs to rounding, because it depends on when a result is tiny (IEEE 754 7.5). Before rounding: the
+exact result lies below the smallest normal value. After rounding: it still does when rounded to the format's precision
+as if the exponent had no lower end. An H200 decides after rounding (all inputs of mul.ftz.f16 and rcp.rn.ftz.f32). To
+flush the subnormal codes of a finished result is a third rule, which keeps more: a result a quarter of an ulp to half
+an ulp below the smallest normal value rounds up to that value in the format, but is tiny.
+
+Sources: IEEE 754-2019 sections 4.3, 7.4 and 7.5; PTX ISA, rounding modifiers and `.ftz`.
 """
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Literal
 
 import torch
@@ -21,6 +29,12 @@ from references.formats import F32, F64, Format, encode, is_infinity, is_nan, is
 
 Rounding = Literal["rn", "rna", "rz", "rm", "rp"]
 ROUNDINGS: tuple[Rounding, ...] = ("rn", "rna", "rz", "rm", "rp")
+
+Tininess = Literal["before", "after"]
+"""When a result is decided to be tiny: before rounding, or after it as if the exponent had no lower end."""
+
+Ftz = bool | Literal["results"]
+"""The `ftz=` of a reference: True flushes operands and results as `.ftz` does, "results" results alone."""
 
 MIN64 = -(1 << 63)
 MAX64 = (1 << 63) - 1
@@ -77,6 +91,8 @@ def round_exact(
     *,
     rounding: Rounding = "rn",
     satfinite: bool = False,
+    ftz: bool = False,
+    tininess: Tininess = "after",
 ) -> Tensor:
     """The code of `+-(significand + sticky/2) * 2^exponent`, rounded once; all int64, `negative` bool, one
     shape.
@@ -87,15 +103,15 @@ def round_exact(
 
     Overflow goes to infinity, or to the largest finite value where the mode rounds toward zero on that side
     or with `satfinite`. A format without infinity overflows to its NaN (OCP, non-saturating), and one without
-    NaN must saturate: `ValueError`. Underflow gives subnormals and signed zeros; ue8m0 has neither and stops
-    at 2^-127.
+    NaN must saturate: `ValueError`. Underflow gives subnormals and signed zeros, with `ftz` a zero of the result's
+    sign where the result is tiny; ue8m0 has neither and stops at 2^-127.
     """
     _check_overflow(fmt, satfinite)
     significand = (significand << 1) | (0 if sticky is None else sticky)
     exponent = exponent - 1
     lowest = fmt.min_exponent - fmt.mantissa_bits
-    unit = (exponent + bit_length(significand) - fmt.precision).clamp(min=lowest)
-    unit = torch.where(significand == 0, lowest, unit)
+    free = exponent + bit_length(significand) - fmt.precision
+    unit = torch.where(significand == 0, lowest, free.clamp(min=lowest))
     # A shift of 63 leaves nothing of a significand below 2^62 and less than half of the unit: further is the
     # same.
     right = (unit - exponent).clamp(0, 63)
@@ -110,7 +126,23 @@ def round_exact(
     last_field = (largest >> fmt.mantissa_bits) - 1
     code = ((field.clamp(max=last_field) << fmt.mantissa_bits) + kept).clamp(min=0)
     code = torch.where(field > last_field, largest + 1, code)
-    return attach_sign(fmt, negative, _overflow(fmt, negative, code, rounding, satfinite))
+    code = _overflow(fmt, negative, code, rounding, satfinite)
+    if ftz and fmt.has_zero:
+        code = torch.where(_is_tiny(fmt, negative, significand, exponent, free, rounding, tininess), 0, code)
+    return attach_sign(fmt, negative, code)
+
+
+def _is_tiny(
+    fmt: Format, negative: Tensor, significand: Tensor, exponent: Tensor, unit: Tensor, rounding: Rounding, when: str
+) -> Tensor:
+    """Whether `significand * 2^exponent` is tiny; `unit` is its last place in the format's precision, however low."""
+    lowest = fmt.min_exponent - fmt.mantissa_bits
+    if when == "before":
+        return unit < lowest
+    right = (unit - exponent).clamp(0, 63)
+    kept = significand >> right
+    kept = kept + _round_up(negative, kept, significand - (kept << right), right, rounding)
+    return torch.where(kept >> fmt.precision == 1, unit + 1, unit) < lowest
 
 
 def _overflow(fmt: Format, negative: Tensor, code: Tensor, rounding: Rounding, satfinite: bool) -> Tensor:
@@ -142,14 +174,22 @@ def decompose(fmt: Format, codes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def round_float64(
-    fmt: Format, value: Tensor, *, rounding: Rounding = "rn", satfinite: bool = False, by_hand: bool = False
+    fmt: Format,
+    value: Tensor,
+    *,
+    rounding: Rounding = "rn",
+    satfinite: bool = False,
+    ftz: bool = False,
+    tininess: Tininess = "after",
+    by_hand: bool = False,
 ) -> Tensor:
     """The code of a float64 tensor, specials included; exact for values that are exact or rounded to odd.
 
     A float32 tensor is taken as well, where it holds the exact values. NaN gives the canonical NaN, or the largest
     finite value, positive, where the format has none (PTX ISA, cvt); an infinity gives infinity, with `satfinite` the
-    largest finite value, in a format without infinity its NaN. The sign of zero is kept. Otherwise as `round_exact`,
-    which this is the quick way to: significands arrive normalised.
+    largest finite value, in a format without infinity its NaN. The sign of zero is kept. With `ftz` a tiny result
+    becomes a zero of its sign. Otherwise as `round_exact`, which this is the quick way to: significands arrive
+    normalised.
 
     Why rounded to odd is enough: a value rounded to odd at 53 bits lies on the same side of every number of at most
     52 bits as the true value. The numbers where a decision changes are format values and midpoints, at most
@@ -160,8 +200,31 @@ def round_float64(
     """
     if fmt.precision > 51:
         codes = value.view(torch.int64)
-        return torch.where(is_nan(F64, codes), nan_code(fmt), codes)
+        result = torch.where(is_nan(F64, codes), nan_code(fmt), codes)
+        return flush_subnormals(fmt, result) if ftz else result
     _check_overflow(fmt, satfinite)
+    result = _rounded_float64(fmt, value, rounding, satfinite, by_hand)
+    if not ftz or not fmt.has_zero:
+        return result
+    single = value.dtype == torch.float32 and fmt.precision < F32.precision
+    size = value.view(torch.int32) & F32.magnitude_mask if single else value.double().view(torch.int64) & MAX64
+    limit = encode(F32 if single else F64, _tiny_below(fmt, rounding, tininess))
+    tiny = size < limit
+    if tininess == "after" and rounding in ("rm", "rp"):
+        # Rounding away from zero makes normal whatever exceeds the last value before the smallest normal one.
+        last = encode(F32 if single else F64, Fraction(2) ** fmt.min_exponent * (1 - Fraction(1, 1 << fmt.precision)))
+        outward = (sign(fmt, result) == 1) == (rounding == "rm")
+        tiny = torch.where(outward, size <= last, tiny)
+    return torch.where(tiny, result & ~fmt.magnitude_mask, result)
+
+
+def _tiny_below(fmt: Format, rounding: Rounding, tininess: Tininess) -> Fraction:
+    """The smallest magnitude that is not tiny: the smallest normal value, or what rounds up to it in the precision."""
+    nearest = tininess == "after" and rounding in ("rn", "rna")
+    return Fraction(2) ** fmt.min_exponent * (1 - Fraction(nearest, 2 << fmt.precision))
+
+
+def _rounded_float64(fmt: Format, value: Tensor, rounding: Rounding, satfinite: bool, by_hand: bool) -> Tensor:
     if fmt is F32 and rounding == "rn" and not satfinite and not by_hand:
         codes = value.to(torch.float32).view(torch.int32).to(torch.int64) & fmt.code_mask
         return torch.where(is_nan(F32, codes), nan_code(fmt), codes)
@@ -256,8 +319,21 @@ def odd_sum(left: Tensor, right: Tensor) -> Tensor:
 
 
 def flush_subnormals(fmt: Format, codes: Tensor) -> Tensor:
-    """`.ftz`: subnormal codes become zero of the same sign (PTX ISA: sign-preserving zero)."""
+    """Subnormal codes become zero of the same sign (PTX ISA: sign-preserving zero): what `.ftz` does to operands.
+
+    For results, round with `ftz=True`: see the module's text.
+    """
     return torch.where(is_subnormal(fmt, codes), codes & ~fmt.magnitude_mask, codes)
+
+
+def operand(fmt: Format, codes: Tensor, ftz: Ftz) -> Tensor:
+    """An operand of an instruction as its `ftz=` has it: flushed with True, as it is with False and "results"."""
+    return flush_subnormals(fmt, codes) if ftz is True else codes
+
+
+def exact_result(fmt: Format, codes: Tensor, ftz: Ftz) -> Tensor:
+    """A result that needed no rounding, as an instruction's `ftz=` has it."""
+    return flush_subnormals(fmt, codes) if ftz else codes
 
 
 def relu(fmt: Format, codes: Tensor) -> Tensor:

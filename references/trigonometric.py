@@ -1,7 +1,8 @@
 """sin(x) and cos(x) in radians, correctly rounded over all of float32: what `sin.approx` and `cos.approx` approximate.
 
-Specials (PTX ISA 9): sin(+-0) = +-0, cos(+-0) = 1, infinities and NaN give the canonical NaN. Subnormals are kept:
-`.ftz` is the caller's. int64 codes of `fmt` (float32, float16 or bfloat16), rounded to nearest even. The ISA bounds the
+Specials (PTX ISA 9): sin(+-0) = +-0, cos(+-0) = 1, infinities and NaN give the canonical NaN. Subnormals are kept,
+unless `ftz=True` flushes operand and result, or `ftz="results"` the result. int64 codes of `fmt` (float32, float16 or
+bfloat16), rounded to nearest even. The ISA bounds the
 approximations by an absolute error on a range around zero, not in ulp: near a multiple of pi the ulp distance is
 unbounded.
 """
@@ -13,11 +14,13 @@ from torch import Tensor
 
 from references.correct_rounding import round_function, settle
 from references.formats import F32, Format, is_nan, sign
+from references.rounding import Ftz, operand
 
 
-def sin(x: Tensor, *, fmt: Format = F32) -> Tensor:
+def sin(x: Tensor, *, fmt: Format = F32, ftz: Ftz = False) -> Tensor:
     """The sine, rounded once; odd."""
-    rounded = round_function("sin", torch.sin, x, fmt)
+    x = operand(fmt, x, ftz)
+    rounded = round_function("sin", torch.sin, x, fmt, ftz)
     if fmt is not F32:
         return rounded
     # The table lists positive operands; NaN results have no sign to turn.
@@ -25,7 +28,8 @@ def sin(x: Tensor, *, fmt: Format = F32) -> Tensor:
     return torch.where(is_nan(F32, rounded), rounded, settle("sin", x ^ top, rounded ^ top) ^ top)
 
 
-def cos(x: Tensor, *, fmt: Format = F32) -> Tensor:
+def cos(x: Tensor, *, fmt: Format = F32, ftz: Ftz = False) -> Tensor:
     """The cosine, rounded once; even."""
-    rounded = round_function("cos", torch.cos, x, fmt)
+    x = operand(fmt, x, ftz)
+    rounded = round_function("cos", torch.cos, x, fmt, ftz)
     return settle("cos", x & fmt.magnitude_mask, rounded) if fmt is F32 else rounded

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from harness.case import Case, Policies, Reference, format_of
+from harness.evaluate import flushes_itself
 from harness.inputs.generated import Generator
 from harness.match import Match
 from harness.sweep.agree import agrees
@@ -88,13 +89,18 @@ class Oracle:
         found = []
         for flushed_inputs, results in comparison.flushes:
             given = {n: flush(f, codes[n]) if flushed_inputs[n] else codes[n] for n, f in self.inputs.items()}
-            answer = self._apply(comparison.reference, given)
+            wanted = {flush_it for flushed in results for flush_it in flushed.values()}
+            itself = True in wanted and flushes_itself(comparison.reference)
+            tiny = self._apply(comparison.reference, given, flushing=True) if itself else None
+            kept = tiny if tiny and False not in wanted else self._apply(comparison.reference, given)
             for flushed in results:
-                found.append({n: flush(f, answer[n]) if flushed[n] else answer[n] for n, f in self.outputs.items()})
+                found.append(
+                    {n: flush(f, (tiny or kept)[n]) if flushed[n] else kept[n] for n, f in self.outputs.items()}
+                )
         return found
 
-    def _apply(self, reference: Reference, codes: Codes) -> dict[str, Tensor]:
-        answer = reference(*[codes[n] for n in self.inputs])
+    def _apply(self, reference: Reference, codes: Codes, flushing: bool = False) -> dict[str, Tensor]:
+        answer = reference(*[codes[n] for n in self.inputs], **({"ftz": "results"} if flushing else {}))
         answers = answer if isinstance(answer, (tuple, list)) else (answer,)
         return {name: answers[k] for k, name in enumerate(self.outputs)}
 

@@ -78,8 +78,24 @@ def test_shares_of_the_random_operand() -> None:
     rbits = torch.tensor([0xABCD1234])
     assert stochastic.share(rbits, target=F16).tolist() == [[0x1234, 0x0BCD]]
     assert stochastic.share(rbits, target=BF16).tolist() == [[0x1234, 0xABCD]]
-    assert stochastic.share(rbits, target=E4M3).tolist() == [[0x1234, 0x1234, 0xABCD, 0xABCD]]
-    assert stochastic.share(rbits, target=E2M1).tolist() == [[0xCD34, 0xCD34, 0xAB12, 0xAB12]]
+    # Of two elements that share bits, the upper one reads them in reverse: 0x1234 is 0001001000110100.
+    assert stochastic.share(rbits, target=E4M3).tolist() == [[0x1234, 0x2C48, 0xABCD, 0xB3D5]]
+    assert stochastic.share(rbits, target=E2M1).tolist() == [[0xCD34, 0x2CB3, 0xAB12, 0x48D5]]
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+def test_the_smallest_values_never_round_up(target: Format) -> None:
+    """Below 2^-n of the smallest subnormal, n random bits never carry; from there on all ones do."""
+    if target is BF16:
+        return  # the smallest float32 is a share of 2^-16 of its smallest subnormal
+    n = stochastic.random_bits(target)
+    smallest = Fraction(2) ** (target.min_exponent - target.mantissa_bits - n)
+    code = formats.encode(F32, smallest)
+    x = torch.tensor([1, 2, 0x7FFFFF, 0x800000, code - 1])[:, None].expand(-1, 1 << n)
+    every = torch.arange(1 << n).expand_as(x)
+    assert not stochastic.convert(x, every, target=target, satfinite=True).any()
+    ones = torch.tensor([(1 << n) - 1])
+    assert stochastic.convert(torch.tensor([code]), ones, target=target, satfinite=True).item() == target.min_positive
 
 
 def test_the_mean_is_the_value() -> None:
