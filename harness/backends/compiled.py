@@ -85,10 +85,10 @@ def run_compiled(job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[
 
 
 def _fault(error: PtxError, made: Artifacts) -> Outcome:
-    """What the kernel did wrong is a finding; what the emulator does not know is an error of the run."""
-    from harness.ptx.errors import ExecutionError
+    """What the kernel did wrong is a finding; what the emulator does not know, or not in time, is an error of the run."""
+    from harness.ptx.errors import ExecutionError, TimeLimit
 
-    if isinstance(error, ExecutionError):
+    if isinstance(error, ExecutionError) and not isinstance(error, TimeLimit):
         return Outcome("ran", findings=(one_line(error),), evidence="specification", artifacts=made)
     return Outcome("error", one_line(error), artifacts=made)
 
