@@ -148,9 +148,7 @@ def _compiling() -> bool:
     return spec is not None and spec.name == "harness.triton.worker"
 
 
-def emulated(
-    kernel: Any, target: str = "sm_100a", *, races: bool = True, limit: float | None = 60.0
-) -> Emulated:
+def emulated(kernel: Any, target: str = "sm_100a", *, races: bool = True, limit: float | None = 60.0) -> Emulated:
     """A launcher that runs `kernel` on the CPU as `target` would: `emulated(kernel)[grid](*args, num_warps=4, **meta)`.
 
     Arguments: numpy arrays (ml_dtypes too) and CPU torch tensors, changed in place; Python numbers; tuples;

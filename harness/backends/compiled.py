@@ -16,6 +16,7 @@ from harness.backends import Artifacts, Job, Outcome
 from harness.backends.emulator import one_line
 from harness.ptx import PtxError
 from harness.ptx.errors import NotElementwise, UnsupportedOnTarget
+from harness.ptx.limits import KERNEL_SECONDS
 from harness.triton.compile import Compilation, compile_kernel
 from harness.triton.diagnostics import Refusal
 from harness.triton.launch import Launch, Tensor, launch_of
@@ -49,7 +50,12 @@ def compile_job(job: Job) -> CompiledKernel | Outcome:
     return CompiledKernel(launch, compilation, key)
 
 
-def run_compiled(job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[str, ...]], Any]) -> Outcome:
+def run_compiled(
+    job: Job,
+    kernel: CompiledKernel,
+    evidence_of: Callable[[tuple[str, ...]], Any],
+    limit: float = KERNEL_SECONDS,
+) -> Outcome:
     """Run it on the job's inputs.
 
     Where ptxas may fuse multiplications and additions and the setup lets it, both readings are run: the fused one's
@@ -62,8 +68,8 @@ def run_compiled(job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[
     try:
         program = load_kernel(kernel.compilation.ptx).program
         contraction = contraction_open(program) and job.setup.fusion
-        run = _launch(job, kernel, fuse=contraction)
-        other = _launch(job, kernel, fuse=False) if contraction else run
+        run = _launch(job, kernel, fuse=contraction, limit=limit)
+        other = _launch(job, kernel, fuse=False, limit=limit) if contraction else run
     except UnsupportedOnTarget as e:
         return Outcome("unsupported", one_line(e), artifacts=made)
     except NotElementwise as e:
@@ -99,7 +105,7 @@ class _Run:
     findings: tuple[str, ...]
 
 
-def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool) -> _Run:
+def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool, limit: float) -> _Run:
     from harness.ptx.kernel import load_kernel, run_kernel
 
     launch, compilation = kernel.launch, kernel.compilation
@@ -113,6 +119,7 @@ def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool) -> _Run:
         launch.grid,
         num_threads=32 * compilation.num_warps,
         shared_bytes=compilation.shared,
+        limit=limit,
     )
     outputs = [tensors[t.name] for t in launch.outputs]
     findings = [f for memory in outputs for f in memory.findings()]

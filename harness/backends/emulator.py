@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from harness.backends import Evidence, Job, Outcome
 from harness.case import AsmVariant, Case, CaseError, format_of, policies
 from harness.derive import AsmForm, asm_form
+from harness.ptx.limits import KERNEL_SECONDS
 
 Units = Mapping[str, NDArray[np.generic]]
 
@@ -32,11 +33,12 @@ ASM_ALONE_FROM = 1 << 20
 
 
 class EmulatorBackend:
-    """See `harness.backends.Backend`. Keeps the last results, so that targets with the same asm are computed once."""
+    """See `harness.backends.Backend`; `limit`: seconds, as `harness.ptx.kernel.run_kernel` has them. Keeps the last results, so that targets with the same asm are computed once."""
 
     name = "emulator"
 
-    def __init__(self) -> None:
+    def __init__(self, limit: float = KERNEL_SECONDS) -> None:
+        self.limit = limit
         self._results: OrderedDict[tuple[object, ...], Outcome] = OrderedDict()
 
     def unavailable(self, target: str) -> str | None:
@@ -63,7 +65,7 @@ class EmulatorBackend:
             return Outcome("not run", str(e))
         if isinstance(kernel, Outcome):
             return kernel
-        return self._once((kernel.key, _digest(job.inputs)), lambda: run_compiled(job, kernel, evidence_of))
+        return self._once((kernel.key, _digest(job.inputs)), lambda: run_compiled(job, kernel, evidence_of, self.limit))
 
     def _snippet(self, job: Job, variant: AsmVariant) -> Outcome:
         from harness.ptx import analyse
@@ -94,7 +96,7 @@ class EmulatorBackend:
             units: dict[str, NDArray[np.generic]] = dict(job.inputs)
             outputs: dict[str, NDArray[np.generic]] = {}
             for _ in range(job.setup.steps if job.setup.context == "loop" else 1):
-                outputs = run_once(job, form, units, share, fuse)
+                outputs = run_once(job, form, units, share, fuse, self.limit)
                 units |= {carry[o]: outputs[o] for o in carry}
         except UndefinedBits as e:
             return Outcome("ran", findings=(one_line(e),))
@@ -136,7 +138,12 @@ def _has_triton() -> bool:
 
 
 def run_once(
-    job: Job, form: AsmForm, units: Units, share: Mapping[int, int], fuse: bool = False
+    job: Job,
+    form: AsmForm,
+    units: Units,
+    share: Mapping[int, int],
+    fuse: bool = False,
+    limit: float = KERNEL_SECONDS,
 ) -> dict[str, NDArray[np.generic]]:
     """One pass of the asm over the inputs: storage arrays in, storage arrays out. Raises PtxError."""
     from harness.ptx import emulate
@@ -154,6 +161,7 @@ def run_once(
         padding=setup.padding,
         share=share or None,
         fuse=fuse,
+        limit=limit,
     )
     assert isinstance(results, tuple)
     return {n: np.broadcast_to(r, shape) for n, r in zip(case.outputs, results, strict=True)}

@@ -172,9 +172,7 @@ def _run_chunks(
     for_each(chunk, range(0, placement.lanes, together))
 
 
-def check_options(
-    *, target: object, order: object, padding: object, share: object, limit: object
-) -> None:
+def check_options(*, target: object, order: object, padding: object, share: object, limit: object) -> None:
     """Raise BindingError for an option of the wrong kind."""
     if not isinstance(target, str):
         raise BindingError(f"target={target!r} is no name such as 'sm_90a'")

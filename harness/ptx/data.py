@@ -52,7 +52,7 @@ def dtype_of(name: DType) -> np.dtype[Any]:
         raise BindingError(f"{_brief(given)} is no dtype; {hint}") from None
     if found.itemsize not in (1, 2, 4, 8) or found.hasobject or found.names or found.subdtype or found.kind in "cSUMm":
         raise BindingError(f"dtype {_brief(given)} has no place in a PTX register")
-    if found.type is np.void:
+    if found == np.dtype(f"V{found.itemsize}"):
         raise BindingError(f"dtype {_brief(given)} has no place in a PTX register")
     return found.newbyteorder("=") if not found.isnative else found
 

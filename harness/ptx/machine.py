@@ -157,7 +157,7 @@ def _straight(program: Program, frame: Frame) -> None:
         for first in range(0, len(steps), CHECKED_EVERY):
             if frame.deadline.passed:
                 raise program.source.error(TimeLimit, frame.deadline.words, steps[first].node.offset)
-            for step in steps[first : first + CHECKED_EVERY]:  # noqa: B007 - the place of a fault
+            for step in steps[first : first + CHECKED_EVERY]:
                 execute(frame, step, None)
     except PtxError:
         raise

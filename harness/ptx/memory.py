@@ -137,7 +137,7 @@ class GlobalMemory:
     def describe(self, address: int, size: int) -> str:
         """Where an address lies, in words."""
         buffer = self.find(address)
-        if address < 1 << 20:
+        if 0 <= address < 1 << 20:
             return f"address 0x{address:x} is a null pointer"
         if buffer is None or address - buffer.base > BUFFER_SPACING // 2:
             after = next((b for b in self.buffers if b.base > address), None)

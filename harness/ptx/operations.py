@@ -231,7 +231,8 @@ def _bind_mov_vector(builder: Builder, node: Instruction, bound: Bound) -> Step:
         _check_special(builder, node, what, what.text, kind)
         return Step("special", node, bound, (), writers, detail=[(what.text, c) for c in "xyzw"])
     role = f"element of {bound.spelling}"
-    if isinstance(what, Immediate) or (isinstance(what, Name) and isinstance(builder.scope.register(what.text), Register)):
+    plain = isinstance(what, Name) and isinstance(builder.scope.register(what.text), Register)
+    if plain or isinstance(what, Immediate):
         return _split(builder, node, bound, kind, what, writers)
     elements = builder.elements(what, count)
     braces.moved(builder, elements, kind, role)
@@ -244,8 +245,8 @@ def _split(
 ) -> Step:
     """A scalar moved to a vector, which the ISA does not have: ptxas (12.9, 13.4) spreads the parts of its bits.
 
-    Element i has bits i * n and up, n of them, with zeros above, where n is the width divided by the number of elements;
-    of four elements of 16 bits, whose parts would be of 4 bits, the first has all.
+    Element i has the n bits from i * n on, with zeros above, where n is the width divided by the number of elements.
+    Of four elements of 16 bits, whose parts would be of 4 bits, the first has all bits and the others have none.
     """
     if kind.kind not in "bus":
         message = f"{node.spelling} of one value converts the parts of its bits to numbers; the emulator does not"
