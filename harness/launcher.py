@@ -153,9 +153,9 @@ def emulated(kernel: Any, target: str = "sm_100a", *, races: bool = True, limit:
 
     Arguments: numpy arrays (ml_dtypes too) and CPU torch tensors, changed in place; Python numbers; tuples;
     compile-time values by keyword. Further keywords: num_warps, num_stages, num_ctas, maxnreg, enable_fp_fusion (on
-    by default, as in Triton), debug (device_assert is compiled in), and unwritten=("y",): arguments whose contents count
-    as never written, so that reading them first, or leaving a byte of them unwritten, is an error. races=False skips the
-    race detector. limit: seconds that the blocks which run together (16,384 threads) may take; None: no limit.
+    by default, as in Triton), debug (device_assert is compiled in), and unwritten=("y",): arguments whose contents
+    count as never written, so that reading them first, or leaving a byte of them unwritten, is an error. races=False
+    skips the race detector. limit: seconds that the blocks which run together (16,384 threads) may take; None: any.
 
     device_print prints to standard output. The call returns a report with the number of thread instructions. Raises
     LaunchError for what cannot be launched, and PtxError (MemoryFault, UndefinedBits, ExecutionError, TimeLimit) for

@@ -91,7 +91,7 @@ def run_compiled(
 
 
 def _fault(error: PtxError, made: Artifacts) -> Outcome:
-    """What the kernel did wrong is a finding; what the emulator does not know, or not in time, is an error of the run."""
+    """What the kernel did wrong is a finding; what the emulator does not know, or not in time, an error."""
     from harness.ptx.errors import ExecutionError, TimeLimit
 
     if isinstance(error, ExecutionError) and not isinstance(error, TimeLimit):

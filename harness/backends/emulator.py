@@ -33,7 +33,10 @@ ASM_ALONE_FROM = 1 << 20
 
 
 class EmulatorBackend:
-    """See `harness.backends.Backend`; `limit`: seconds, as `harness.ptx.kernel.run_kernel` has them. Keeps the last results, so that targets with the same asm are computed once."""
+    """See `harness.backends.Backend`. Keeps the last results, so that targets with the same asm are computed once.
+
+    `limit`: the seconds of `harness.ptx.kernel.run_kernel` and of `harness.emulate`.
+    """
 
     name = "emulator"
 

@@ -103,7 +103,7 @@ def assemble(
     for number, constraint in enumerate(parsed):
         if constraint.immediate and number not in values:
             raise BindingError(
-                f"constraint {constraint.text!r}: operand ${number} is a compile-time constant, and a tensor never is one"
+                f"constraint {constraint.text!r}: ${number} is a compile-time constant, and a tensor never is one"
             )
     tree, source = parse_asm(asm, len(parsed), values)
     builder = Builder(source, Target.parse(target) if target else None, elementwise=True)

@@ -188,8 +188,8 @@ def constants_of(operands: Sequence[Operand], args: Sequence[object]) -> tuple[t
             value = args[operand.tensor]
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or operand.element_width < 32:
                 raise BindingError(
-                    f"operand {operand.describes}: constraint {operand.constraint.text!r} takes a compile-time constant "
-                    f"(a Python int, in a kernel a tl.constexpr), not {_short(repr(value))}"
+                    f"operand {operand.describes}: constraint {operand.constraint.text!r} takes a compile-time "
+                    f"constant (a Python int, in a kernel a tl.constexpr), not {_short(repr(value))}"
                 )
             half = 1 << (operand.element_width - 1)
             found.append((operand.number, ((int(value) + half) & (2 * half - 1)) - half))

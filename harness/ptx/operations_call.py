@@ -21,7 +21,7 @@ from .types import TYPES
 from .vectorise import Array
 
 if TYPE_CHECKING:
-    from .kernel import KernelBuilder
+    from .kernelbuilder import KernelBuilder
 
 __all__ = ["called", "inlined", "param_register", "returning"]
 

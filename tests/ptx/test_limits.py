@@ -1,4 +1,4 @@
-"""Whatever a text asks for, the emulator ends soon, in bounded memory, and with an error of its own that has a place."""
+"""Whatever a text asks for, the emulator ends soon, in bounded memory, with an error of its own that has a place."""
 
 from __future__ import annotations
 
