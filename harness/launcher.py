@@ -8,6 +8,7 @@ and the line of the Triton source.
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from harness.targetset import normal
 
 _OPTIONS = ("num_ctas", "num_stages", "maxnreg")
+_ON = ("1", "true", "on", "yes", "y")
 
 # Triton's names of element types, by numpy's, ml_dtypes' and torch's names.
 _ELEMENTS = {
@@ -40,6 +42,7 @@ class Emulated:
     kernel: Any
     target: str = "sm_100a"
     races: bool = True
+    limit: float | None = 60.0
 
     def __getitem__(
         self, grid: Sequence[int] | int | Callable[[Mapping[str, Any]], Sequence[int]]
@@ -55,10 +58,14 @@ class Emulated:
         from harness.ptx.kernel import load_kernel, run_kernel
         from harness.triton.specialise import entry_values
 
-        num_warps = int(kwargs.pop("num_warps", 4))
+        num_warps = kwargs.pop("num_warps", 4)
+        if num_warps not in (1, 2, 4, 8, 16, 32):
+            raise LaunchError(f"num_warps={num_warps!r}: a block has 1, 2, 4, 8, 16 or 32 warps (1024 threads at most)")
         fusion = bool(kwargs.pop("enable_fp_fusion", True))  # Triton's default up to 3.9
         unwritten = frozenset(kwargs.pop("unwritten", ()))
         options = {name: kwargs.pop(name) for name in _OPTIONS if name in kwargs}
+        if _debugs(self.kernel, kwargs.pop("debug", None)):
+            options["debug"] = True
         values = self._bound(args, kwargs)
         compilation, signature = self._compiled(values, num_warps, fusion, options)
         memory = _Memory(values, unwritten)
@@ -67,10 +74,11 @@ class Emulated:
         report = run_kernel(
             load_kernel(compilation.ptx),
             parameters,
-            (sizes,) if isinstance(sizes, int) else tuple(sizes),
+            tuple(sizes) if hasattr(sizes, "__iter__") else (sizes,),
             num_threads=32 * compilation.num_warps,
             shared_bytes=compilation.shared,
             races=self.races,
+            limit=self.limit,
         )
         memory.check_written()
         return report
@@ -127,24 +135,33 @@ class Emulated:
         return compiled, spec.signature
 
 
+def _debugs(kernel: Any, asked: bool | None) -> bool:
+    """Whether assertions are compiled in, as Triton decides it: debug=, @triton.jit(debug=True) or TRITON_DEBUG."""
+    while asked is None and kernel is not None:
+        asked, kernel = getattr(kernel, "debug", None), getattr(kernel, "fn", None)
+    return bool(asked) or os.environ.get("TRITON_DEBUG", "").lower() in _ON
+
+
 def _compiling() -> bool:
     """Whether this is the compiler's process, which imports the file of a kernel and must not launch it."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return spec is not None and spec.name == "harness.triton.worker"
 
 
-def emulated(kernel: Any, target: str = "sm_100a", *, races: bool = True) -> Emulated:
+def emulated(kernel: Any, target: str = "sm_100a", *, races: bool = True, limit: float | None = 60.0) -> Emulated:
     """A launcher that runs `kernel` on the CPU as `target` would: `emulated(kernel)[grid](*args, num_warps=4, **meta)`.
 
     Arguments: numpy arrays (ml_dtypes too) and CPU torch tensors, changed in place; Python numbers; tuples;
     compile-time values by keyword. Further keywords: num_warps, num_stages, num_ctas, maxnreg, enable_fp_fusion (on
-    by default, as in Triton), and unwritten=("y",): arguments whose contents count as never written, so that reading
-    them first, or leaving a byte of them unwritten, is an error. races=False skips the race detector.
+    by default, as in Triton), debug (device_assert is compiled in), and unwritten=("y",): arguments whose contents
+    count as never written, so that reading them first, or leaving a byte of them unwritten, is an error. races=False
+    skips the race detector. limit: seconds that the blocks which run together (16,384 threads) may take; None: any.
 
-    The call returns a report with the number of thread instructions. Raises LaunchError for what cannot be launched,
-    and PtxError (MemoryFault, UndefinedBits, ExecutionError) for what the kernel does wrong; arrays are then unchanged.
+    device_print prints to standard output. The call returns a report with the number of thread instructions. Raises
+    LaunchError for what cannot be launched, and PtxError (MemoryFault, UndefinedBits, ExecutionError, TimeLimit) for
+    what the kernel does wrong, a store to a read-only array included; arrays are then unchanged.
     """
-    return Emulated(kernel, target, races)
+    return Emulated(kernel, target, races, limit)
 
 
 def _described(value: Any) -> Any:
@@ -232,7 +249,7 @@ class _Memory:
 def _span(name: str, tensor: Any) -> NDArray[np.uint8]:
     """The bytes from a tensor's first element to its last, sharing its memory: all that its pointer may be used for.
 
-    Raises LaunchError for a device tensor, a read-only array and negative strides.
+    Raises LaunchError for a device tensor and negative strides.
     """
     if isinstance(tensor, np.ndarray):
         if any(s < 0 for s in tensor.strides):

@@ -130,7 +130,8 @@ class Backend(Protocol):
 def create(name: str, *, limit: float | None = None, sanitize: str = "") -> Backend:
     """The backend called `name`; raises ValueError for a name that is none.
 
-    limit: seconds after which work on a GPU is given up; None for the defaults. sanitize: the tool of compute-sanitizer
+    limit: seconds after which work on a GPU, or threads that the emulator runs together, are given up; None for the
+    defaults. sanitize: the tool of compute-sanitizer
     that watches kernels on a GPU.
     """
     if name == "gpu":
@@ -140,7 +141,7 @@ def create(name: str, *, limit: float | None = None, sanitize: str = "") -> Back
     if name == "emulator":
         from harness.backends.emulator import EmulatorBackend
 
-        return EmulatorBackend()
+        return EmulatorBackend() if limit is None else EmulatorBackend(limit)
     if name == "assembler":
         from harness.backends.assembler import AssemblerBackend
 

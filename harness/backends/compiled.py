@@ -17,6 +17,7 @@ from harness.backends.emulator import one_line
 from harness.identity.experiment import Experiment, emulator
 from harness.ptx import PtxError
 from harness.ptx.errors import NotElementwise, UnsupportedOnTarget
+from harness.ptx.limits import KERNEL_SECONDS
 from harness.triton.compile import Compilation, compile_kernel
 from harness.triton.diagnostics import Refusal
 from harness.triton.launch import Launch, Tensor, entry_parameters, launch_of, launched_experiment
@@ -51,7 +52,11 @@ Once = Callable[[Experiment, Callable[[], Outcome]], Outcome]
 
 
 def run_compiled(
-    job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[str, ...]], Any], once: Once
+    job: Job,
+    kernel: CompiledKernel,
+    evidence_of: Callable[[tuple[str, ...]], Any],
+    once: Once,
+    limit: float = KERNEL_SECONDS,
 ) -> Outcome:
     """Run it on the job's inputs.
 
@@ -60,18 +65,18 @@ def run_compiled(
     """
     made = Artifacts(ptx=kernel.compilation.ptx, body=kernel.compilation.body_hash)
     identity = launched_experiment(emulator(), job, kernel.launch, kernel.compilation)
-    return replace(once(identity, lambda: _run(job, kernel, evidence_of)), artifacts=made)
+    return replace(once(identity, lambda: _run(job, kernel, evidence_of, limit)), artifacts=made)
 
 
-def _run(job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[str, ...]], Any]) -> Outcome:
+def _run(job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[str, ...]], Any], limit: float) -> Outcome:
     from harness.ptx.contraction import contraction_open
     from harness.ptx.kernel import load_kernel
 
     try:
         program = load_kernel(kernel.compilation.ptx).program
         contraction = contraction_open(program) and job.setup.fusion
-        run = _launch(job, kernel, fuse=contraction)
-        other = _launch(job, kernel, fuse=False) if contraction else run
+        run = _launch(job, kernel, fuse=contraction, limit=limit)
+        other = _launch(job, kernel, fuse=False, limit=limit) if contraction else run
     except UnsupportedOnTarget as e:
         return Outcome("unsupported", one_line(e))
     except NotElementwise as e:
@@ -92,10 +97,10 @@ def _run(job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[str, ...
 
 
 def _fault(error: PtxError) -> Outcome:
-    """What the kernel did wrong is a finding; what the emulator does not know is an error of the run."""
-    from harness.ptx.errors import ExecutionError
+    """What the kernel did wrong is a finding; what the emulator does not know, or not in time, an error."""
+    from harness.ptx.errors import ExecutionError, TimeLimit
 
-    if isinstance(error, ExecutionError):
+    if isinstance(error, ExecutionError) and not isinstance(error, TimeLimit):
         return Outcome("ran", findings=(one_line(error),), evidence="specification")
     return Outcome("error", one_line(error))
 
@@ -106,7 +111,7 @@ class _Bits:
     findings: tuple[str, ...]
 
 
-def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool) -> _Bits:
+def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool, limit: float) -> _Bits:
     from harness.ptx.kernel import load_kernel, run_kernel
 
     launch, compilation = kernel.launch, kernel.compilation
@@ -117,6 +122,7 @@ def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool) -> _Bits:
         launch.grid,
         num_threads=32 * compilation.num_warps,
         shared_bytes=compilation.shared,
+        limit=limit,
     )
     outputs = [tensors[t.name] for t in launch.outputs]
     findings = [f for memory in outputs for f in memory.findings()]

@@ -21,6 +21,7 @@ from harness.backends import Evidence, Job, Outcome
 from harness.case import AsmVariant, Case, CaseError, format_of, policies
 from harness.derive import AsmForm, asm_form
 from harness.identity.experiment import Experiment, emulator, experiment
+from harness.ptx.limits import KERNEL_SECONDS
 
 Units = Mapping[str, NDArray[np.generic]]
 
@@ -31,11 +32,15 @@ ASM_ALONE_FROM = 1 << 20
 
 
 class EmulatorBackend:
-    """See `harness.backends.Backend`. Keeps the last results, so that targets with the same asm are computed once."""
+    """See `harness.backends.Backend`. Keeps the last results, so that targets with the same asm are computed once.
+
+    `limit`: the seconds of `harness.ptx.kernel.run_kernel` and of `harness.emulate`.
+    """
 
     name = "emulator"
 
-    def __init__(self) -> None:
+    def __init__(self, limit: float = KERNEL_SECONDS) -> None:
+        self.limit = limit
         self._results: OrderedDict[Experiment, Outcome] = OrderedDict()
 
     def unavailable(self, target: str) -> str | None:
@@ -60,7 +65,9 @@ class EmulatorBackend:
             kernel = compile_job(job)
         except NoTriton as e:
             return Outcome("not run", str(e))
-        return kernel if isinstance(kernel, Outcome) else run_compiled(job, kernel, evidence_of, self._once)
+        if isinstance(kernel, Outcome):
+            return kernel
+        return run_compiled(job, kernel, evidence_of, self._once, self.limit)
 
     def _snippet(self, job: Job, variant: AsmVariant) -> Outcome:
         from harness.ptx import analyse
@@ -73,12 +80,15 @@ class EmulatorBackend:
         return replace(outcome, evidence=evidence, contraction_open=facts.contraction_open)
 
     def _once(self, identity: Experiment, compute: Callable[[], Outcome]) -> Outcome:
-        """The outcome of an experiment, computed once. It holds bits and findings, nothing that depends on a target."""
-        if identity not in self._results:
-            self._results[identity] = replace(compute(), identity=identity.digest)
+        """The outcome of an experiment, computed once; one that came to nothing, for want of time say, is not kept."""
+        if identity in self._results:
+            return self._results[identity]
+        outcome = replace(compute(), identity=identity.digest)
+        if outcome.status == "ran":
+            self._results[identity] = outcome
             while len(self._results) > _KEPT_RESULTS:
                 self._results.popitem(last=False)
-        return self._results[identity]
+        return outcome
 
     def _execute(self, job: Job, form: AsmForm, contraction_open: bool) -> Outcome:
         from harness.ptx import PtxError
@@ -91,7 +101,7 @@ class EmulatorBackend:
             units: dict[str, NDArray[np.generic]] = dict(job.inputs)
             outputs: dict[str, NDArray[np.generic]] = {}
             for _ in range(job.setup.steps if job.setup.context == "loop" else 1):
-                outputs = run_once(job, form, units, share, fuse)
+                outputs = run_once(job, form, units, share, fuse, self.limit)
                 units |= {carry[o]: outputs[o] for o in carry}
         except UndefinedBits as e:
             return Outcome("ran", findings=(one_line(e),))
@@ -133,7 +143,12 @@ def _has_triton() -> bool:
 
 
 def run_once(
-    job: Job, form: AsmForm, units: Units, share: Mapping[int, int], fuse: bool = False
+    job: Job,
+    form: AsmForm,
+    units: Units,
+    share: Mapping[int, int],
+    fuse: bool = False,
+    limit: float = KERNEL_SECONDS,
 ) -> dict[str, NDArray[np.generic]]:
     """One pass of the asm over the inputs: storage arrays in, storage arrays out. Raises PtxError."""
     from harness.ptx import emulate
@@ -151,6 +166,7 @@ def run_once(
         padding=setup.padding,
         share=share or None,
         fuse=fuse,
+        limit=limit,
     )
     assert isinstance(results, tuple)
     return {n: np.broadcast_to(r, shape) for n, r in zip(case.outputs, results, strict=True)}

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from .api import assemble
-from .binding import bind, parse_constraints
+from .api import assemble, check_options
+from .binding import bind, constants_of, parse_constraints
 from .contraction import contraction_open
 from .data import DType, Placement, dtype_of, load, store, tensors, width_of
-from .errors import PtxError
+from .errors import PtxError, only_own
 from .lexer import OPERAND
+from .limits import SNIPPET_SECONDS, Deadline
 from .machine import Frame, run
 from .program import Program, Step
 from .vectorise import UNSIGNED, Array
@@ -32,6 +34,7 @@ class Analysis:
     contraction_open: bool
 
 
+@only_own("an asm block")
 def analyse(asm: str, constraints: str, *, target: str | None = None) -> Analysis:
     """Parse and check a block and say what is in it. Raises PtxError as `emulate` would (target None: any)."""
     return describe(assemble(asm, constraints, target).program)
@@ -64,7 +67,7 @@ def program_text(asm: str, constraints: str, target: str) -> str:
 def refusal(asm: str, constraints: str, target: str) -> str | None:
     """Why the block cannot be used on `target`, in one message, or None if it can."""
     try:
-        assemble(asm, constraints, target)
+        analyse(asm, constraints, target=target)
     except PtxError as error:
         return str(error)
     return None
@@ -92,6 +95,7 @@ class Trace:
     outputs: tuple[Array, ...]
 
 
+@only_own("an asm block")
 def trace(
     asm: str,
     constraints: str,
@@ -102,24 +106,26 @@ def trace(
     target: str = "sm_90a",
     share: Mapping[int, int] | None = None,
     fuse: bool = False,
+    limit: float | None = SNIPPET_SECONDS,
 ) -> Trace:
     """Run a block on one pack (`args` of at most `pack` elements) and record every instruction.
 
-    The arguments are those of `emulate`. Raises PtxError.
+    The arguments are those of `emulate`, the limit of 10 seconds included. Raises PtxError.
     """
     several = isinstance(dtype, (list, tuple))
     wanted = [dtype_of(d) for d in dtype] if several else [dtype_of(dtype)]
     inputs, shape = tensors(args)
-    elements = int(np.prod(shape))
+    elements = math.prod(shape)
     if elements > pack:
         raise PtxError(f"a trace follows one pack; {elements} elements are more than pack={pack}")
     widths = [width_of(t.dtype) for t in inputs]
     operands = bind(parse_constraints(constraints), widths, [width_of(d) for d in wanted], pack)
-    block = assemble(asm, constraints, target, tuple((share or {}).items()), fuse)
+    check_options(target=target, order=None, padding=None, share=share, limit=limit)
+    block = assemble(asm, constraints, target, tuple((share or {}).items()), fuse, constants_of(operands, args))
     placement = Placement.make(elements, pack, None, None)
-    frame = Frame(block.program, 1)
+    frame = Frame(block.program, 1, deadline=Deadline(limit))
     for operand, slot in zip(operands, block.slots, strict=True):
-        if not operand.output:
+        if not operand.output and slot >= 0:
             load(frame, slot, operand, inputs[operand.tensor], placement, 0)
     recorder = _Recorder()
     run(block.program, frame, recorder)

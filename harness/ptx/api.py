@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from .binding import REGISTER_WIDTH, Constraint, Operand, bind, parse_constraints
+from .binding import REGISTER_WIDTH, Constraint, Operand, bind, constants_of, parse_constraints
 from .data import DType, Placement, Tensor, dtype_of, load, store, tensors, width_of
-from .errors import BindingError, PtxError
+from .errors import BindingError, PtxError, only_own
+from .limits import SNIPPET_SECONDS, Deadline, lanes_together
 from .machine import Constants, Frame, run
 from .parallel import for_each
 from .parser import parse_asm
@@ -26,6 +28,7 @@ CHUNK = 1 << 14
 Share = tuple[tuple[int, int], ...]
 
 
+@only_own("an asm block")
 def emulate(
     asm: str,
     constraints: str,
@@ -38,21 +41,25 @@ def emulate(
     padding: int | None = None,
     share: Mapping[int, int] | None = None,
     fuse: bool = False,
+    limit: float | None = SNIPPET_SECONDS,
 ) -> Array | tuple[Array, ...]:
     """Run `asm` on every element of the arguments, `pack` elements an invocation.
 
     `constraints`, `args`, `dtype` and `pack` are those of `tl.inline_asm_elementwise`: the arguments broadcast
     against each other and Python numbers are allowed; a partial pack is padded; an empty array gives an empty
     one, no arguments a 0-dimensional one. Bits pass unchanged. The result is one array, or a tuple of them where
-    `dtype` is a sequence. dtypes are numpy's, ml_dtypes' or their names.
+    `dtype` is a sequence. dtypes are numpy's, ml_dtypes' or Triton's, or their names. An operand under constraint `n`
+    or `i` is a Python int, which takes the place of `$n` in the text, as Triton's constants do.
 
     `target`: refuse what this GPU does not have. `order`: a seed that shuffles which elements share a pack (None:
     consecutive ones). `padding`: a seed for the bits in a partial pack and in the unused part of a register;
     None leaves them undefined, and undefined bits that reach a result are an error. `share`: operand numbers,
     output to input, that get one register, as LLVM may choose for an output without early clobber. `fuse`:
     evaluate a multiplication without rounding modifier and the addition that uses it as one fma, as ptxas may.
+    `limit`: seconds that the invocations which run together (16,384) may take, 10 by default; a program that is then
+    still running, as an endless loop is, raises TimeLimit with the line where it was. None: no limit.
 
-    Raises PtxError (see `harness.ptx.errors`).
+    Raises PtxError (see `harness.ptx.errors`), and nothing else.
     """
     several = isinstance(dtype, (list, tuple))
     wanted = [dtype_of(d) for d in dtype] if several else [dtype_of(dtype)]
@@ -61,10 +68,11 @@ def emulate(
     inputs, shape = tensors(args)
     parsed = parse_constraints(constraints)
     operands = bind(parsed, [width_of(t.dtype) for t in inputs], [width_of(d) for d in wanted], pack)
-    block = assemble(asm, constraints, target, tuple((share or {}).items()), fuse)
-    placement = Placement.make(int(np.prod(shape)), pack, order, padding)
+    check_options(target=target, order=order, padding=padding, share=share, limit=limit)
+    block = assemble(asm, constraints, target, tuple((share or {}).items()), fuse, constants_of(operands, args))
+    placement = Placement.make(math.prod(shape), pack, order, padding)
     outputs = [np.zeros(placement.elements, UNSIGNED[max(width_of(d), 8)]) for d in wanted]
-    _run_chunks(block, operands, inputs, outputs, placement)
+    _run_chunks(block, operands, inputs, outputs, placement, limit)
     results = tuple(o.view(d).reshape(shape) for o, d in zip(outputs, wanted, strict=True))
     return results if several else results[0]
 
@@ -78,14 +86,29 @@ class AsmBlock:
 
 
 @lru_cache(maxsize=512)
-def assemble(asm: str, constraints: str, target: str | None, share: Share = (), fuse: bool = False) -> AsmBlock:
-    """Parse and check an asm block for a target (None: any). Raises PtxError."""
+def assemble(
+    asm: str,
+    constraints: str,
+    target: str | None,
+    share: Share = (),
+    fuse: bool = False,
+    constants: tuple[tuple[int, int], ...] = (),
+) -> AsmBlock:
+    """Parse and check an asm block for a target (None: any). Raises PtxError.
+
+    `constants`: number and value of each operand under constraint `n` or `i`.
+    """
     parsed = parse_constraints(constraints)
-    tree, source = parse_asm(asm, len(parsed))
+    values = dict(constants)
+    for number, constraint in enumerate(parsed):
+        if constraint.immediate and number not in values:
+            raise BindingError(
+                f"constraint {constraint.text!r}: ${number} is a compile-time constant, and a tensor never is one"
+            )
+    tree, source = parse_asm(asm, len(parsed), values)
     builder = Builder(source, Target.parse(target) if target else None, elementwise=True)
     slots = _allot(builder, parsed, dict(share))
-    builder.add(tree)
-    program = builder.build()
+    program = builder.built(tree)
     if fuse:
         from .contraction import fused
 
@@ -101,6 +124,9 @@ def _allot(builder: Builder, constraints: Sequence[Constraint], share: Mapping[i
         partner[source] = output
     slots: list[int] = []
     for number, constraint in enumerate(constraints):
+        if constraint.immediate:
+            slots.append(-1)
+            continue
         width = REGISTER_WIDTH[constraint.letter]
         kind = TYPES["pred" if width == 1 else f"b{width}"]
         other = partner.get(number)
@@ -118,7 +144,7 @@ def _check_share(constraints: Sequence[Constraint], output: int, source: int) ->
         raise BindingError(f"share={{{output}: {source}}} must map an output operand to an input operand")
     if constraints[output].early:
         raise BindingError(f"output ${output} is written early ('=&'), so it never shares a register with an input")
-    if REGISTER_WIDTH[constraints[output].letter] != REGISTER_WIDTH[constraints[source].letter]:
+    if REGISTER_WIDTH[constraints[output].letter] != REGISTER_WIDTH.get(constraints[source].letter):
         raise BindingError(f"operands ${output} and ${source} have registers of different sizes")
 
 
@@ -128,20 +154,37 @@ def _run_chunks(
     inputs: Sequence[Tensor],
     outputs: Sequence[Array],
     placement: Placement,
+    limit: float | None,
 ) -> None:
     constants: Constants = {}
+    together = lanes_together(CHUNK, len(block.program.registers), len(block.program.steps))
 
     def chunk(start: int) -> None:
-        frame = Frame(block.program, min(CHUNK, placement.lanes - start), constants)
+        frame = Frame(block.program, min(together, placement.lanes - start), constants, Deadline(limit))
         for operand, slot in zip(operands, block.slots, strict=True):
-            if not operand.output:
+            if not operand.output and slot >= 0:
                 load(frame, slot, operand, inputs[operand.tensor], placement, start)
         run(block.program, frame)
         for operand, slot in zip(operands, block.slots, strict=True):
             if operand.output:
                 store(frame, slot, operand, outputs[operand.tensor], placement, start)
 
-    for_each(chunk, range(0, placement.lanes, CHUNK))
+    for_each(chunk, range(0, placement.lanes, together))
+
+
+def check_options(*, target: object, order: object, padding: object, share: object, limit: object) -> None:
+    """Raise BindingError for an option of the wrong kind."""
+    if not isinstance(target, str):
+        raise BindingError(f"target={target!r} is no name such as 'sm_90a'")
+    for name, seed in (("order", order), ("padding", padding)):
+        if seed is not None and (not isinstance(seed, (int, np.integer)) or seed < 0):
+            raise BindingError(f"{name}={seed!r} is no seed: give an integer from 0 on, or None")
+    if share is not None and not (
+        isinstance(share, Mapping) and all(isinstance(n, int) for pair in share.items() for n in pair)
+    ):
+        raise BindingError(f"share={share!r} is no mapping of operand numbers")
+    if limit is not None and not (isinstance(limit, (int, float)) and limit > 0):
+        raise BindingError(f"limit={limit!r} is no number of seconds; None sets no limit")
 
 
 __all__ = ["AsmBlock", "PtxError", "assemble", "emulate"]

@@ -11,10 +11,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .errors import BindingError
+import numpy as np
+
+from .errors import BindingError, TooLarge
+from .limits import CONSTRAINTS, PACK
 
 REGISTER_WIDTH = {"b": 1, "c": 16, "h": 16, "r": 32, "f": 32, "l": 64, "N": 64, "d": 64}
 """Constraint letter to register width in bits."""
+IMMEDIATE = "n"
+"""The letter of an operand that is a constant, which `i` asks for as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,11 @@ class Constraint:
     output: bool
     early: bool = False
     tied: int | None = None
+
+    @property
+    def immediate(self) -> bool:
+        """Whether the operand is a constant in the text and no register."""
+        return self.letter == IMMEDIATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +71,13 @@ class Operand:
 def parse_constraints(text: str) -> tuple[Constraint, ...]:
     """Split and check a constraint string; clobbers (`~{...}`) are dropped.
 
-    Raises BindingError in the cases in which LLVM refuses, or quietly drops, the block.
+    Raises BindingError in the cases in which LLVM refuses, or quietly drops, the block; TooLarge for too many.
     """
+    if not isinstance(text, str):
+        raise BindingError(f"constraints are a string such as '=r,r', not {type(text).__name__}")
+    count = text.count(",") + 1
+    if count > CONSTRAINTS.most or len(text) > 20 * CONSTRAINTS.most:
+        raise TooLarge(CONSTRAINTS.refusal(max(count, len(text) // 20)))
     found: list[Constraint] = []
     for part in text.split(",") if text.strip() else []:
         part = part.strip()
@@ -74,7 +89,7 @@ def parse_constraints(text: str) -> tuple[Constraint, ...]:
 
 def _constraint(part: str, text: str, before: Sequence[Constraint]) -> Constraint:
     def refuse(why: str) -> BindingError:
-        return BindingError(f"constraint {part!r} of {text!r}: {why}")
+        return BindingError(f"constraint {_short(part)!r} of {_short(text)!r}: {why}")
 
     if not part:
         raise refuse("it is empty; is there a comma too many?")
@@ -89,7 +104,7 @@ def _constraint(part: str, text: str, before: Sequence[Constraint]) -> Constrain
         if not output:
             raise refuse("only an output can be written early; write '=&r'")
         body = body[1:]
-    if output and any(not c.output for c in before):
+    if output and before and not before[-1].output:
         raise refuse("outputs come before inputs")
     if re.fullmatch("[0-9]{1,9}", body) and not output:
         outputs = sum(1 for c in before if c.output)
@@ -98,8 +113,10 @@ def _constraint(part: str, text: str, before: Sequence[Constraint]) -> Constrain
         if any(c.tied == int(body) for c in before):
             raise refuse(f"another input is tied to output {body} already")
         return Constraint(part, before[int(body)].letter, False, tied=int(body))
-    if body in ("n", "i", "s"):
-        raise refuse("it needs a compile-time constant, and a tensor never is one")
+    if body in ("n", "i") and not output and not early:
+        return Constraint(part, IMMEDIATE, False)
+    if body == "s":
+        raise refuse("it needs the name of a symbol, and asm in Triton has none")
     if not body or not re.fullmatch(r"[A-Za-z|]+", body) or body[0] not in REGISTER_WIDTH:
         known = ", ".join(REGISTER_WIDTH)
         raise refuse(f"no such constraint for PTX; register constraints are {known}, with '=' or '=&' before outputs")
@@ -113,6 +130,10 @@ def bind(
 
     Raises BindingError when constraints and tensors do not fit together.
     """
+    if isinstance(pack, bool) or not isinstance(pack, (int, np.integer)):
+        raise BindingError(f"pack is {_short(repr(pack))}; it is the number of elements of an invocation")
+    if pack > PACK.most:
+        raise TooLarge(PACK.refusal(pack))
     if pack < 1 or pack & (pack - 1):
         raise BindingError(f"pack is {pack}; Triton needs a power of two, for tensors have a power of two elements")
     places = [(i, *place) for i, w in enumerate(outputs) for place in _split(w, pack)]
@@ -124,7 +145,7 @@ def bind(
     _check_count("input", have_in, len(places) - produced, inputs, pack)
     operands = []
     for number, (constraint, (tensor, first, count, width)) in enumerate(zip(constraints, places, strict=True)):
-        register = REGISTER_WIDTH[constraint.letter]
+        register = 64 if constraint.immediate else REGISTER_WIDTH[constraint.letter]
         operand = Operand(number, constraint, tensor, first, count, width, register)
         if register < width * count:
             raise BindingError(
@@ -149,3 +170,27 @@ def _check_count(what: str, have: int, need: int, widths: Sequence[int], pack: i
         f"the constraints declare {have} {what} operands, but pack={pack} needs {need} ({tensors}); "
         "elements of less than 32 bits share a 32-bit register"
     )
+
+
+def _short(text: str) -> str:
+    """The text, or the beginning of a long one, for messages."""
+    return text if len(text) <= 100 else f"{text[:100]}..."
+
+
+def constants_of(operands: Sequence[Operand], args: Sequence[object]) -> tuple[tuple[int, int], ...]:
+    """The number and value of each operand under constraint `n` or `i`, as LLVM writes it: signed.
+
+    Raises BindingError where the argument is no Python integer: a tensor is never constant, and Triton's True is -1.
+    """
+    found = []
+    for operand in operands:
+        if operand.constraint.immediate:
+            value = args[operand.tensor]
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or operand.element_width < 32:
+                raise BindingError(
+                    f"operand {operand.describes}: constraint {operand.constraint.text!r} takes a compile-time "
+                    f"constant (a Python int, in a kernel a tl.constexpr), not {_short(repr(value))}"
+                )
+            half = 1 << (operand.element_width - 1)
+            found.append((operand.number, ((int(value) + half) & (2 * half - 1)) - half))
+    return tuple(found)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from .errors import ParseError
 from .lexer import OPERAND, WARP_SIZE, Token
+from .limits import NESTING
 from .nodes import Immediate, Source
 
 
@@ -88,7 +89,7 @@ def _right(a: Number, b: Number) -> Number:
     return _sized(_whole(a) >> (_whole(b) & 63), isinstance(a, Unsigned))
 
 
-_LEVELS: list[dict[str, Operator]] = [
+_BY_LEVEL: list[dict[str, Operator]] = [
     {"||": lambda a, b: int(_whole(a) != 0 or _whole(b) != 0)},
     {"&&": lambda a, b: int(_whole(a) != 0 and _whole(b) != 0)},
     {"|": _on_integers(operator.or_)},
@@ -106,6 +107,8 @@ _LEVELS: list[dict[str, Operator]] = [
     {"*": _usual(operator.mul), "/": _usual(_divided), "%": _remainder},
 ]
 """Binary operators from the loosest level to the tightest."""
+_BINARY = {sign: (level, apply) for level, signs in enumerate(_BY_LEVEL) for sign, apply in signs.items()}
+"""Level and function of each binary operator."""
 
 
 class ConstantExpressions:
@@ -164,12 +167,18 @@ class ConstantExpressions:
         found = "the end of the text" if self.kind == "end" else repr(self.text.replace(OPERAND, "$"))
         return self.error(f"expected {wanted}, found {found}")
 
+    def deeper(self) -> None:
+        """Note that something within something else begins. Raises ParseError where too much does."""
+        self.depth += 1
+        if self.depth > NESTING.most:
+            raise self.error(f"nested too deeply: more than {NESTING.most} {NESTING.what}")
+
     def integer(self, what: str) -> int:
         """A plain integer literal."""
         offset = self.offset
         try:
             return int(_integer(self.take("int", what)))
-        except ValueError as problem:
+        except (ArithmeticError, ValueError) as problem:
             raise self.source.error(ParseError, f"{what}: {problem}", offset) from None
 
     def constant(self) -> Immediate:
@@ -198,9 +207,7 @@ class ConstantExpressions:
 
     def ternary(self) -> Number:
         """`condition ? a : b`, all of them integers."""
-        self.depth += 1
-        if self.depth > 100:
-            raise self.error("the constant expression is nested too deeply")
+        self.deeper()
         value = self.binary(0)
         if self.accept("?"):
             yes = self.ternary()
@@ -211,16 +218,15 @@ class ConstantExpressions:
         return value
 
     def binary(self, level: int) -> Number:
-        """Operators of `_LEVELS[level]` and tighter, left associative."""
-        if level == len(_LEVELS):
-            return self.unary()
-        value = self.binary(level + 1)
-        operators = _LEVELS[level]
-        while (operator := operators.get(self.kind)) is not None:
+        """Operators of this level and tighter, left associative."""
+        self.deeper()
+        value = self.unary()
+        while (found := _BINARY.get(self.kind)) is not None and found[0] >= level:
             if self.kind == "|" and self.tokens[self.at + 1][0] == "name":
                 break
             self.advance()
-            value = operator(value, self.binary(level + 1))
+            value = found[1](value, self.binary(found[0] + 1))
+        self.depth -= 1
         return value
 
     def unary(self) -> Number:
@@ -247,9 +253,7 @@ class ConstantExpressions:
     def signed(self, sign: str) -> Number:
         """What follows a prefix operator."""
         self.advance()
-        self.depth += 1
-        if self.depth > 100:
-            raise self.error("the constant expression is nested too deeply")
+        self.deeper()
         value = self.unary()
         self.depth -= 1
         if sign == "!":

@@ -33,18 +33,18 @@ def contraction_open(program: Program) -> bool:
 
     Errs on the side of yes: control flow is ignored, and moves pass a product on.
     """
-    products: set[tuple[int, str]] = set()
-    moves = [
-        (r.slot, w.slot)
-        for s in program.steps
-        if s.kind == "mov"
-        for r, w in zip(s.sources, s.destinations, strict=True)
-    ]
+    moves: dict[int, list[int]] = {}
     for step in program.steps:
-        if step.bound.contraction == "mul":
-            products |= {(w.slot, _type(step.bound)) for w in step.destinations}
-    for _ in moves:
-        products |= {(to, kind) for at, to in moves for slot, kind in list(products) if slot == at}
+        if step.kind == "mov":
+            for r, w in zip(step.sources, step.destinations, strict=True):
+                moves.setdefault(r.slot, []).append(w.slot)
+    found = [(w.slot, _type(s.bound)) for s in program.steps if s.bound.contraction == "mul" for w in s.destinations]
+    products = set(found)
+    while found:
+        slot, kind = found.pop()
+        moved = {(to, kind) for to in moves.get(slot, ())} - products
+        products |= moved
+        found += moved
     return any(
         (r.slot, _type(step.bound)) in products
         for step in program.steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,39 +11,55 @@ import ml_dtypes
 import numpy as np
 
 from .binding import Operand
-from .errors import BindingError, UndefinedBits
+from .errors import BindingError, TooLarge, UndefinedBits
+from .limits import ELEMENTS
 from .machine import Frame
 from .vectorise import UNSIGNED, Array
 
 DType = Any
 """A numpy or ml_dtypes dtype, or the name of one."""
 
+_EIGHT_BITS = {"e4nv": "e4m3fn", "e5": "e5m2", "e4b8": "e4m3fnuz", "e5b16": "e5m2fnuz"}
 _NAMES = {
-    "fp8e4nv": "float8_e4m3fn",
-    "fp8e5": "float8_e5m2",
+    **{f"{start}{ours}": f"float8_{theirs}" for ours, theirs in _EIGHT_BITS.items() for start in ("fp8", "float8")},
     "bf16": "bfloat16",
     "fp16": "float16",
     "fp32": "float32",
     "fp64": "float64",
     "int1": "bool",
 }
+"""Triton's names of types, those of its attributes (`tl.float8e4nv`) and those it prints (`fp8e4nv`), by ours."""
+_NO_SUCH = {"fp8e4b15", "float8e4b15"}
 
 
 def dtype_of(name: DType) -> np.dtype[Any]:
-    """A numpy dtype from a dtype, a type or a name, ml_dtypes and Triton's own names included.
+    """A numpy dtype from a dtype, a type or a name, ml_dtypes and Triton's own names and types included.
 
     Raises BindingError for anything that no register can hold.
     """
+    given = name
+    if type(name).__module__.partition(".")[0] == "triton":
+        name = str(name)
     try:
         if isinstance(name, str):
             name = _NAMES.get(name, name)
             name = getattr(ml_dtypes, name, name)
         found = np.dtype(name)
-    except TypeError:
-        raise BindingError(f"{name!r} is no dtype; use one such as 'float32', 'bfloat16' or 'uint8'") from None
-    if found.itemsize not in (1, 2, 4, 8) or found.hasobject or found.names or found.kind in "cSUM":
-        raise BindingError(f"dtype {found} has no place in a PTX register")
-    return found
+    except (TypeError, ValueError, SyntaxError, AttributeError, OverflowError):
+        found = None
+    if found is None or name is None:
+        hint = "its bits are 'uint8' here" if name in _NO_SUCH else "use one such as 'float32', 'bfloat16' or 'uint8'"
+        raise BindingError(f"{_brief(given)} is no dtype; {hint}") from None
+    if found.itemsize not in (1, 2, 4, 8) or found.hasobject or found.names or found.subdtype or found.kind in "cSUMm":
+        raise BindingError(f"dtype {_brief(given)} has no place in a PTX register")
+    if found == np.dtype(f"V{found.itemsize}"):
+        raise BindingError(f"dtype {_brief(given)} has no place in a PTX register")
+    return found.newbyteorder("=") if not found.isnative else found
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:100]}..."
 
 
 def width_of(dtype: np.dtype[Any]) -> int:
@@ -64,12 +81,16 @@ def tensors(args: Sequence[Any]) -> tuple[list[Tensor], tuple[int, ...]]:
 
     Python numbers become what Triton makes of them: bool int1, int int32 (int64 where needed), float float32.
     """
+    if not isinstance(args, (list, tuple)):
+        raise BindingError(f"args is a list of arguments, not {type(args).__name__}")
     arrays = [_array(a) for a in args]
     try:
         shape = np.broadcast_shapes(*(a.shape for a in arrays))
     except ValueError:
         shapes = ", ".join(str(a.shape) for a in arrays)
         raise BindingError(f"arguments of shapes {shapes} do not broadcast against each other") from None
+    if math.prod(shape) > ELEMENTS.most:
+        raise TooLarge(ELEMENTS.refusal(math.prod(shape)))
     found = []
     for array in arrays:
         scalar = array.size == 1
@@ -87,10 +108,16 @@ def _array(value: Any) -> Array:
         for kind in (np.int32, np.uint32, np.int64, np.uint64):
             if np.iinfo(kind).min <= value <= np.iinfo(kind).max:
                 return np.array(value, kind)
-        raise BindingError(f"integer argument {value} does not fit in 64 bits")
+        raise BindingError(f"an integer argument of {value.bit_length()} bits does not fit in 64 bits")
     if isinstance(value, float):
         return np.array(value, np.float32)
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except Exception as error:  # whatever the type of the argument raises
+        words = f"{type(error).__name__}: {error}"
+        raise BindingError(f"argument {_brief(value)} is no array ({words[:200]})") from None
+    if array.dtype.hasobject:
+        raise BindingError(f"argument {_brief(value)} is no array of numbers")
     dtype_of(array.dtype)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))

@@ -5,6 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
 
 class PtxError(Exception):
     """Anything wrong with PTX text, its operands, or what happened when it ran.
@@ -56,8 +63,20 @@ class NotElementwise(PtxError):
     """The instruction has no meaning for one element alone: memory, barriers, tensor cores, other threads."""
 
 
+class TooLarge(PtxError):
+    """The text, or what it asks for, exceeds a limit of the emulator (`harness.ptx.limits`) or of CUDA."""
+
+
+class InternalError(PtxError):
+    """A fault of the emulator itself, not of the text: please report it. `__cause__` has the exception behind it."""
+
+
 class ExecutionError(PtxError):
-    """The program ran into something that a correct one never does, such as an endless loop."""
+    """The program ran into something that a correct one never does, such as a deadlock."""
+
+
+class TimeLimit(ExecutionError):
+    """The program ran for longer than the caller allows; another machine, or a longer limit, may see it end."""
 
 
 class UndefinedBits(ExecutionError):
@@ -66,3 +85,29 @@ class UndefinedBits(ExecutionError):
 
 class MemoryFault(ExecutionError):
     """An access outside every buffer, misaligned, of memory never written, or racing with another thread."""
+
+
+def unexpected(error: Exception, doing: str) -> PtxError:
+    """What leaves the emulator in place of an exception that no check foresaw."""
+    if isinstance(error, MemoryError):
+        return TooLarge(f"this machine has too little memory for {doing}")
+    found = f"{type(error).__name__}: {error}"
+    return InternalError(f"the emulator itself fails in {doing} ({found[:500]}); please report it with this text")
+
+
+def only_own(doing: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """A function of the emulator's surface, from which only PtxErrors come; a fault of its own is an InternalError."""
+
+    def around(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                return function(*args, **kwargs)
+            except PtxError:
+                raise
+            except Exception as error:
+                raise unexpected(error, doing) from error
+
+        return guarded
+
+    return around

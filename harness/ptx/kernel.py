@@ -6,11 +6,13 @@ and races are checked as the kernel runs.
 
 from __future__ import annotations
 
+import math
+import operator
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,24 +20,38 @@ from . import operations_call, operations_memory, operations_warp
 from .analysis import Analysis, describe
 from .bits import f32_round, f64_bits
 from .contraction import fused
-from .errors import ExecutionError, OperandError, PtxError
+from .errors import ExecutionError, OperandError, PtxError, TooLarge, only_own
+from .kernelbuilder import KernelBuilder, size_of
 from .kernelframe import KernelFrame
+from .limits import (
+    BLOCK,
+    BLOCK_THREADS,
+    GRID,
+    KERNEL_SECONDS,
+    PARAMETERS,
+    lanes_together,
+    shared_memory,
+)
 from .machine import Constants, Scheduler, guarded
-from .memory import SHARED_BASE, VARIABLES_BASE, Buffer, GlobalMemory, Pointer, pointers
-from .nodes import Address, Declaration, Function, Instruction, Module, Name, Operand, Statement
+from .memory import Buffer, GlobalMemory, Pointer, pointers
+from .nodes import Declaration, Function, Module
 from .parallel import for_each
 from .parser import parse_module
-from .program import Builder, Program, Reader, Register, Step
+from .printing import Printer
+from .program import Program, Step
 from .targets import Target
-from .types import TYPES
 from .vectorise import Array
 
 __all__ = ["Buffer", "Kernel", "Pointer", "Report", "load_kernel", "pointers", "run_kernel"]
 
 LANES = 1 << 14
 """Threads of one frame: registers of that many lanes stay in a core's cache."""
+LOCAL_BUDGET = 64 << 20
+"""Bytes of local memory of one frame; where a block needs more, one block runs at a time."""
 SHARED_BUDGET = 4 << 20
 """Bytes of shared memory of one frame; fewer blocks run together when each has much."""
+
+E = TypeVar("E", bound=PtxError)
 
 _LOADED = (operations_call, operations_memory, operations_warp)
 
@@ -44,8 +60,9 @@ _LOADED = (operations_call, operations_memory, operations_warp)
 class Kernel:
     """A checked kernel: its program, parameters, and the memory that it declares.
 
-    `threads` is what `.reqntid` demands (0: not stated). `units` has the smallest access to shared and to global
-    memory; `synchronises`: it has atomics, fences or acquiring loads, by which blocks can order themselves.
+    `threads` is what `.reqntid` demands (0: not stated), `block` the same along x, y and z. `units` has the smallest
+    access to shared and to global memory; `synchronises`: it has atomics, fences or acquiring loads, by which blocks
+    can order themselves.
     """
 
     name: str
@@ -53,6 +70,7 @@ class Kernel:
     program: Program
     parameters: tuple[Declaration, ...]
     threads: int
+    block: tuple[int, int, int]
     static_shared: int
     dynamic_shared: bool
     local: int
@@ -76,89 +94,8 @@ class Report:
     threads: int
 
 
-class KernelBuilder(Builder):
-    """A builder that knows variables in memory, kernel parameters, and the functions that a kernel calls.
-
-    `passed`: the registers that stand for .param variables, by declaration, offset and width; `calling`: the functions
-    whose bodies are being put in place.
-    """
-
-    def __init__(self, module: Module, function: Function) -> None:
-        super().__init__(module.source, Target.parse(module.target), elementwise=False)
-        self.module = module
-        self.functions = {f.name: f for f in module.functions if not f.kernel and f.body is not None}
-        self.passed: dict[tuple[int, int, int], Register] = {}
-        self.calling: list[str] = []
-        self.parameters = {p.name: p for p in function.parameters}
-        self.sizes = {"shared": 0, "local": 0, "global": 0}
-        self.variables = bytearray()
-        self.dynamic: list[str] = []
-        self.offsets: dict[int, int] = {}
-        for variable in module.variables:
-            self.scope.variables[variable.name] = variable
-        for variable in module.variables:
-            self.place(variable)
-
-    def _add(self, statement: Statement) -> None:
-        if isinstance(statement, Instruction) and statement.opcode == "call":
-            name = operations_call.called(statement)
-            if name is not None and name.text in self.functions:
-                operations_call.inlined(self, statement, self.functions[name.text])
-                return
-        super()._add(statement)
-
-    def _bind(self, node: Instruction) -> Step:
-        step = super()._bind(node)
-        return operations_call.returning(self, step) if step.kind == "exit" else step
-
-    def place(self, node: Declaration) -> None:
-        """Give a variable its offset in its space."""
-        space = "global" if node.space == "const" else node.space
-        if space not in self.sizes or id(node) in self.offsets:
-            return
-        width = TYPES[node.type].width // 8
-        align = max(node.align, width)
-        if node.size is None:
-            self.dynamic.append(node.name)
-            self.offsets[id(node)] = -align
-            return
-        start = -(-self.sizes[space] // align) * align
-        self.offsets[id(node)] = start
-        self.sizes[space] = start + width * node.vector * node.size
-        if space == "global":
-            self.variables.extend(bytes(self.sizes[space] - len(self.variables)))
-            for number, value in enumerate(node.values):
-                at = start + number * width
-                self.variables[at : at + width] = (value & ((1 << 8 * width) - 1)).to_bytes(width, "little")
-
-    def address_of(self, node: Name) -> Reader | None:
-        """The address of a shared or local variable."""
-        variable = self.scope.variable(node.text)
-        if variable is None:
-            return None
-        self.place(variable)
-        offset = self.offsets.get(id(variable))
-        if offset is None:
-            message = f"{node.text} lies in .{variable.space} memory, whose variables have no address here"
-            raise self.error(OperandError, message, node.offset)
-        if offset < 0:
-            # Dynamic shared memory begins behind the static variables, which Triton has none of.
-            offset = -(-self.sizes["shared"] // -offset) * -offset
-        base = VARIABLES_BASE if variable.space in ("global", "const") else SHARED_BASE
-        return Reader(-1, 64, base + offset)
-
-    def parameter(self, node: Operand, size: int) -> tuple[str, int]:
-        """The parameter and the offset in it that `[name+offset]` means."""
-        if not isinstance(node, Address) or node.base is None or node.base.text not in self.parameters:
-            raise self.error(OperandError, "no parameter of this kernel has this name", node.offset)
-        declared = self.parameters[node.base.text]
-        whole = TYPES[declared.type].width // 8 * (declared.size or 1)
-        if not 0 <= node.displacement <= whole - size:
-            raise self.error(OperandError, f"{size} bytes lie outside parameter {declared.name}", node.offset)
-        return declared.name, node.displacement
-
-
 @lru_cache(maxsize=128)
+@only_own("a module")
 def load_kernel(text: str, name: str | None = None, fuse: bool = False) -> Kernel:
     """Parse and check a PTX module and pick the kernel `name` (None: the only one).
 
@@ -167,18 +104,23 @@ def load_kernel(text: str, name: str | None = None, fuse: bool = False) -> Kerne
     module = parse_module(text)
     function = module.kernel(name)
     assert function.body is not None
+    _check_parameters(module, function)
     builder = KernelBuilder(module, function)
-    builder.add(function.body)
-    program = builder.build()
+    program = builder.built(function.body)
     if fuse:
         program = fused(program)
-    threads = function.directives.get("reqntid") or [0]
+    required = function.directives.get("reqntid")
+    x, y, z = block = (*(required or ()), 1, 1, 1)[:3]
+    if not all(1 <= size <= most for size, most in zip(block, BLOCK, strict=True)) or x * y * z > BLOCK_THREADS:
+        message = f".reqntid {x}, {y}, {z}: a block has at most {BLOCK_THREADS} threads, {BLOCK} along x, y and z"
+        raise module.source.error(TooLarge, message, function.offset)
     return Kernel(
         function.name,
         module,
         program,
         tuple(function.parameters),
-        int(np.prod(threads)),
+        x * y * z if required else 0,
+        block,
         builder.sizes["shared"],
         bool(builder.dynamic),
         builder.sizes["local"],
@@ -187,6 +129,17 @@ def load_kernel(text: str, name: str | None = None, fuse: bool = False) -> Kerne
         any(_orders_blocks(s) for s in program.steps),
         module.target,
     )
+
+
+def _check_parameters(module: Module, function: Function) -> None:
+    """Raise OperandError and TooLarge for parameters that no kernel can have."""
+    for parameter in function.parameters:
+        if parameter.space != "param":
+            message = f"parameter {parameter.name} of a kernel is .param, not .{parameter.space}"
+            raise module.source.error(OperandError, message, parameter.offset)
+    size = sum(size_of(p) for p in function.parameters)
+    if size > PARAMETERS.most:
+        raise module.source.error(TooLarge, PARAMETERS.refusal(size), function.offset)
 
 
 def _units(program: Program) -> dict[str, int]:
@@ -218,7 +171,11 @@ class Launch:
         threads: int,
         shared_bytes: int,
         races: bool,
+        limit: float | None,
     ) -> None:
+        self.limit = limit
+        self.block = kernel.block if kernel.threads else (threads, 1, 1)
+        self.printer = Printer()
         self.kernel = kernel
         self.program = kernel.program
         self.grid = grid
@@ -246,8 +203,7 @@ class Launch:
         found = {}
         for number, parameter in enumerate(declared):
             value = values[number] if number < len(values) else 0
-            size = TYPES[parameter.type].width // 8 * (parameter.size or 1)
-            found[parameter.name] = _parameter_bytes(value, parameter, size)
+            found[parameter.name] = _parameter_bytes(value, parameter, size_of(parameter))
         return found
 
     def parameter(self, name: str, offset: int, size: int) -> int:
@@ -259,7 +215,7 @@ class Launch:
         x, y, _ = self.grid
         return f"({block % x}, {block // x % y}, {block // (x * y)})"
 
-    def error(self, kind: type[ExecutionError], step: Step, message: str) -> ExecutionError:
+    def error(self, kind: type[E], step: Step, message: str) -> E:
         """An error at a step, naming the line of the user's program too."""
         return self.program.source.error(kind, message + self._origin(step), step.node.offset)
 
@@ -276,12 +232,17 @@ class Launch:
 
     def run(self) -> Report:
         """Run all blocks."""
-        total = int(np.prod(self.grid))
-        together = max(1, LANES // self.threads)
+        total = math.prod(self.grid)
+        lanes = lanes_together(LANES, len(self.program.registers), len(self.program.steps))
+        together = max(1, lanes // self.threads)
         if self.shared_bytes:
             together = max(1, min(together, SHARED_BUDGET // self.shared_bytes))
-        # Blocks that talk to each other by atomics run in order, so that a run can be repeated.
-        workers = 1 if self.synchronises else None
+        local = self.local_bytes * self.threads
+        if local:
+            together = max(1, min(together, LOCAL_BUDGET // local))
+        # Blocks that talk to each other by atomics, and those that print, run in order, so that a run can be repeated.
+        ordered = self.synchronises or any(s.kind == "call" for s in self.program.steps)
+        workers = 1 if ordered or local > LOCAL_BUDGET else None
         for_each(lambda first: self._run(first, min(together, total - first)), range(0, total, together), workers)
         for buffer in self.memory.buffers:
             buffer.save()
@@ -306,10 +267,12 @@ def _parameter_bytes(value: Any, declared: Declaration, size: int) -> bytes:
         # A float goes in as the type of the declared width has it: Triton declares f32 as .u32 or .f32.
         pattern = f64_bits(float(value)) if size == 8 else f32_round(float(value))
         return (pattern & ((1 << 8 * size) - 1)).to_bytes(size, "little")
-    try:
-        return (int(value) & ((1 << 8 * size) - 1)).to_bytes(size, "little")
-    except TypeError:
-        raise PtxError(f"parameter {declared.name}: {value!r} is no buffer, number or bytes") from None
+    if not isinstance(value, (int, np.integer, np.bool_)):
+        raise PtxError(f"parameter {declared.name}: {value!r} is no buffer, number or bytes")
+    number = int(value)
+    if not -(1 << 8 * size - 1) <= number < 1 << 8 * size:
+        raise PtxError(f"parameter {declared.name} has {size} bytes; {number:#x} does not fit in them")
+    return (number & ((1 << 8 * size) - 1)).to_bytes(size, "little")
 
 
 class _KernelScheduler(Scheduler):
@@ -404,6 +367,22 @@ class _KernelScheduler(Scheduler):
         return frame.launch.error(ExecutionError, self.program.steps[at], text)
 
 
+def _sizes(grid: Sequence[int]) -> tuple[int, int, int]:
+    """A grid's sizes along x, y and z. Raises PtxError for what CUDA does not launch."""
+    try:
+        sizes = tuple(operator.index(g) for g in grid)
+    except TypeError:
+        raise PtxError(f"grid {grid!r} must have one to three sizes, each an integer") from None
+    if not 1 <= len(sizes) <= 3 or any(g < 0 for g in sizes):
+        raise PtxError(f"grid {grid!r} must have one to three sizes")
+    for axis, size, most in zip("xyz", sizes, GRID, strict=False):
+        if size > most:
+            raise TooLarge(f"grid {grid!r}: CUDA launches at most {most:,} blocks along {axis} (invalid argument)")
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
+
+
+@only_own("a kernel")
 def run_kernel(
     kernel: Kernel | str,
     parameters: Sequence[Any],
@@ -413,29 +392,35 @@ def run_kernel(
     shared_bytes: int = 0,
     name: str | None = None,
     races: bool = True,
+    limit: float | None = KERNEL_SECONDS,
 ) -> Report:
     """Run a kernel over a grid of blocks; the buffers' arrays are changed in place.
 
     `parameters`: a Buffer or Pointer, an int, a float or bytes for each parameter of the entry; those left out at
     the end are zero (Triton adds pointers to scratch memory). `grid` has one to three sizes. `num_threads`: threads
     of a block (None: what `.reqntid` says). `shared_bytes`: dynamic shared memory, from the compiler's metadata.
+    `limit`: seconds that the blocks which run together (of 16,384 threads, or one) may take, 60 by default; None: no
+    limit. What the kernel prints goes to standard output.
 
-    Raises PtxError: for text that is wrong, and for what a run finds: MemoryFault (outside every buffer,
-    misaligned, a race), UndefinedBits, ExecutionError (deadlock, endless loop, trap). The buffers' arrays are then
-    unchanged.
+    Raises PtxError: for text that is wrong, for a launch that CUDA refuses, and for what a run finds: MemoryFault
+    (outside every buffer, misaligned, a race, a store to a read-only array), UndefinedBits, ExecutionError (deadlock,
+    trap, failed assertion), TimeLimit. The buffers' arrays are then unchanged.
     """
     if isinstance(kernel, str):
         kernel = load_kernel(kernel, name)
-    sizes = tuple(int(g) for g in grid)
-    if not 1 <= len(sizes) <= 3 or any(g < 0 for g in sizes):
-        raise PtxError(f"grid {grid!r} must have one to three sizes")
-    x, y, z = (*sizes, 1, 1)[:3]
+    x, y, z = _sizes(grid)
     threads = num_threads or kernel.threads
     if not threads:
         raise PtxError(f"kernel {kernel.name} does not state its threads; give num_threads")
     if kernel.threads and threads != kernel.threads:
         raise PtxError(f"kernel {kernel.name} demands {kernel.threads} threads a block, not {threads}")
-    if threads % 32 or threads > 1024:
+    if threads % 32 or not 0 < threads <= BLOCK_THREADS:
         raise PtxError(f"{threads} threads a block; whole warps up to 1024 threads can run")
-    launch = Launch(kernel, parameters, (x, y, z), threads, shared_bytes, races)
+    target = Target.parse(kernel.target)
+    shared, most = kernel.static_shared + shared_bytes, shared_memory(target)
+    if shared_bytes < 0 or shared > most:
+        raise TooLarge(f"kernel {kernel.name} needs {shared:,} bytes of shared memory a block; {target} has {most:,}")
+    if limit is not None and not limit > 0:
+        raise PtxError(f"limit={limit!r} is no number of seconds; None sets no limit")
+    launch = Launch(kernel, parameters, (x, y, z), threads, shared_bytes, races, limit)
     return launch.run() if x * y * z else Report(0, 0, threads)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from .errors import ExecutionError, MemoryFault, UndefinedBits
+from .errors import ExecutionError, MemoryFault, PtxError, UndefinedBits
+from .limits import Deadline
 from .machine import Frame
 from .memory import LOCAL_WINDOW, SHARED_BASE, SHARED_WINDOW, Buffer, Shared, gather, rows, scatter
 from .program import Reader, Step, Writer
@@ -18,6 +19,8 @@ from .vectorise import UNSIGNED, Array
 
 if TYPE_CHECKING:
     from .kernel import Launch
+
+E = TypeVar("E", bound=PtxError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class KernelFrame(Frame):
 
     def __init__(self, launch: Launch, first: int, blocks: int) -> None:
         threads = launch.threads
-        super().__init__(launch.program, blocks * threads, launch.constants)
+        super().__init__(launch.program, blocks * threads, launch.constants, Deadline(launch.limit))
         self.launch = launch
         self.first = first
         lane = np.arange(self.lanes, dtype=np.int64)
@@ -84,7 +87,7 @@ class KernelFrame(Frame):
         """A lane as a thread of the grid."""
         return f"thread {int(self.thread[lane])} of block {self.launch.coordinates(self.first + int(self.block[lane]))}"
 
-    def fault(self, kind: type[ExecutionError], step: Step, message: str) -> ExecutionError:
+    def fault(self, kind: type[E], step: Step, message: str) -> E:
         """An error at a step, with the line of the user's program that it came from."""
         return self.launch.error(kind, step, message)
 
@@ -242,6 +245,7 @@ class KernelFrame(Frame):
     ) -> None:
         region = place.region
         if isinstance(region, Buffer):
+            self._refuse_read_only(step, region, lanes)
             for mask in masks:
                 if mask is not None:
                     self.refuse_undefined(step, mask, lanes, f"a store to {region.name or 'global memory'}")
@@ -253,6 +257,12 @@ class KernelFrame(Frame):
             scatter(region.undefined, place.offsets, [zero if m is None else m for m in masks], access.width)
         if not isinstance(region, LocalMemory):
             self._same_place(step, access, lanes, place, values)
+
+    def _refuse_read_only(self, step: Step, region: Buffer, lanes: Array) -> None:
+        """Raise MemoryFault for a store to an array that cannot be written."""
+        if not region.writable:
+            text = f"{self.who(int(lanes[0]))} stores to {region.name or 'a buffer'}, whose array is read-only"
+            raise self.fault(MemoryFault, step, f"{text}: pass a copy that can be written")
 
     def _same_place(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
         """Two lanes of one instruction that write different values to one place: which wins is open."""
@@ -282,6 +292,8 @@ class KernelFrame(Frame):
         old = [0] * len(lanes)
         for place in places:
             region = place.region
+            if isinstance(region, Buffer):
+                self._refuse_read_only(step, region, lanes)
             table = rows(region.bytes, access.width, 1)[:, 0]
             index = (place.offsets // (access.width // 8) + element).tolist()
             if region.undefined is not None:
@@ -362,9 +374,9 @@ class KernelFrame(Frame):
         launch = self.launch
         axis = "xyz".find(component) if component else 0
         if name == "%tid":
-            return self.thread if axis == 0 else self.constant(0, 32)
+            return self._within_block(axis)
         if name == "%ntid":
-            return self.constant(launch.threads if axis == 0 else 1, 32)
+            return self.constant(launch.block[axis] if 0 <= axis < 3 else 1, 32)
         if name in ("%ctaid", "%clusterid"):
             return np.repeat(self._along(axis), launch.threads)
         if name in ("%nctaid", "%nclusterid"):
@@ -383,6 +395,14 @@ class KernelFrame(Frame):
             return self.constant(launch.shared_bytes, 32)
         # Clocks, timers, processor numbers: a constant, so that two runs agree.
         return self.constant(0, 64)
+
+    def _within_block(self, axis: int) -> Array:
+        """Each thread's place along an axis of its block."""
+        x, y, z = self.launch.block
+        if (axis == 0 and y == z == 1) or axis > 2:
+            return self.thread if axis == 0 else self.constant(0, 32)
+        below = (1, x, x * y)[axis]
+        return self.thread // below % self.launch.block[axis]
 
     def _along(self, axis: int) -> Array:
         """Each block's place along an axis of the grid."""

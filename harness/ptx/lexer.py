@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-from .errors import ParseError
+from .errors import ParseError, TooLarge
+from .limits import NAME, TOKENS
 from .nodes import Source
 
 Token = tuple[str, str, int]
@@ -35,13 +36,13 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
 
-_SECTION = re.compile(r"\.section\s+\S+\s*\{[^}]*\}")
+_SECTION = re.compile(r"\.section\s+[^\s{]+\s*\{[^{}]*\}")
 
 
 def tokenize(source: Source, text: str) -> list[Token]:
     """All tokens of `text` (the expanded form of `source`), ending with one of kind `end`.
 
-    Raises ParseError for a character or number that PTX does not have.
+    Raises ParseError for a character or number that PTX does not have, TooLarge for a text beyond the limits.
     """
     tokens: list[Token] = []
     append = tokens.append
@@ -68,6 +69,10 @@ def tokenize(source: Source, text: str) -> list[Token]:
                     raise source.error(ParseError, "an asm operand is glued to a name", at)
                 glued = after if kind != "name" else -1
             append((word if kind == "op" else kind or "", word, at))
+            if after - at > NAME.most and kind != "string":
+                raise source.error(TooLarge, NAME.refusal(after - at), at)
+            if len(tokens) > TOKENS.most:
+                raise source.error(TooLarge, TOKENS.refusal(len(tokens)), at)
         at = after
     append(("end", "", end))
     return tokens

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from .errors import BindingError, ParseError
 from .lexer import OPERAND
 from .nodes import Source
 
-_ASM = re.compile(r"// begin inline asm\n.*?// end inline asm", re.DOTALL)
+_BEGIN, _END = "// begin inline asm\n", "// end inline asm"
 _LOC = re.compile(r"^[ \t]*\.loc[^\n]*", re.MULTILINE)
 
 
@@ -17,17 +18,22 @@ def without_places(text: str) -> str:
 
     Newer LLVM writes one for every line of the block, counting on from the line of the call: places that are not there.
     """
-    return _ASM.sub(lambda asm: _LOC.sub(lambda found: " " * len(found[0]), asm[0]), text)
+    parts: list[str] = []
+    at = 0
+    while (begin := text.find(_BEGIN, at)) >= 0 and (end := text.find(_END, begin)) >= 0:
+        parts += text[at:begin], _LOC.sub(lambda found: " " * len(found[0]), text[begin:end])
+        at = end
+    return "".join([*parts, text[at:]])
 
 
 _DOLLAR = re.compile(r"\$(?:(\$)|([(|)])|(\d+)|\{(\d*)(?::(\w*))?\}|)", re.ASCII)
 
 
-def expanded(source: Source, operand_count: int | None) -> str:
+def expanded(source: Source, operand_count: int | None, constants: Mapping[int, int] | None = None) -> str:
     """The text with LLVM's escapes (`$0`, `${1}`, `$$`) replaced; `source.moves` remembers where the text moved.
 
-    operand_count: how many operands there are, None where that is not known. Raises ParseError, and BindingError for
-    an operand that LLVM refuses.
+    operand_count: how many operands there are, None where that is not known. constants: the values of those that are
+    constants, which stand in the text as numbers. Raises ParseError, and BindingError for an operand that LLVM refuses.
     """
     text = source.text
     if OPERAND in text:
@@ -48,7 +54,7 @@ def expanded(source: Source, operand_count: int | None) -> str:
             alternative = {"(": 0, "|": alternative + 1, ")": -1}[choice]
             piece = ""
         else:
-            piece = _operand(source, found.start(), plain or braced, modifier, operand_count)
+            piece = _operand(source, found.start(), plain or braced, modifier, operand_count, constants or {})
             if text[at : at + 1].isalnum() or text[at : at + 1] in ("_", "$"):
                 raise source.error(ParseError, f"operand {found.group()} runs into the text after it", found.start())
         if alternative <= 0:
@@ -61,7 +67,14 @@ def expanded(source: Source, operand_count: int | None) -> str:
     return "".join(parts)
 
 
-def _operand(source: Source, at: int, digits: str | None, modifier: str | None, count: int | None) -> str:
+def _operand(
+    source: Source,
+    at: int,
+    digits: str | None,
+    modifier: str | None,
+    count: int | None,
+    constants: Mapping[int, int],
+) -> str:
     if digits is None:
         raise source.error(
             BindingError, "a '$' must be followed by an operand number; a dollar sign itself is written $$", at
@@ -76,4 +89,4 @@ def _operand(source: Source, at: int, digits: str | None, modifier: str | None, 
     if len(digits) > 9 or (count is not None and number >= count):
         have = f"the constraints declare {count} operands, $0 to ${count - 1}" if count else "there are no operands"
         raise source.error(BindingError, f"operand ${digits} does not exist: {have}", at)
-    return f"{OPERAND}{number}"
+    return str(constants[number]) if number in constants else f"{OPERAND}{number}"

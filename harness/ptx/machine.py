@@ -13,13 +13,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from .definedness import moved, propagate
-from .errors import ExecutionError, UndefinedBits
+from .errors import ExecutionError, PtxError, TimeLimit, UndefinedBits, unexpected
+from .limits import CHECKED_EVERY, Deadline
 from .operations import RUNNERS, UNDEFINED
 from .program import Program, Reader, Step, Writer
 from .vectorise import UNSIGNED, Array
 
-STEP_LIMIT = 5_000_000
-"""Steps after which a program without end is given up."""
+STEP_LIMIT = 20_000_000
+"""Steps after which a program without end is given up, whatever time it may take: a bound that can be repeated."""
 
 
 Constants = dict[tuple[int, int, int], Array]
@@ -27,14 +28,17 @@ Constants = dict[tuple[int, int, int], Array]
 
 
 class Frame:
-    """The register file of a number of lanes.
+    """The register file of a number of lanes, and when they must have ended.
 
     `values[slot]` is an array over lanes (None: never written) and `undefined[slot]` the mask of its undefined
     bits: None, an array, or a 0-dimensional array that holds for all lanes. Arrays are never changed in place.
     """
 
-    def __init__(self, program: Program, lanes: int, constants: Constants | None = None) -> None:
+    def __init__(
+        self, program: Program, lanes: int, constants: Constants | None = None, deadline: Deadline | None = None
+    ) -> None:
         self.program = program
+        self.deadline = deadline or Deadline(None)
         self.lanes = lanes
         self.values: list[Array | None] = [None] * len(program.registers)
         self.undefined: list[Any] = [None] * len(program.registers)
@@ -141,10 +145,30 @@ class Observer(Protocol):
 def run(program: Program, frame: Frame, observer: Observer | None = None) -> None:
     """Execute the program to its end. Raises ExecutionError and its kinds, with the instruction's place."""
     if not program.branches and observer is None:
-        for step in program.steps:
-            execute(frame, step, None)
-        return
-    Scheduler(program, frame, observer).run()
+        _straight(program, frame)
+    else:
+        Scheduler(program, frame, observer).run()
+
+
+def _straight(program: Program, frame: Frame) -> None:
+    steps = program.steps
+    step = None
+    try:
+        for first in range(0, len(steps), CHECKED_EVERY):
+            if frame.deadline.passed:
+                raise program.source.error(TimeLimit, frame.deadline.words, steps[first].node.offset)
+            for step in steps[first : first + CHECKED_EVERY]:
+                execute(frame, step, None)
+    except PtxError:
+        raise
+    except Exception as error:
+        raise internal(program, step, error) from error
+
+
+def internal(program: Program, step: Step | None, error: Exception) -> PtxError:
+    """A fault of the emulator itself at a step."""
+    words = unexpected(error, "running this instruction")
+    return program.source.error(type(words), words.message, step.node.offset) if step else words
 
 
 def execute(frame: Frame, step: Step, active: Array | None) -> bool:
@@ -249,7 +273,16 @@ class Scheduler:
         return False
 
     def run(self) -> None:
-        """Until every lane has left the program."""
+        """Until every lane has left the program. Raises ExecutionError and its kinds."""
+        self.step: Step | None = None
+        try:
+            self._run()
+        except PtxError:
+            raise
+        except Exception as error:
+            raise internal(self.program, self.step, error) from error
+
+    def _run(self) -> None:
         steps = self.program.steps
         frame = self.frame
         at: int = 0
@@ -271,11 +304,11 @@ class Scheduler:
                 self.left(active)
                 active = None
                 continue
-            step = steps[at]
+            step = self.step = steps[at]
             self.lane_steps += count
             budget -= 1
-            if budget < 0:
-                raise self._error(ExecutionError, step, f"still running after {STEP_LIMIT} steps: an endless loop?")
+            if budget % CHECKED_EVERY == 0 and (budget < 0 or frame.deadline.passed):
+                raise self._too_long(step)
             if self.observer is not None:
                 self.observer.enter(frame, step)
             if step.kind in ("branch", "exit") or step.kind in self.blocking:
@@ -338,6 +371,11 @@ class Scheduler:
                 return step.target, taken
             self._park(step.target, taken)
         return at + 1, (stay if stay.any() else None)
+
+    def _too_long(self, step: Step) -> ExecutionError:
+        if self.frame.deadline.passed:
+            return self._error(TimeLimit, step, self.frame.deadline.words)
+        return self._error(ExecutionError, step, f"still running after {STEP_LIMIT} steps: an endless loop?")
 
     def _error(self, kind: type[ExecutionError], step: Step, message: str) -> ExecutionError:
         return self.program.source.error(kind, message, step.node.offset)

@@ -29,6 +29,10 @@ SHARED_BASE = 1024
 """Address of the first byte of shared, and of local, memory: an address near zero is a null pointer."""
 
 
+_TEXT_BYTES = 1 << 16
+"""Bytes of a string that a message shows at most."""
+
+
 class Buffer:
     """Global memory that a kernel may touch: the bytes of one array.
 
@@ -57,10 +61,14 @@ class Buffer:
         """The address of the first byte, once the buffer is placed."""
         return self.base + self.residue
 
+    @property
+    def writable(self) -> bool:
+        """Whether a kernel may store to it: whether one of the arrays whose memory it is can be written."""
+        return any(a.flags.writeable for a in self.owners or [self.array])
+
     def save(self) -> None:
         """Copy what the kernel wrote back to the array."""
-        writable = all(o.flags.writeable for o in self.owners) and self.array.flags.writeable
-        if writable:
+        if self.writable:
             self.array.reshape(-1).view(np.uint8)[:] = self.bytes[self.residue : self.residue + self.size]
 
 
@@ -117,7 +125,8 @@ class GlobalMemory:
     def text(self, address: int) -> str:
         """The string that ends in a zero byte at an address among the module's variables."""
         own = self.buffers[0]
-        data = own.bytes[: own.size].tobytes()[address - own.base :] if address >= own.base else b""
+        first = address - own.base
+        data = own.bytes[first : min(first + _TEXT_BYTES, own.size)].tobytes() if first >= 0 else b""
         return data.split(b"\0")[0].decode(errors="replace")
 
     def find(self, address: int) -> Buffer | None:
@@ -128,13 +137,13 @@ class GlobalMemory:
     def describe(self, address: int, size: int) -> str:
         """Where an address lies, in words."""
         buffer = self.find(address)
-        if address < 1 << 20:
+        if 0 <= address < 1 << 20:
             return f"address 0x{address:x} is a null pointer"
         if buffer is None or address - buffer.base > BUFFER_SPACING // 2:
             after = next((b for b in self.buffers if b.base > address), None)
             if after is not None and after.address - address < 1 << 32:
                 return f"{after.address - address} bytes before the start of {after.name or 'a buffer'}"
-            return f"address 0x{address:x} lies in no buffer"
+            return f"address 0x{address & 0xFFFFFFFFFFFFFFFF:x} lies in no buffer"
         offset = address - buffer.address
         name = buffer.name or "a buffer"
         if offset < 0:

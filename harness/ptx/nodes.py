@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -9,6 +10,10 @@ from typing import TypeVar
 from .errors import PtxError
 
 _E = TypeVar("_E", bound=PtxError)
+
+_LINE_END = re.compile("\n")
+_SHOWN = 200
+"""Characters before and after a place that an error shows of its line."""
 
 
 @dataclass(slots=True)
@@ -21,6 +26,8 @@ class Source:
 
     text: str
     moves: list[tuple[int, int]] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list, repr=False, compare=False)
+    """Where each line begins, once somebody has asked for a place."""
 
     def original(self, offset: int) -> int:
         """The place in the user's text of an offset into the expanded text."""
@@ -40,18 +47,17 @@ class Source:
     def position(self, offset: int) -> tuple[int, int]:
         """Line and column, both from 1, of an offset into the expanded text."""
         offset = self.original(offset)
-        start = self.text.rfind("\n", 0, offset) + 1
-        return self.text.count("\n", 0, offset) + 1, offset - start + 1
-
-    def line_text(self, line: int) -> str:
-        """One line of the user's text, from 1."""
-        lines = self.text.split("\n")
-        return lines[line - 1] if 0 < line <= len(lines) else ""
+        if not self.starts:
+            self.starts = [0, *(found.end() for found in _LINE_END.finditer(self.text))]
+        line = bisect_right(self.starts, offset)
+        return line, offset - self.starts[line - 1] + 1
 
     def error(self, kind: type[_E], message: str, offset: int) -> _E:
-        """An exception of `kind` that points at `offset`."""
+        """An exception of `kind` that points at `offset`, with the line there, of a very long one the part around."""
         line, column = self.position(offset)
-        return kind(message, line, column, self.line_text(line))
+        start = self.starts[line - 1]
+        first = max(start, start + column - 1 - _SHOWN)
+        return kind(message, line, column, self.text[first : first + 2 * _SHOWN].partition("\n")[0])
 
 
 @dataclass(slots=True)
@@ -228,6 +234,7 @@ class Module:
         """The kernel of that name, or the only kernel."""
         found = [f for f in self.functions if f.kernel and f.body is not None and name in (None, f.name)]
         if len(found) != 1:
-            names = ", ".join(f.name for f in self.functions if f.kernel) or "none"
+            known = [f.name for f in self.functions if f.kernel]
+            names = ", ".join([*known[:20], *["..."][: len(known) > 20]]) or "none"
             raise PtxError(f"expected one kernel named {name or '(any)'}; the module has: {names}")
         return found[0]

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import braces
 from .bits import f64_bits
-from .errors import OperandError, UnsupportedOnTarget
+from .errors import NotElementwise, OperandError, UnsupportedOnTarget
 from .isa.registry import Bound
 from .nodes import (
     Block,
@@ -96,7 +96,9 @@ def _bind_mov(builder: Builder, node: Instruction, bound: Bound) -> Step:
             "mov", node, bound, _halves_read(builder, what, kind, role), _halves_written(builder, to, kind, bound)
         )
     if isinstance(what, Name) and (address := builder.address_of(what)) is not None:
-        reader = Reader(-1, kind.width, address.pattern)
+        if kind.width not in (32, 64) or kind.kind == "f":
+            raise builder.error(OperandError, f"{node.spelling} cannot hold an address", what.offset)
+        reader = Reader(-1, kind.width, address.pattern & ((1 << kind.width) - 1))
     else:
         reader = _strict_read(builder, what, kind, f"operand a of {bound.spelling}")
     return Step("mov", node, bound, (reader,), (_strict_write(builder, to, kind, bound),))
@@ -229,10 +231,43 @@ def _bind_mov_vector(builder: Builder, node: Instruction, bound: Bound) -> Step:
         _check_special(builder, node, what, what.text, kind)
         return Step("special", node, bound, (), writers, detail=[(what.text, c) for c in "xyzw"])
     role = f"element of {bound.spelling}"
+    plain = isinstance(what, Name) and isinstance(builder.scope.register(what.text), Register)
+    if plain or isinstance(what, Immediate):
+        return _split(builder, node, bound, kind, what, writers)
     elements = builder.elements(what, count)
     braces.moved(builder, elements, kind, role)
     readers = tuple(_source_element(builder, e, kind, role) for e in elements)
     return Step("mov", node, bound, readers, writers)
+
+
+def _split(
+    builder: Builder, node: Instruction, bound: Bound, kind: ScalarType, what: Operand, writers: tuple[Writer, ...]
+) -> Step:
+    """A scalar moved to a vector, which the ISA does not have: ptxas (12.9, 13.4) spreads the parts of its bits.
+
+    Element i has the n bits from i * n on, with zeros above, where n is the width divided by the number of elements.
+    Of four elements of 16 bits, whose parts would be of 4 bits, the first has all bits and the others have none.
+    """
+    if kind.kind not in "bus":
+        message = f"{node.spelling} of one value converts the parts of its bits to numbers; the emulator does not"
+        raise builder.error(NotElementwise, message, what.offset)
+    reader = _strict_read(builder, what, kind, f"operand a of {bound.spelling}")
+    part = kind.width // len(writers)
+    return Step("split", node, bound, (reader,), writers, detail=part if part >= 8 else kind.width)
+
+
+@runs("split")
+def _run_split(frame: Frame, step: Step, active: Array | None) -> None:
+    value, undefined = frame.read(step.sources[0])
+    kind = value.dtype.type
+    ones = kind((1 << step.detail) - 1)
+    for number, writer in enumerate(step.destinations):
+        at = number * step.detail
+        if at >= writer.width:
+            frame.write(writer, np.zeros_like(value), None, active)
+            continue
+        doubt = None if undefined is None else (undefined >> kind(at)) & ones
+        frame.write(writer, (value >> kind(at)) & ones, doubt, active)
 
 
 def _bind_special(builder: Builder, node: Instruction, bound: Bound, kind: ScalarType) -> Step:
@@ -310,7 +345,8 @@ def _joined(parts: list[Array], width: int, total: int) -> Array:
     kind = UNSIGNED[total]
     result = parts[0].astype(kind)
     for number, part in enumerate(parts[1:], 1):
-        result |= part.astype(kind) << kind(number * width)
+        # Not in place: a part that is the same in every lane may have no dimension.
+        result = result | part.astype(kind) << kind(number * width)
     return result
 
 

@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .errors import ExecutionError, NotElementwise, OperandError
+from . import printing
+from .errors import ExecutionError, NotElementwise, OperandError, TooLarge
 from .isa.registry import Bound
-from .kernelframe import KernelFrame
+from .kernelframe import Access, KernelFrame
 from .nodes import Address, Declaration, Function, Instruction, Name, Operand, Vector
 from .operations import binds, runs
-from .program import Builder, Reader, Register, Scope, Step
+from .program import Builder, Reader, Register, Scope, Step, Writer
 from .types import TYPES
 from .vectorise import Array
 
 if TYPE_CHECKING:
-    from .kernel import KernelBuilder
+    from .kernelbuilder import KernelBuilder
 
 __all__ = ["called", "inlined", "param_register", "returning"]
 
-RUNTIME = ("vprintf", "__assertfail")
-"""Functions of the CUDA runtime that kernels with prints and assertions call."""
+RUNTIME = {"vprintf": (64, 64), "__assertfail": (64, 64, 32, 64, 64)}
+"""Functions of the CUDA runtime that kernels with prints and assertions call, and the widths of their parameters."""
 
 END = "\x02end"
 """The label behind an inlined body; no PTX text can spell it."""
@@ -69,23 +70,69 @@ def _bind_call(builder: Builder, node: Instruction, bound: Bound) -> Step:
         raise builder.error(
             NotElementwise, f"the emulator has no body for this call, which goes to {text}", node.offset
         )
-    message = builder.scope.variable(_names(node)[-1][0].text) if _names(node)[-1] else None
-    slot = None if message is None else _slot(builder, message, 0, 64)  # type: ignore[arg-type]
-    return Step("call", node, bound, () if slot is None else (Reader(slot.slot, 64),), detail=name.text)
+    results, arguments = _names(node)
+    widths = RUNTIME[name.text]
+    passed = [builder.scope.variable(a.text) for a in arguments]
+    if len(passed) != len(widths) or any(p is None or p.space != "param" for p in passed):
+        message = f"{name.text} takes {len(widths)} .param variables"
+        raise builder.error(OperandError, message, node.offset)
+    slots = [_slot(builder, p, 0, w) for p, w in zip(passed, widths, strict=True) if p is not None]  # type: ignore[arg-type]
+    readers = tuple(Reader(s.slot, w) for s, w in zip(slots, widths, strict=True))
+    given = builder.scope.variable(results[0].text) if results else None
+    writers = () if given is None else (Writer(_slot(builder, given, 0, 32).slot, 32),)  # type: ignore[arg-type]
+    return Step("call", node, bound, readers, writers, detail=name.text)
 
 
 @runs("call")
 def _run_call(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    """A print prints nothing; a failed assertion stops the kernel."""
-    if step.detail != "__assertfail":
+    """A print goes to standard output; a failed assertion stops the kernel."""
+    lanes = frame.every if active is None else np.flatnonzero(active)
+    if step.detail == "vprintf":
+        _print(frame, step, lanes, active)
         return
-    lane = 0 if active is None else int(np.flatnonzero(active)[0])
-    text = ""
-    if step.sources:
-        addresses, undefined = frame.read(step.sources[0])
-        if undefined is None or not np.broadcast_to(undefined, addresses.shape)[lane]:
-            text = f": {frame.launch.memory.text(int(addresses[lane]))}"
-    raise frame.fault(ExecutionError, step, f"a device assertion failed in {frame.who(lane)}{text}")
+    lane = int(lanes[0])
+    message, file, line, function = (_passed(frame, reader, lane) for reader in step.sources[:4])
+    text = f"a device assertion failed in {frame.who(lane)}"
+    if message is not None:
+        text += f": {frame.launch.memory.text(message)}"
+    if file is not None and line is not None:
+        text += f" ({frame.launch.memory.text(file)}:{line}"
+        text += f", in {frame.launch.memory.text(function)})" if function is not None else ")"
+    raise frame.fault(ExecutionError, step, text)
+
+
+def _passed(frame: KernelFrame, reader: Reader, lane: int) -> int | None:
+    """What one thread passes; None where nobody defined it."""
+    value, undefined = frame.read(reader)
+    if undefined is not None and np.broadcast_to(undefined, value.shape)[lane]:
+        return None
+    return int(value[lane])
+
+
+def _print(frame: KernelFrame, step: Step, lanes: Array, active: Array | None) -> None:
+    """Print for each thread, in their order. Threads with the same format load their arguments together."""
+    forms, undefined = frame.read(step.sources[0])
+    if undefined is not None:
+        frame.refuse_undefined(step, np.broadcast_to(undefined, forms.shape)[lanes], lanes, "the format of a print")
+    lines: dict[int, str] = {}
+    counts = np.zeros(frame.lanes, np.uint32)
+    for address in np.unique(forms[lanes]).tolist():
+        form = frame.launch.memory.text(address)
+        some = lanes[forms[lanes] == address]
+        columns = []
+        for offset, size in printing.sizes(form):
+            access = Access("", offset, 8 * size, 1)
+            _, places = frame.locate_lanes(step, step.sources[1], access, some)
+            (values,), (mask,) = frame.load(step, access, some, places)
+            doubt = [False] * len(some) if mask is None else (mask != 0).tolist()
+            columns.append([None if d else v for v, d in zip(values.tolist(), doubt, strict=True)])
+        counts[some] = len(columns)
+        for number, lane in enumerate(some.tolist()):
+            lines[lane] = printing.formatted(form, [c[number] for c in columns], frame.launch.memory.text)
+    if not frame.launch.printer.write("".join(lines[lane] for lane in sorted(lines))):
+        raise frame.fault(TooLarge, step, f"the kernel prints more than {printing.PRINTED:,} characters")
+    for writer in step.destinations:
+        frame.write(writer, counts, None, active)
 
 
 def called(node: Instruction) -> Name | None:
@@ -95,6 +142,8 @@ def called(node: Instruction) -> Name | None:
 
 def _names(node: Instruction) -> list[list[Name]]:
     """What a call passes: the results and the arguments, each a list of names."""
+    if called(node) is None:
+        return [[], []]
     at = next(i for i, o in enumerate(node.operands) if isinstance(o, Name))
     groups = [node.operands[:at], node.operands[at + 1 :]]
     return [[e for o in group if isinstance(o, Vector) for e in o.elements if isinstance(e, Name)] for group in groups]
@@ -123,7 +172,7 @@ def inlined(builder: KernelBuilder, node: Instruction, function: Function) -> No
             inner.variables[parameter.name] = given
     outer, builder.scope = builder.scope, inner
     builder.calling.append(function.name)
-    builder.add(function.body)
+    builder.nested(function.body)
     builder.calling.pop()
     inner.labels[END] = len(builder.steps)
     builder.scope = outer

@@ -27,15 +27,16 @@ def address(builder: Builder, node: Operand, space: str) -> tuple[Reader, int]:
         raise builder.error(OperandError, "a memory operand is written in brackets", node.offset)
     if node.base is None:
         return Reader(-1, 64, node.displacement & 0xFFFFFFFFFFFFFFFF), 0
+    displacement = ((node.displacement + (1 << 63)) & 0xFFFFFFFFFFFFFFFF) - (1 << 63)
     variable = builder.address_of(node.base)
     if variable is not None:
-        return variable, node.displacement
+        return variable, displacement
     register = builder.resolve(node.base)
     narrow = register.type.width == 32 and space not in ("global", "")
     if register.type.kind == "f" or not (register.type.width == 64 or narrow):
         shown = builder.show(register)
         raise builder.error(OperandError, f"{shown} cannot hold a {space or 'generic'} address", node.offset)
-    return Reader(register.slot, register.type.width), node.displacement
+    return Reader(register.slot, register.type.width), displacement
 
 
 def _space(bound: Bound) -> str:
@@ -57,7 +58,8 @@ def _bind_ld(builder: Builder, node: Instruction, bound: Bound) -> Step:
         passed = [param_register(builder, node.operands[1], i, kind.width) for i in range(len(writers))]  # type: ignore[arg-type]
         if passed[0] is not None:
             return Step("param_move", node, bound, tuple(Reader(p.slot, kind.width) for p in passed if p), writers)
-        return Step("ld_param", node, bound, (), writers, detail=builder.parameter(node.operands[1], kind.width // 8))
+        size = kind.width // 8 * len(writers)
+        return Step("ld_param", node, bound, (), writers, detail=builder.parameter(node.operands[1], size))
     reader, displacement = address(builder, node.operands[1], space)
     return Step("ld", node, bound, (reader,), writers, detail=Access(space, displacement, kind.width, len(writers)))
 
@@ -223,7 +225,7 @@ def _bind_cvta(builder: Builder, node: Instruction, bound: Bound) -> Step:
     if variable is None:
         reader = builder.read(what, kind, False, f"operand of {bound.spelling}")
     else:
-        reader = Reader(-1, width, variable.pattern)
+        reader = Reader(-1, width, variable.pattern & ((1 << width) - 1))
     writer = builder.destination(node.operands[0], kind, bound)
     return Step("cvta", node, bound, (reader,), (writer,))
 

@@ -141,9 +141,9 @@ def _run_activemask(frame: KernelFrame, step: Step, active: Array | None) -> Non
 
 @binds("match")
 def _bind_match(builder: Builder, node: Instruction, bound: Bound) -> Step:
-    to = node.operands[0]
     kind = bound.modifiers["type"] or ""
     readers = _readers(builder, node, bound, kind, "u32")
+    to = node.operands[0]
     first, second = (to.first, to.second) if isinstance(to, Pair) else (to, None)
     writers = [builder.destination(first, TYPES["b32"], bound, second is not None)]
     if second is not None:

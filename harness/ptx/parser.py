@@ -6,9 +6,12 @@ and operands not checked here; that is the work of `binding` and `program`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from .constants import ConstantExpressions
-from .errors import ParseError
+from .errors import ParseError, TooLarge
 from .lexer import OPERAND, Token, tokenize
+from .limits import INSTRUCTIONS, MODIFIERS, OPERANDS, REGISTERS, TEXT
 from .llvmtext import expanded, without_places
 from .nodes import (
     Address,
@@ -29,27 +32,37 @@ from .nodes import (
     Statement,
     Vector,
 )
+from .types import VARIABLE_TYPES
 
 _SPACES = {".reg", ".shared", ".global", ".local", ".const", ".param"}
 _LINKAGE = {".visible", ".extern", ".weak", ".common"}
-_INSTRUCTION_LIMIT = 200_000
 
 
-def parse_asm(text: str, operand_count: int | None = None) -> tuple[Block, Source]:
+def parse_asm(
+    text: str, operand_count: int | None = None, constants: Mapping[int, int] | None = None
+) -> tuple[Block, Source]:
     """Parse the text of an inline asm block, with LLVM's escapes (`$0`, `${1}`, `$$`).
 
-    `operand_count`: how many operands the constraints declare; a `$n` past it is refused. Raises ParseError,
-    and BindingError for an operand reference that LLVM refuses.
+    `operand_count`: how many operands the constraints declare; a `$n` past it is refused. `constants`: the values of
+    operands under constraint `n`. Raises ParseError, TooLarge, and BindingError for what LLVM refuses.
     """
-    source = Source(text)
-    tokens = tokenize(source, expanded(source, operand_count))
+    source = _sized(text)
+    tokens = tokenize(source, expanded(source, operand_count, constants))
     return _Parser(source, tokens).whole(), source
 
 
 def parse_module(text: str) -> Module:
     """Parse a whole PTX module. Raises ParseError."""
-    source = Source(text)
+    source = _sized(text)
     return _Parser(source, tokenize(source, without_places(text))).module()
+
+
+def _sized(text: str) -> Source:
+    if not isinstance(text, str):
+        raise ParseError(f"PTX is a string, not {type(text).__name__}")
+    if len(text) > TEXT.most:
+        raise TooLarge(TEXT.refusal(len(text)))
+    return Source(text)
 
 
 class _Parser(ConstantExpressions):
@@ -59,16 +72,14 @@ class _Parser(ConstantExpressions):
         super().__init__(source, tokens)
         self.location: Location | None = None
         self.files: dict[int, str] = {}
+        self.statements = 0
         self.signed_operands = False
 
     def whole(self) -> Block:
         """All of an asm block's text."""
         block = Block([], 0)
-        try:
-            while self.kind != "end":
-                self.statement(block.statements)
-        except RecursionError:
-            raise self.error("operands or constants are nested too deeply") from None
+        while self.kind != "end":
+            self.statement(block.statements)
         return block
 
     # statements ------------------------------------------------------------------------------------------
@@ -86,6 +97,9 @@ class _Parser(ConstantExpressions):
 
     def statement(self, into: list[Statement]) -> None:
         """Parse one statement and append what it declares or does."""
+        self.statements += 1
+        if self.statements > INSTRUCTIONS.most:
+            raise self.source.error(TooLarge, INSTRUCTIONS.refusal(self.statements), self.offset)
         kind = self.kind
         if kind == "name":
             if self.tokens[self.at + 1][0] == ":":
@@ -105,9 +119,7 @@ class _Parser(ConstantExpressions):
             raise self.unexpected("an instruction, a label, a declaration or '}'")
 
     def nested_block(self) -> Block:
-        self.depth += 1
-        if self.depth > 100:
-            raise self.error("blocks are nested too deeply")
+        self.deeper()
         node = self.block()
         self.depth -= 1
         return node
@@ -132,12 +144,15 @@ class _Parser(ConstantExpressions):
         while self.kind == "dot":
             modifiers.append(self.text[1:])
             self.advance()
+        if len(modifiers) > MODIFIERS.most:
+            raise self.source.error(TooLarge, MODIFIERS.refusal(len(modifiers)), offset)
         operands: list[Operand] = []
         self.signed_operands = opcode == "vmad"
         if self.kind != ";":
             operands.append(self.operand())
             while self.accept(","):
                 operands.append(self.operand())
+                self.countable(operands)
         if self.kind != ";":
             name = ".".join((opcode, *modifiers))
             raise self.unexpected(f"',' or ';' after the operands of {name}")
@@ -169,6 +184,7 @@ class _Parser(ConstantExpressions):
             if self.kind != "name":
                 raise self.unexpected("a label")
             node.targets.append(self.name())
+            self.countable(node.targets)
         self.expect(";", "',' or ';' after the targets of a branch")
         return node
 
@@ -233,12 +249,14 @@ class _Parser(ConstantExpressions):
     def declared(self, space: str, kind: str, vector: int, align: int) -> Declaration:
         if self.kind != "name" or self.text.startswith(OPERAND):
             raise self.unexpected("a name to declare")
+        if kind not in VARIABLE_TYPES and space != "reg":
+            raise self.error(f"a variable in .{space} memory has no type .{kind}")
         node = Declaration(space, kind, self.text, self.offset, vector=vector, align=align)
         self.advance()
         if self.accept("<"):
             node.count = self.integer("a count of registers")
-            if not 0 <= node.count <= _INSTRUCTION_LIMIT:
-                raise self.error(f"{node.count} registers cannot be declared")
+            if node.count > REGISTERS.most:
+                raise self.source.error(TooLarge, REGISTERS.refusal(node.count), node.offset)
             self.expect(">", "'>' after the count of registers")
         if space == "reg" and self.kind in ("[", "="):
             raise self.error("a register is no array and has no initial value")
@@ -247,6 +265,8 @@ class _Parser(ConstantExpressions):
                 node.size = None
             elif node.size is not None:
                 node.size *= self.integer("an array size")
+                if node.size >> 63:
+                    raise self.error(f"{node.name} has 2^63 elements or more")
             self.expect("]", "']' after the array size")
         if self.accept("="):
             node.values = self.initial_values()
@@ -275,7 +295,13 @@ class _Parser(ConstantExpressions):
 
     # operands --------------------------------------------------------------------------------------------
 
+    def countable(self, listed: Sequence[Operand]) -> None:
+        """Raise TooLarge for a list of operands without end."""
+        if len(listed) > OPERANDS.most:
+            raise self.source.error(TooLarge, OPERANDS.refusal(len(listed)), self.offset)
+
     def operand(self) -> Operand:
+        self.deeper()
         kind, offset = self.kind, self.offset
         if kind == "{":
             node: Operand = self.vector()
@@ -305,6 +331,7 @@ class _Parser(ConstantExpressions):
         if self.kind == "|":
             self.advance()
             node = Pair(node, self.operand(), offset)
+        self.depth -= 1
         return node
 
     def name(self) -> Name:
@@ -320,6 +347,7 @@ class _Parser(ConstantExpressions):
         self.advance()
         while True:
             node.elements.append(self.operand())
+            self.countable(node.elements)
             if not self.accept(","):
                 break
         self.expect("}", "',' or '}' in a vector")
@@ -331,6 +359,7 @@ class _Parser(ConstantExpressions):
         self.advance()
         while self.kind != ")":
             node.elements.append(self.operand())
+            self.countable(node.elements)
             if not self.accept(","):
                 break
         self.expect(")", "',' or ')' after an argument")
@@ -392,7 +421,7 @@ class _Parser(ConstantExpressions):
                 functions.append(self.function())
             elif word in _LINKAGE:
                 self.advance()
-            elif word in _SPACES:
+            elif word in _SPACES - {".reg", ".param"}:
                 variables.extend(self.declarations())
             elif word == ".loc":
                 self.advance()

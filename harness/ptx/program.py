@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 
 from . import braces, isa
 from .bits import f32_round, f64_bits
-from .errors import NotElementwise, OperandError, ParseError, PtxError
+from .errors import NotElementwise, OperandError, ParseError, PtxError, TooLarge, unexpected
 from .isa.registry import Bound, OperandSpec, lookup
 from .lexer import OPERAND
+from .limits import INSTRUCTIONS, NESTING, REGISTERS
 from .nodes import (
     Block,
     BranchTargets,
@@ -151,6 +152,7 @@ class Builder:
         self.scope = Scope()
         self._jumps: list[tuple[Step, Name, Scope]] = []
         self._listed: list[tuple[Name, Scope]] = []
+        self.statements = self.depth = self.at = 0
         self.carry = self.new_register("CC.CF", TYPES["pred"])
 
     def new_register(self, name: str, kind: ScalarType) -> Register:
@@ -172,13 +174,29 @@ class Builder:
         for statement in block.statements:
             self._add(statement)
 
+    def nested(self, block: Block) -> None:
+        """Walk a block within another, or the body of a function that is called. Raises TooLarge."""
+        self.depth += 1
+        if self.depth > NESTING.most:
+            raise self.error(TooLarge, NESTING.refusal(self.depth), block.offset)
+        self.add(block)
+        self.depth -= 1
+
+    def count(self, statement: Statement) -> None:
+        """Count a statement, at each call anew where it stands in a function. Raises TooLarge."""
+        self.statements += 1
+        self.at = statement.offset
+        if self.statements > INSTRUCTIONS.most:
+            raise self.error(TooLarge, INSTRUCTIONS.refusal(self.statements), statement.offset)
+
     def _add(self, statement: Statement) -> None:
         scope = self.scope
+        self.count(statement)
         if isinstance(statement, Instruction):
             self.steps.append(self._bind(statement))
         elif isinstance(statement, Block):
             self.scope = Scope(scope)
-            self.add(statement)
+            self.nested(statement)
             self.scope = scope
         elif isinstance(statement, Label):
             self._declare_name("label", statement.name, scope, statement.offset)
@@ -211,6 +229,8 @@ class Builder:
             raise self.error(ParseError, f"there are no .{node.type} registers", node.offset)
         kind = TYPES[node.type]
         names = [f"{node.name}{i}" for i in range(node.count or 0)]
+        if len(self.registers) + len(names) * node.vector > REGISTERS.most:
+            raise self.error(TooLarge, REGISTERS.refusal(len(self.registers) + len(names) * node.vector), node.offset)
         if node.count is None:
             self._declare_name("register", node.name, scope, node.offset)
             names = [node.name]
@@ -222,6 +242,17 @@ class Builder:
             else:
                 parts = [self.new_register(f"{name}.{c}", kind) for c in "xyzw"[: node.vector]]
                 scope.registers[name] = parts
+
+    def built(self, tree: Block) -> Program:
+        """The program of a whole tree. Raises PtxError, an InternalError at the statement where a check is missing."""
+        try:
+            self.add(tree)
+            return self.build()
+        except PtxError:
+            raise
+        except Exception as error:
+            words = unexpected(error, "checking this statement")
+            raise self.error(type(words), words.message, self.at) from error
 
     def jump(self, step: Step, label: Name) -> None:
         """Remember that `step` goes to a label which may come later."""

@@ -43,6 +43,9 @@ TYPES = _table()
 
 REGISTER_TYPES = {"pred", "f16", "f16x2", "f32", "f64", "b128"} | {f"{k}{w}" for k in "bus" for w in (8, 16, 32, 64)}
 
+VARIABLE_TYPES = REGISTER_TYPES - {"pred"}
+"""What a variable in memory may be of."""
+
 
 def holds(register: ScalarType, operand: ScalarType, relaxed: bool) -> bool:
     """Whether a register of one type may be an operand of another.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import bits, compilecache
+from .limits import compiled_for
 
 Array = npt.NDArray[Any]
 UNSIGNED = {1: np.uint8, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -70,7 +72,9 @@ class ArrayFunction:
         if self._compiled is None:
             with _lock:
                 if self._compiled is None:
+                    started = time.monotonic()
                     self._compiled = _compile(self.function, self.constants, self.sources, self.width)
+                    compiled_for(time.monotonic() - started)
         out = np.empty(lanes, self.dtype)
         self._compiled(out, *arguments)
         return out

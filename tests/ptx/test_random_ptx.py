@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from legality import assembler, told_by_ptxas
 
 from harness.ptx import PtxError, api, emulate, machine, operations
+from harness.ptx.errors import InternalError
+from harness.ptx.kernel import load_kernel
 
 QUICK, LONG = 150, 20_000
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
@@ -33,6 +35,8 @@ def answers(asm: str, constraints: str, **more: Any) -> bool:
     """Whether there is an answer; anything but that or a PtxError is raised."""
     try:
         got = emulate(asm, constraints, INPUTS, "uint32", **more)
+    except InternalError as error:
+        raise error.__cause__ or error from None
     except PtxError:
         return False
     assert got.shape == (5,)
@@ -119,6 +123,53 @@ def test_an_unexpected_exception_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("harness.ptx.parser._Parser.vector", vector)
     with pytest.raises(KeyError):
         check("mutated", 300)
+
+
+OPERANDS = [
+    *("%r1", "%rd1", "%p1", "%h1", "%f1", "!%p1", "-%r1", "%v", "%r9", "1", "-1", "1.5", "99999999999", "_", "%tid.x"),
+    *(
+        "[%rd1]",
+        "[%r1+4]",
+        "[s]",
+        "[p]",
+        "[q]",
+        "[1]",
+        "[s+9223372036854775807]",
+        "s",
+        "p",
+        "T",
+        "{%r1, %r2}",
+        "{%rd1}",
+    ),
+    *("{%r1, %r2}", "{%r1, %r2, %r3, %r4}", "{_, 1}", "%p1|%p2", "%r1|%p1", "_|_", "(%r1)", "(q, q)", "vprintf", "f"),
+]
+
+
+def test_instructions_of_kernels_with_operands_of_any_kind() -> None:
+    """Those that the machine carries out itself check their operands each in its own way."""
+    random = np.random.default_rng(0)
+    for form in (f for f in rp.EVERY if f.function is None):
+        for _ in range(12):
+            chosen = tuple(random.choice([*([None] * g.optional), *g.choices]) for g in form.groups)
+            operands = random.choice(OPERANDS, random.integers(0, 6))
+            line = f"{rp.Bound(form, chosen).spelling} {', '.join(operands)};"
+            try:
+                load_kernel(KERNEL.replace("LINE", line))
+            except InternalError as error:
+                raise AssertionError(line) from error
+            except PtxError:
+                continue
+
+
+KERNEL = """.version 8.7
+.target sm_90a
+.address_size 64
+.func f(.param .b32 q) { ret; }
+.shared .b8 s[64];
+.visible .entry k(.param .u64 p) {
+.reg .b32 %r<5>; .reg .b64 %rd<5>; .reg .pred %p<5>; .reg .b16 %h<5>; .reg .f32 %f<5>; .reg .v4 .b32 %v;
+.param .b32 q; L: T: .branchtargets L; LINE ret; }
+"""
 
 
 def test_an_operation_that_nobody_binds_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

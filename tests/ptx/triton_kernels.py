@@ -169,3 +169,19 @@ def matrix_product(x, y, B: tl.constexpr):
     i = tl.arange(0, B)
     a = tl.load(x + i[:, None] * B + i[None, :])
     tl.store(y + i[:, None] * B + i[None, :], tl.dot(a, a))
+
+
+@triton.jit
+def adds_constant(x, y, N: tl.constexpr, B: tl.constexpr):
+    o = tl.arange(0, B)
+    a = tl.load(x + o)
+    r = tl.inline_asm_elementwise("add.s32 $0, $1, $2;", "=r,r,n", [a, N], dtype=tl.int32, is_pure=True, pack=1)
+    tl.store(y + o, r)
+
+
+@triton.jit
+def joins_unwritten(x, y, B: tl.constexpr):
+    o = tl.arange(0, B)
+    a = tl.load(x + o)
+    b = tl.inline_asm_elementwise("// writes nothing", "=h,h", [a], dtype=tl.int16, is_pure=True, pack=1)
+    tl.store(y + tl.arange(0, 2 * B), tl.reshape(tl.join(b, a), [2 * B]))

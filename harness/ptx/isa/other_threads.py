@@ -11,7 +11,7 @@ _MEMORY = "a memory access"
 _BARRIER = "a barrier or a memory fence"
 _THREADS = "an exchange between the threads of a warp"
 _TENSOR = "a tensor core instruction"
-_COPY = "an asynchronous copy (TMA)"
+_COPY = "an asynchronous copy"
 _TEXTURE = "a texture or surface access"
 _CALL = "a call"
 
@@ -23,7 +23,6 @@ for _name in (
     "movmatrix",
     "discard",
     "applypriority",
-    "createpolicy",
     "stacksave",
     "stackrestore",
     "alloca",
@@ -40,8 +39,9 @@ for _name in ("shfl", "vote", "match", "activemask", "redux", "elect"):
     refuse(_name, _THREADS)
 for _name in ("mma", "wmma", "wgmma", "tcgen05"):
     refuse(_name, _TENSOR)
-for _name in ("cp", "tensormap"):
-    refuse(_name, _COPY)
+refuse("createpolicy", "a cache policy for memory accesses")
+refuse("cp", _COPY)
+refuse("tensormap", "a change of a tensor map (TMA)")
 for _name in ("tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep"):
     refuse(_name, _TEXTURE)
 refuse("call", _CALL)

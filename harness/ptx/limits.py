@@ -1,0 +1,110 @@
+"""The limits of the emulator, in one table: what bounds the time and the memory that any text can take.
+
+Each lies far beyond what compilers write, or is CUDA's own. What exceeds one is refused with `TooLarge` and its words.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from .targets import Target
+
+SNIPPET_SECONDS = 10.0
+"""Seconds that lanes of a snippet may run, where the caller says nothing."""
+KERNEL_SECONDS = 60.0
+"""Seconds that threads of a kernel may run, where the caller says nothing: those of a GPU's watchdog."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The most there may be of something, and why no more."""
+
+    most: int
+    what: str
+    reason: str
+
+    def refusal(self, found: int) -> str:
+        """The words for a text with `found` of it."""
+        return f"{found:,} {self.what}: the emulator takes {self.most:,} ({self.reason})"
+
+
+TEXT = Limit(8_000_000, "characters in one text", "some hundred times a large kernel")
+TOKENS = Limit(2_000_000, "words and signs in one text", "they take 100 bytes each")
+NAME = Limit(10_000, "characters in one name", "the longest mangled names of C++ have a few thousand")
+INSTRUCTIONS = Limit(
+    100_000, "statements, those of called functions counted at each call", "checking them takes five seconds"
+)
+NESTING = Limit(150, "blocks, calls, operands and constants within each other", "Python's stack ends at some hundred")
+MODIFIERS = Limit(32, "modifiers of one instruction", "no instruction has more than 16")
+OPERANDS = Limit(4096, "operands in one list", "the longest vector of an instruction has 128")
+REGISTERS = Limit(200_000, "registers in one program", "a thread of a GPU has 255 and spills the others")
+CONSTRAINTS = Limit(4096, "constraints", "64 tensors of 64 elements a pack")
+PACK = Limit(4096, "elements in one pack", "each needs an operand, or a part of one")
+ELEMENTS = Limit(1 << 32, "elements in one call", "every float32 there is; give the others in further calls")
+LOCAL = Limit(512 << 10, "bytes of .local memory in one thread", "CUDA gives a thread no more")
+STATIC_SHARED = Limit(227 << 10, "bytes of .shared variables in one kernel", "no GPU has more for one block")
+VARIABLES = Limit(64 << 20, "bytes of .global and .const variables in one module", "each launch copies them")
+PARAMETERS = Limit(32_764, "bytes of parameters of one kernel", "CUDA passes no more")
+
+GRID = (2**31 - 1, 65_535, 65_535)
+"""Blocks of a grid, along x, y and z."""
+BLOCK = (1024, 1024, 64)
+"""Threads of a block, along x, y and z."""
+BLOCK_THREADS = 1024
+
+_SHARED_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99, 90: 227, 100: 227, 101: 227, 103: 227, 107: 227}
+_SHARED_KIB |= {110: 227, 120: 99, 121: 99}
+
+
+def shared_memory(target: Target) -> int:
+    """Bytes of shared memory that one block can have on a target (CUDA programming guide, compute capabilities)."""
+    return _SHARED_KIB.get(target.number, 227) << 10
+
+
+CELLS = 1 << 26
+"""Values that the registers of lanes which run together may hold (512 MiB of 64-bit ones)."""
+CHECKED_EVERY = 16
+"""Steps between two looks at the clock: looking takes 0.1 us, a step on few lanes 3 us."""
+
+
+def lanes_together(wanted: int, registers: int, steps: int) -> int:
+    """How many lanes run together: `wanted`, or fewer where each has very many registers and constants."""
+    return max(1, min(wanted, CELLS // (registers + steps + 1)))
+
+
+class Deadline:
+    """When lanes that run together must have ended. Compiling definitions does not count; None: never."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = seconds
+        self._end = float("inf") if seconds is None else time.monotonic() + seconds
+        self._compiled = _compiling.seconds
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is over."""
+        now = time.monotonic()
+        return now > self._end and now > self._end + _compiling.seconds - self._compiled
+
+    @property
+    def words(self) -> str:
+        """What an error says of it."""
+        return (
+            f"still running after {self.seconds:g} s: an endless loop? "
+            "limit= (for cases --ptx-limit) gives it more seconds"
+        )
+
+
+class _Compiling:
+    """Seconds that this process has spent on compiling definitions."""
+
+    seconds = 0.0
+
+
+_compiling = _Compiling()
+
+
+def compiled_for(seconds: float) -> None:
+    """Note that compiling a definition took so long: no deadline counts it."""
+    _compiling.seconds += seconds
