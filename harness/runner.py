@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from harness import plan as planning
 from harness.backends import Backend, Job, Outcome, Setup
 from harness.case import AsmVariant, CaseError, Policies, Variant, format_of, policies
-from harness.derive import asm_form
+from harness.derive import AsmForm, asm_form
 from harness.describe import reference_name
 from harness.diagnosis import diagnose
 from harness.evaluate import ReferenceFault
@@ -139,6 +139,8 @@ class _ItemRun:
                 return self.found
             keys = set()
             for item in work:
+                if self._writes_inputs(item):
+                    break
                 if replay is None and self._is_large(item):
                     if not self._sweep(item):
                         break
@@ -230,6 +232,24 @@ class _ItemRun:
         if not self.case.elementwise or item.setup.shape or item.input_set == "none":
             return False
         return self._set(item.input_set).count > LARGE
+
+    def _writes_inputs(self, item: WorkItem) -> bool:
+        """Whether the asm writes an operand that is an input: a failure on every backend, whatever bits come out."""
+        from harness.ptx import written_input
+
+        form = self._form(item)
+        words = None if form is None else written_input(form.text, form.constraints)
+        if words is None:
+            return False
+        words = " ".join(words.split())
+        self._record(self._sized(item), Outcome("ran", findings=(words,)), "fail", 0.0, words)
+        return True
+
+    def _sized(self, item: WorkItem) -> WorkItem:
+        """The item with its shape, its inputs left to be made."""
+        if not self.case.elementwise or item.input_set in ("none", "replay"):
+            return item
+        return planning.sized(item, self._set(item.input_set).count)
 
     def _sweep(self, item: WorkItem) -> bool:
         """Run and judge a large set piece by piece; whether the rest of the plan is worth running."""
@@ -411,10 +431,17 @@ class _ItemRun:
     def _asm(self, item: WorkItem) -> str | None:
         if not isinstance(self.variant, AsmVariant):
             return None
+        form = self._form(item)
+        return form.text if form else self.variant.texts[min(self.variant.texts)].text
+
+    def _form(self, item: WorkItem) -> AsmForm | None:
+        """The asm that an item runs; None for a variant without, or where none can be derived."""
+        if not isinstance(self.variant, AsmVariant):
+            return None
         try:
-            return asm_form(self.case, self.variant, item.setup.pack).text
+            return asm_form(self.case, self.variant, item.setup.pack)
         except CaseError:
-            return self.variant.texts[min(self.variant.texts)].text
+            return None
 
     def _settle_promises(self) -> None:
         """A policy whose domain no input meets would pass whatever the variant computed: an error."""

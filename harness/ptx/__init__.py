@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .analysis import Analysis, Trace, analyse, refusal, trace
+    from .analysis import Analysis, Trace, analyse, refusal, trace, written_input
     from .api import emulate
     from .errors import PtxError
 
-__all__ = ["Analysis", "PtxError", "Trace", "analyse", "emulate", "refusal", "trace"]
+__all__ = ["Analysis", "PtxError", "Trace", "analyse", "emulate", "refusal", "trace", "written_input"]
 
-_HOME = dict.fromkeys(("Analysis", "Trace", "analyse", "refusal", "trace"), "analysis")
+_HOME = dict.fromkeys(("Analysis", "Trace", "analyse", "refusal", "trace", "written_input"), "analysis")
 _HOME |= {"emulate": "api", "PtxError": "errors"}
 
 

@@ -12,9 +12,11 @@ from .api import assemble
 from .binding import bind, parse_constraints
 from .contraction import contraction_open
 from .data import DType, Placement, dtype_of, load, store, tensors, width_of
-from .errors import PtxError
+from .errors import InputWritten, PtxError
 from .lexer import OPERAND
 from .machine import Frame, run
+from .operands import check_inputs
+from .parser import parse_asm
 from .program import Program, Step
 from .vectorise import UNSIGNED, Array
 
@@ -50,6 +52,22 @@ def refusal(asm: str, constraints: str, target: str) -> str | None:
         assemble(asm, constraints, target)
     except PtxError as error:
         return str(error)
+    return None
+
+
+def written_input(asm: str, constraints: str) -> str | None:
+    """How the block writes an operand that is an input, in one message, or None where it writes none.
+
+    It needs no target and covers instructions that `emulate` cannot run. None too where text or constraints cannot be
+    read: `refusal` tells that.
+    """
+    try:
+        parsed = parse_constraints(constraints)
+        check_inputs(*parse_asm(asm, len(parsed)), parsed)
+    except InputWritten as error:
+        return str(error)
+    except PtxError:
+        return None
     return None
 
 

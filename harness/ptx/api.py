@@ -13,6 +13,7 @@ from .binding import REGISTER_WIDTH, Constraint, Operand, bind, parse_constraint
 from .data import DType, Placement, Tensor, dtype_of, load, store, tensors, width_of
 from .errors import BindingError, PtxError
 from .machine import Constants, Frame, run
+from .operands import check_inputs
 from .parallel import for_each
 from .parser import parse_asm
 from .program import Builder, Program
@@ -86,6 +87,7 @@ def assemble(asm: str, constraints: str, target: str | None, share: Share = (), 
     slots = _allot(builder, parsed, dict(share))
     builder.add(tree)
     program = builder.build()
+    check_inputs(tree, source, parsed)
     if fuse:
         from .contraction import fused
 

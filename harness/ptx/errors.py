@@ -40,6 +40,10 @@ class BindingError(PtxError):
     """Constraints, arguments, pack and asm text do not fit together; Triton or LLVM would refuse them."""
 
 
+class InputWritten(PtxError):
+    """The block writes an operand that its constraints declare as an input; the compiler assumes that it does not."""
+
+
 class UnknownInstruction(PtxError):
     """No instruction, modifier or type of this name is known; the message lists what is near it."""
 
