@@ -29,7 +29,8 @@ class Setup:
     sizes: for kernels, the value of each dimension's name.
     block: elements per program of the elementwise template. alignment: bytes by which every pointer is aligned, 16 or
     the size of a storage unit (pointers then start one unit past a 16-byte boundary).
-    context: "straight", or "loop": the carried outputs fed back for `steps` iterations inside one kernel.
+    context: "straight"; "loop": the carried outputs fed back for `steps` iterations inside one kernel; or "shared": asm
+    with outputs in registers of inputs, in every assignment that may change bits, on the emulator alone.
     fusion: Triton's enable_fp_fusion and ptxas's --fmad.
     padding: a seed for the bits that fill up a partial pack, where the backend can choose; None leaves them undefined.
     """
@@ -97,6 +98,7 @@ class Outcome:
     contraction_open: whether ptxas may fuse a multiplication and an addition of this code.
     alternative: the outputs of the other legal reading of contraction-open code, where it differs; it is judged too.
     device: the UUID of the GPU that ran it.
+    notes: how the bits came about, where that needs saying.
     """
 
     status: Status
@@ -108,6 +110,7 @@ class Outcome:
     alternative: Mapping[str, Any] = field(default_factory=dict)
     artifacts: Artifacts = field(default_factory=Artifacts)
     device: str = ""
+    notes: tuple[str, ...] = ()
 
 
 class Backend(Protocol):

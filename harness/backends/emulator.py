@@ -50,7 +50,7 @@ class EmulatorBackend:
         refusal = _refusal(job, job.variant)
         if refusal is not None:
             return refusal
-        alone = job.setup.context == "loop" or job.setup.padding is not None or not _has_triton() or _is_large(job)
+        alone = job.setup.context != "straight" or job.setup.padding is not None or not _has_triton() or _is_large(job)
         return self._snippet(job, job.variant) if alone else self._compiled(job)
 
     def _compiled(self, job: Job) -> Outcome:
@@ -84,6 +84,8 @@ class EmulatorBackend:
         return self._results[key]
 
     def _execute(self, job: Job, form: AsmForm, contraction_open: bool) -> Outcome:
+        from harness.backends.sharing import run_shared
+        from harness.contexts import fed_back
         from harness.ptx import PtxError
         from harness.ptx.errors import UndefinedBits
 
@@ -91,11 +93,13 @@ class EmulatorBackend:
         share = shareable(job.case, form, carry) if job.setup.context == "loop" else {}
         fuse = job.setup.fusion and contraction_open
         try:
+            if job.setup.context == "shared":
+                return run_shared(job, form, fuse)
             units: dict[str, NDArray[np.generic]] = dict(job.inputs)
             outputs: dict[str, NDArray[np.generic]] = {}
             for _ in range(job.setup.steps if job.setup.context == "loop" else 1):
                 outputs = run_once(job, form, units, share, fuse)
-                units |= {carry[o]: outputs[o] for o in carry}
+                units |= fed_back(job.case, carry, outputs)
         except UndefinedBits as e:
             return Outcome("ran", findings=(one_line(e),))
         except PtxError as e:

@@ -12,10 +12,10 @@ from .errors import InputWritten
 from .lexer import OPERAND
 from .nodes import Block, Instruction, Name, Operand, Pair, Source, Vector
 
-_NO_DESTINATION = frozenset(
-    "bar barrier bra brx call discard exit nanosleep pmevent prefetch prefetchu red ret setmaxnreg st stackrestore trap"
-    " tcgen05.dealloc".split()
-)
+_NO_DESTINATION = frozenset((
+    "bar", "barrier", "bra", "brx", "call", "discard", "exit", "nanosleep", "pmevent", "prefetch", "prefetchu", "red",
+    "ret", "setmaxnreg", "st", "stackrestore", "trap", "tcgen05.dealloc",
+))  # fmt: skip
 """Opcodes, with their first modifier where the opcode alone does not say, whose first operand is read."""
 
 
@@ -35,9 +35,9 @@ def _words(statement: str, number: int, constraint: Constraint, constraints: Seq
     move = "mov.pred" if width == 1 else f"mov.b{width}"
     outputs = sum(c.output for c in constraints)
     return (
-        f"`{statement}` writes the input ${number}, and the compiler assumes that an input keeps its value; copy it into "
-        f"a register of your own (.reg .{kind} t; {move} t, ${number};), or declare one more output '={constraint.letter}' "
-        f"and tie the input to it, with the output's number ('{outputs}' after {outputs} outputs) as its constraint"
+        f"`{statement}` writes the input ${number}, and the compiler assumes that an input keeps its value; copy it "
+        f"into a register of your own (.reg .{kind} t; {move} t, ${number};), or declare one more output "
+        f"'={constraint.letter}' and tie the input to it, with the output's number (here '{outputs}') as its constraint"
     )
 
 
