@@ -61,49 +61,48 @@ def test_asm_that_writes_an_input_fails_on_every_backend(results, backend):
     assert planted.findings
 
 
-CLOBBER = '''"""A sum of three: what asm does that writes its output before it has read every input."""
+CLOBBER = '''"""Clear the lowest bit that is set, in bytes: asm that writes its output before it has read its input."""
 
 from harness import Case, ExpectedFailure, asm
-from references.formats import U32
+from references.formats import U8
 
-EARLY = "add.u32 $0, $1, $2; add.u32 $0, $0, $3;"
-LATE = "{ .reg .b32 t; add.u32 t, $1, $2; add.u32 $0, t, $3; }"
-GUARDED = "{ .reg .pred p; setp.lt.u32 p, $1, $2; @p add.u32 $0, $1, $2; @!p add.u32 $0, $1, $2; add.u32 $0, $0, $3; }"
-GUARDED_LAST = (
-    "{ .reg .pred p; .reg .b32 t; add.u32 t, $1, $2; setp.lt.u32 p, $1, $2;"
-    "@p add.u32 $0, t, $3; @!p add.u32 $0, t, $3; }"
-)
-
-
-def total(a, b, c):
-    return (a + b + c) & 0xFFFFFFFF
+EARLY = "xor.b32 $0, $1, 0x01010101; and.b32 $0, $0, $1;"
+LATE = "{ .reg .b32 t; xor.b32 t, $1, 0x01010101; and.b32 $0, t, $1; }"
+GUARD = "{ .reg .pred p; .reg .b32 t; mov.b32 t, 5; setp.lt.u32 p, t, 9; xor.b32 t, $1, 0x01010101;"
+GUARDED = GUARD + "@p mov.b32 $0, t; @!p mov.b32 $0, t; and.b32 $0, $0, $1; }"
+GUARDED_LAST = GUARD + "@p and.b32 $0, t, $1; @!p and.b32 $0, t, $1; }"
+EXPECTED = {"expected_failure": ExpectedFailure("missing early clobber", context="shared")}
 
 
 case = Case(
-    inputs={"a": U32, "b": U32, "c": U32},
-    outputs={"y": U32},
-    reference=total,
+    inputs={"x": U8},
+    outputs={"y": U8},
+    reference=lambda x: x & 0xFE,
     variants={
-        "missing": asm(EARLY, constraints="=r,r,r,r", pack=1),
-        "early clobber": asm(EARLY, constraints="=&r,r,r,r", pack=1),
-        "reads first": asm(LATE, constraints="=r,r,r,r", pack=1),
-        "guarded": asm(GUARDED, constraints="=r,r,r,r", pack=1),
-        "guarded and right": asm(GUARDED_LAST, constraints="=r,r,r,r", pack=1),
-        "tied": asm(EARLY, constraints="=r,r,r,0", pack=1),
-        "tied too, read first": asm("{ .reg .b32 t; add.u32 t, $1, $2; add.u32 $0, t, $3; }", "=r,0,r,r", pack=1),
-        "tied and equal": asm("add.u32 $0, $0, $2; add.u32 $0, $0, $3;", "=r,0,r,r", pack=1),
-        "known": asm(
-            EARLY,
-            constraints="=r,r,r,r",
-            pack=1,
-            expected_failure=ExpectedFailure("missing early clobber", context="shared"),
-        ),
-        "cured": asm(
-            EARLY,
-            constraints="=&r,r,r,r",
-            pack=1,
-            expected_failure=ExpectedFailure("missing early clobber", context="shared"),
-        ),
+        "missing": asm(EARLY, constraints="=r,r", pack=4),
+        "early clobber": asm(EARLY, constraints="=&r,r", pack=4),
+        "reads first": asm(LATE, constraints="=r,r", pack=4),
+        "guarded": asm(GUARDED, constraints="=r,r", pack=4),
+        "guarded and right": asm(GUARDED_LAST, constraints="=r,r", pack=4),
+        "tied": asm(LATE, constraints="=r,0", pack=4),
+        "known": asm(EARLY, constraints="=r,r", pack=4, **EXPECTED),
+        "cured": asm(EARLY, constraints="=&r,r", pack=4, **EXPECTED),
+    },
+)
+'''
+
+EQUAL = '''"""A result made in the register of an input: wrong where the compiler finds both inputs equal."""
+
+from harness import Case, asm
+from references.formats import U8
+
+case = Case(
+    inputs={"a": U8, "b": U8},
+    outputs={"y": U8},
+    reference=lambda a, b: (a ^ 1) & b,
+    variants={
+        "tied": asm("xor.b32 $0, $0, 0x01010101; and.b32 $0, $0, $2;", constraints="=r,0,r", pack=4),
+        "early clobber": asm("xor.b32 $0, $0, 0x01010101; and.b32 $0, $0, $2;", constraints="=&r,0,r", pack=4),
     },
 )
 '''
@@ -112,20 +111,72 @@ case = Case(
 def test_a_missing_early_clobber_fails_without_carry(results):
     found = results(CLOBBER)
     failing = {name for name, each in found.items() if any(r.verdict == "fail" for r in each)}
-    assert failing == {"missing", "tied", "tied and equal", "guarded", "known", "cured"}
-    for name in ("missing", "tied and equal"):
-        failed = [r for r in found[name] if r.verdict == "fail"]
-        assert {r.key.context for r in failed} == {"shared"}
-        assert {r.diagnosis for r in failed} == {"missing early clobber"}
-        assert "in the register of $3 (input c)" in failed[0].message
-        assert "make the constraint of $0 '=&r'" in failed[0].message
+    assert failing == {"missing", "guarded", "known", "cured"}
+    failed = [r for r in found["missing"] if r.verdict == "fail"]
+    assert {r.key.context for r in failed} == {"shared"}
+    assert {r.diagnosis for r in failed} == {"missing early clobber"}
+    assert "with $0 (output y) in the register of $1 (input x), as the compiler may choose" in failed[0].message
+    assert "make the constraint of $0 '=&r'" in failed[0].message
+    assert "context=shared" in failed[0].replay
+    assert all(r.expected_failure for r in found["known"] if r.verdict == "fail")
     told = [r.words for r in found["cured"] if r.verdict == "fail"]
     assert told == ["expected to fail in the shared context (missing early clobber) and did not"]
-    assert all(r.expected_failure for r in found["known"] if r.verdict == "fail")
-
-
-def test_asm_that_reads_before_it_writes_is_not_run_again(results):
-    found = results(CLOBBER)
-    for name in ("early clobber", "reads first", "tied too, read first"):
-        assert {r.key.context for r in found[name]} == {"straight"}
+    for name in ("early clobber", "reads first", "tied"):
+        assert {r.key.context for r in found[name]} == {"straight"}, "proved by the text, not run again"
     assert {r.key.context for r in found["guarded and right"]} == {"straight", "shared"}, "run, and found to be right"
+
+
+def test_an_output_that_is_tied_to_one_of_two_equal_inputs_is_the_other_too(results):
+    found = results(EQUAL)
+    assert {r.verdict for r in found["early clobber"]} == {"pass"}
+    failed = [r for r in found["tied"] if r.verdict == "fail"]
+    assert {r.key.context for r in failed} == {"shared"}
+    assert "where the two inputs $1 and $2 are equal" in failed[0].message
+
+
+CARRIED = '''"""A step of a generator: bits go in as a float's, and come out as an integer's."""
+
+import triton
+import triton.language as tl
+
+from harness import Case, asm, plain
+from references.formats import F32, U32
+
+
+@triton.jit
+def in_triton(x):
+    return x.to(tl.uint32, bitcast=True) * 1664525 + 1013904223
+
+
+def step(x):
+    return (x * 1664525 + 1013904223) & 0xFFFFFFFF
+
+
+case = Case(
+    inputs={"x": F32},
+    outputs={"y": U32},
+    reference=step,
+    carry={"y": "x"},
+    variants={
+        "asm": asm("mad.lo.u32 $0, $1, 1664525, 1013904223;", constraints="=r,r", pack=1),
+        "missing": asm(
+            "{ .reg .b32 t; mul.lo.u32 $0, $1, 1664525; sub.u32 $0, $0, $1; add.u32 $0, $0, $1;"
+            "add.u32 $0, $0, 1013904223; }",
+            constraints="=r,r",
+            pack=1,
+        ),
+        "triton": plain(in_triton),
+    },
+)
+'''
+
+
+def test_carry_takes_the_bits_of_another_format_of_the_same_size(results):
+    found = results(CARRIED)
+    assert {r.verdict for r in found["asm"] + found["triton"]} == {"pass"}
+    assert {r.key.context for r in found["asm"]} == {r.key.context for r in found["triton"]} == {"straight", "loop"}
+    failed = [r for r in found["missing"] if r.verdict == "fail"]
+    assert {r.key.context for r in failed} == {"loop", "shared"}
+    assert {r.diagnosis for r in failed} == {"missing early clobber"}
+    loop = next(r for r in failed if r.key.context == "loop")
+    assert "applied 1 time straight" in loop.message, "the first step differs already"

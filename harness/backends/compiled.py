@@ -45,7 +45,15 @@ def compile_job(job: Job) -> CompiledKernel | Outcome:
             compilation = launch.elementwise.explain(compilation)
         return Outcome(compilation.kind, compilation.words)
     setup = job.setup
-    key = (compilation.body_hash, launch.grid, setup.shape, setup.alignment, setup.fusion, setup.shape_text)
+    key = (
+        compilation.body_hash,
+        launch.grid,
+        setup.shape,
+        setup.alignment,
+        setup.fusion,
+        setup.shape_text,
+        setup.steps,
+    )
     return CompiledKernel(launch, compilation, key)
 
 
