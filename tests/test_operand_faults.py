@@ -180,3 +180,39 @@ def test_carry_takes_the_bits_of_another_format_of_the_same_size(results):
     assert {r.diagnosis for r in failed} == {"missing early clobber"}
     loop = next(r for r in failed if r.key.context == "loop")
     assert "applied 1 time straight" in loop.message, "the first step differs already"
+
+
+PLACE = '''"""A dither by the element's place, as its author takes the thread for one."""
+
+from harness import Case, asm
+from references.formats import U32
+
+case = Case(
+    inputs={"x": U32},
+    outputs={"y": U32},
+    reference=lambda x: x & 0xFFFFFFFF,
+    variants={
+        "by a high bit of the lane": asm(
+            "{ .reg .b32 t; mov.u32 t, %laneid; shr.u32 t, t, 5; add.u32 $0, $1, t; }", constraints="=r,r", pack=1
+        ),
+        "by the clock": asm(
+            "{ .reg .b32 t; mov.u32 t, %globaltimer_hi; shr.u32 t, t, 31; add.u32 $0, $1, t; }",
+            constraints="=r,r",
+            pack=1,
+        ),
+        "reads the clock alone": asm(
+            "{ .reg .b32 t; mov.u32 t, %clock; mov.b32 $0, $1; }", constraints="=r,r", pack=1
+        ),
+    },
+)
+'''
+
+
+def test_a_result_that_depends_on_a_thread_or_a_clock_fails_though_its_bits_are_right(results):
+    """The stand-ins are zero here, so that only the dependence tells."""
+    found = results(PLACE)
+    assert {r.verdict for r in found["reads the clock alone"]} == {"pass"}
+    for variant, register in (("by a high bit of the lane", "%laneid"), ("by the clock", "%globaltimer_hi")):
+        failed = [r for r in found[variant] if r.verdict == "fail"]
+        assert failed
+        assert f"a result depends on {register}" in failed[0].message

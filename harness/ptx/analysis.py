@@ -18,6 +18,7 @@ from .machine import Frame, run
 from .operands import check_inputs
 from .parser import parse_asm
 from .program import Program, Step
+from .standins import named_values, refuse_stand_ins
 from .vectorise import UNSIGNED, Array
 
 
@@ -103,6 +104,7 @@ def trace(
     target: str = "sm_90a",
     share: Mapping[int, int] | None = None,
     fuse: bool = False,
+    special: Mapping[str, Any] | None = None,
 ) -> Trace:
     """Run a block on one pack (`args` of at most `pack` elements) and record every instruction.
 
@@ -118,16 +120,23 @@ def trace(
     operands = bind(parse_constraints(constraints), widths, [width_of(d) for d in wanted], pack)
     block = assemble(asm, constraints, target, tuple((share or {}).items()), fuse)
     placement = Placement.make(elements, pack, None, None)
-    frame = Frame(block.program, 1)
-    for operand, slot in zip(operands, block.slots, strict=True):
-        if not operand.output:
-            load(frame, slot, operand, inputs[operand.tensor], placement, 0)
-    recorder = _Recorder()
-    run(block.program, frame, recorder)
+    named = named_values(special or {}, shape, pack)
     outputs = [np.zeros(elements, UNSIGNED[max(width_of(d), 8)]) for d in wanted]
-    for operand, slot in zip(operands, block.slots, strict=True):
-        if operand.output:
-            store(frame, slot, operand, outputs[operand.tensor], placement, 0)
+    recorder = _Recorder()
+
+    def follow(trusting: bool) -> None:
+        frame = Frame(block.program, 1)
+        frame.named, frame.trusts_stand_ins = named, trusting
+        for operand, slot in zip(operands, block.slots, strict=True):
+            if not operand.output:
+                load(frame, slot, operand, inputs[operand.tensor], placement, 0)
+        recorder.lines.clear()
+        run(block.program, frame, recorder)
+        for operand, slot in zip(operands, block.slots, strict=True):
+            if operand.output:
+                store(frame, slot, operand, outputs[operand.tensor], placement, 0)
+
+    refuse_stand_ins(block.program, named, follow)
     results = tuple(o.view(d).reshape(shape) for o, d in zip(outputs, wanted, strict=True))
     return Trace(tuple(recorder.lines), results)
 

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from .binding import REGISTER_WIDTH, Constraint, Operand, bind, parse_constraints
-from .data import DType, Placement, Tensor, dtype_of, load, store, tensors, width_of
+from .data import DType, Placement, Tensor, by_lane, dtype_of, load, store, tensors, width_of
 from .errors import BindingError, PtxError
 from .machine import Constants, Frame, run
 from .operands import check_inputs
 from .parallel import for_each
 from .parser import parse_asm
 from .program import Builder, Program
+from .standins import named_values, refuse_stand_ins
 from .targets import Target
 from .types import TYPES
 from .vectorise import UNSIGNED, Array
@@ -39,6 +40,7 @@ def emulate(
     padding: int | None = None,
     share: Mapping[int, int] | None = None,
     fuse: bool = False,
+    special: Mapping[str, Any] | None = None,
 ) -> Array | tuple[Array, ...]:
     """Run `asm` on every element of the arguments, `pack` elements an invocation.
 
@@ -52,6 +54,8 @@ def emulate(
     None leaves them undefined, and undefined bits that reach a result are an error. `share`: operand numbers,
     output to input, that get one register, as LLVM may choose for an output without early clobber. `fuse`:
     evaluate a multiplication without rounding modifier and the addition that uses it as one fma, as ptxas may.
+    `special`: values of special registers, such as {"%laneid": 3}: an integer, or with pack=1 an array that broadcasts
+    against the arguments. A result that depends on one which is not named is refused.
 
     Raises PtxError (see `harness.ptx.errors`).
     """
@@ -65,7 +69,10 @@ def emulate(
     block = assemble(asm, constraints, target, tuple((share or {}).items()), fuse)
     placement = Placement.make(int(np.prod(shape)), pack, order, padding)
     outputs = [np.zeros(placement.elements, UNSIGNED[max(width_of(d), 8)]) for d in wanted]
-    _run_chunks(block, operands, inputs, outputs, placement)
+    named = named_values(special or {}, shape, pack)
+    refuse_stand_ins(
+        block.program, named, lambda trusting: _run_chunks(block, operands, inputs, outputs, placement, named, trusting)
+    )
     results = tuple(o.view(d).reshape(shape) for o, d in zip(outputs, wanted, strict=True))
     return results if several else results[0]
 
@@ -130,11 +137,17 @@ def _run_chunks(
     inputs: Sequence[Tensor],
     outputs: Sequence[Array],
     placement: Placement,
+    named: Mapping[str, Array],
+    trusting: bool,
 ) -> None:
     constants: Constants = {}
+    registers = {name: Tensor(values, values.dtype, values.size == 1) for name, values in named.items()}
 
     def chunk(start: int) -> None:
         frame = Frame(block.program, min(CHUNK, placement.lanes - start), constants)
+        stop = start + frame.lanes
+        frame.named = {name: by_lane(tensor, placement, start, stop) for name, tensor in registers.items()}
+        frame.trusts_stand_ins = trusting
         for operand, slot in zip(operands, block.slots, strict=True):
             if not operand.output:
                 load(frame, slot, operand, inputs[operand.tensor], placement, start)

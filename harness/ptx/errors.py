@@ -68,5 +68,9 @@ class UndefinedBits(ExecutionError):
     """Bits that nobody defined reached an output element, an address or a branch."""
 
 
+class UnknownSpecialRegister(UndefinedBits):
+    """A result depends on a special register that has no value where the program runs."""
+
+
 class MemoryFault(ExecutionError):
     """An access outside every buffer, misaligned, of memory never written, or racing with another thread."""

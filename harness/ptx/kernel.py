@@ -18,7 +18,7 @@ from . import operations_call, operations_memory, operations_warp
 from .analysis import Analysis, describe
 from .bits import f32_round, f64_bits
 from .contraction import fused
-from .errors import ExecutionError, OperandError, PtxError
+from .errors import ExecutionError, OperandError, PtxError, UndefinedBits
 from .kernelframe import KernelFrame
 from .machine import Constants, Scheduler, guarded
 from .memory import SHARED_BASE, VARIABLES_BASE, Buffer, GlobalMemory, Pointer, pointers
@@ -26,6 +26,8 @@ from .nodes import Address, Declaration, Function, Instruction, Module, Name, Op
 from .parallel import for_each
 from .parser import parse_module
 from .program import Builder, Program, Reader, Register, Step
+from .special import OF_A_GRID
+from .standins import unknown_registers
 from .targets import Target
 from .types import TYPES
 from .vectorise import Array
@@ -261,6 +263,8 @@ class Launch:
 
     def error(self, kind: type[ExecutionError], step: Step, message: str) -> ExecutionError:
         """An error at a step, naming the line of the user's program too."""
+        if kind is UndefinedBits and (unknown := unknown_registers(self.program, lambda name, _: name in OF_A_GRID)):
+            message += f" (this kernel reads {' and '.join(unknown)}, which no run here can know)"
         return self.program.source.error(kind, message + self._origin(step), step.node.offset)
 
     def _origin(self, step: Step) -> str:
