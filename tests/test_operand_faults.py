@@ -216,3 +216,43 @@ def test_a_result_that_depends_on_a_thread_or_a_clock_fails_though_its_bits_are_
         failed = [r for r in found[variant] if r.verdict == "fail"]
         assert failed
         assert f"a result depends on {register}" in failed[0].message
+
+
+WITHIN = '''"""Twice a number, in asm within a function of Triton's."""
+
+import triton
+import triton.language as tl
+
+from harness import Case, plain
+from references.formats import U32
+
+
+@triton.jit
+def in_its_input(x):
+    return tl.inline_asm_elementwise(
+        "add.u32 $1, $1, $1; mov.b32 $0, $1;", "=r,r", [x], dtype=tl.uint32, is_pure=True, pack=1
+    )
+
+
+@triton.jit
+def in_its_output(x):
+    return tl.inline_asm_elementwise("add.u32 $0, $1, $1;", "=r,r", [x], dtype=tl.uint32, is_pure=True, pack=1)
+
+
+case = Case(
+    inputs={"x": U32},
+    outputs={"y": U32},
+    reference=lambda x: (2 * x) & 0xFFFFFFFF,
+    variants={"in its input": plain(in_its_input), "in its output": plain(in_its_output)},
+)
+'''
+
+
+@pytest.mark.parametrize("backend", ["emulator", "assembler"])
+def test_asm_within_a_function_that_writes_an_input_passes_on_no_backend(results, backend):
+    found = results(WITHIN, f"--ptx-backend={backend}")
+    assert {r.verdict for r in found["in its output"]} == {"pass"}
+    (planted,) = found["in its input"]
+    assert planted.verdict == "error"
+    assert "inline asm, line 1" in planted.words
+    assert "writes the input $1" in planted.words
