@@ -65,4 +65,4 @@ def _numbers(destination: Operand) -> Iterator[int]:
         for element in destination.elements:
             yield from _numbers(element)
     elif isinstance(destination, Name) and destination.text.startswith(OPERAND):
-        yield int(destination.text.removeprefix(OPERAND))
+        yield int(destination.text.removeprefix(OPERAND).partition(".")[0])  # video instructions write `$0.b3`

@@ -19,6 +19,7 @@ PLANTED = [
     ("mov.b32 $0, $1; shfl.sync.bfly.b32 $1, $1, 1, 31, -1;", "=f,f,f", "shfl.sync.bfly.b32 $1, $1, 1, 31, -1;", "$1"),
     ("mov.b32 $0, $1; not.an_instruction $1, $2;", "=f,f,f", "not.an_instruction $1, $2;", "$1"),
     ("{ .reg .pred p; mov.b32 $0, $1; shfl.sync.bfly.b32 $2|p, $1, 1, 31, -1; }", "=f,f,f", "shfl", "$2"),
+    ("mov.b32 $0, $1; vadd.u32.u32.u32 $1.b0, $1, $2, $2;", "=f,f,f", "vadd.u32.u32.u32 $1.b0, $1, $2, $2;", "$1"),
     ("{ .reg .b16 h; mov.b32 $0, $1; mov.b64 {$1, $2}, 7; }", "=f,f,f", "mov.b64 {$1, $2}, 7;", "$1"),
 ]
 
