@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from harness.match import FTZ_POLICIES, NAN_POLICIES, Domain, FtzPolicy, Match, NanPolicy, exact
 from harness.targetset import ALL, NONE, TargetSet, target_set
@@ -27,7 +27,8 @@ from references.formats import Format, Scalar, Shaped
 
 Reference = Callable[..., Any]
 Argument = Format | Shaped | Scalar
-Context = Literal["straight", "loop"]
+Context = Literal["straight", "loop", "shared"]
+CONTEXTS: tuple[Context, ...] = get_args(Context)
 Targets = TargetSet | str | Sequence[str]
 MatchPolicy = Match | Mapping[str, Match]
 FtzPolicies = FtzPolicy | Mapping[str, FtzPolicy]
@@ -82,17 +83,25 @@ class ExpectedFailure:
     """A failure that is known, explained and wanted in the report: it must fail, and for the stated reason.
 
     diagnosis: one of `DIAGNOSES`; the failure counts as expected only when the diagnosis reproduces the wrong bits.
-    context: where it is expected; elsewhere the variant must pass.
+    context: where it is expected, one context or several; in each of them that runs it must fail, elsewhere pass.
     reason: what a reader of the report should know.
     """
 
     diagnosis: str
-    context: Context = "straight"
+    context: Context | Sequence[Context] = "straight"
     reason: str = ""
+
+    @property
+    def contexts(self) -> tuple[Context, ...]:
+        """The contexts in which it is expected."""
+        return (self.context,) if isinstance(self.context, str) else tuple(self.context)
 
     def __post_init__(self) -> None:
         if self.diagnosis not in DIAGNOSES:
             raise CaseError(f"no diagnosis is called {self.diagnosis!r}; known: {', '.join(DIAGNOSES)}")
+        for context in self.contexts:
+            if context not in CONTEXTS:
+                raise CaseError(f"no context is called {context!r}; known: {', '.join(CONTEXTS)}")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from harness.case import AsmVariant, Case, CaseError, Meets, Variant, format_of, policies, valid_policy_names
+from harness.case import (
+    AsmVariant,
+    Case,
+    CaseError,
+    ExpectedFailure,
+    Meets,
+    Variant,
+    format_of,
+    policies,
+    valid_policy_names,
+)
 from harness.match import Match
 from references.formats import Format, Scalar, Shaped
 
@@ -120,11 +130,21 @@ def _check_variant(case: Case, where: str, variant: Variant) -> None:
             raise CaseError(f"{where}: asm() computes elementwise; arguments with dimensions need kernel(...)")
     else:
         _check_function(case, where, variant)
-    expected = variant.expected_failure
-    if expected and expected.diagnosis == "missing early clobber" and expected.context != "loop":
-        raise CaseError(f'{where}: a missing early clobber shows round a loop only: context="loop"')
-    if expected and expected.context == "loop" and not resolved.carry:
+    if variant.expected_failure:
+        _check_expected(where, variant, variant.expected_failure, bool(resolved.carry))
+
+
+def _check_expected(where: str, variant: Variant, expected: ExpectedFailure, carried: bool) -> None:
+    if "loop" in expected.contexts and not carried:
         raise CaseError(f"{where}: a failure expected in the loop context needs carry={{output: input}}")
+    if "shared" in expected.contexts and not isinstance(variant, AsmVariant):
+        raise CaseError(f"{where}: only asm() runs in the shared context")
+    shown = set(expected.contexts) - {"loop"}
+    if expected.diagnosis == "missing early clobber" and shown != {"shared"}:
+        raise CaseError(
+            f'{where}: a missing early clobber shows where registers are shared: context="shared", or, where carry= '
+            'makes it show in the loop too, context=("shared", "loop")'
+        )
 
 
 def _check_function(case: Case, where: str, variant: Variant) -> None:
@@ -139,10 +159,11 @@ def _check_carry(case: Case, where: str, carry: Mapping[str, str]) -> None:
     _known(where, "carry", carry, case.outputs, "outputs")
     _known(where, "carry", carry.values(), case.inputs, "inputs")
     for output, source in carry.items():
-        if format_of(case.outputs[output]) != format_of(case.inputs[source]):
+        made, taken = format_of(case.outputs[output]), format_of(case.inputs[source])
+        if made.unit_bits != taken.unit_bits:
             raise CaseError(
-                f"{where}: carry={{{output!r}: {source!r}}} feeds {format_of(case.outputs[output]).name} into "
-                f"{format_of(case.inputs[source]).name}; a carried result keeps its format"
+                f"{where}: carry={{{output!r}: {source!r}}} feeds {made.name} ({made.unit_bits} bits) into "
+                f"{taken.name} ({taken.unit_bits} bits); a carried result keeps its size"
             )
 
 

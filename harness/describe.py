@@ -60,7 +60,7 @@ def variant_info(loaded: LoadedCase, variant: Variant) -> VariantInfo:
         nan=policy.nan,
         targets=policy.targets.text,
         note="; ".join(t for t in (variant.note, own) if t),
-        expected_failure=f"{expected.diagnosis} in the {expected.context} context: {expected.reason}"
+        expected_failure=f"{expected.diagnosis} in the context {' and '.join(expected.contexts)}: {expected.reason}"
         if expected
         else "",
         texts=texts,

@@ -1,7 +1,7 @@
 """Diagnoses: explanations of a failure that were tested by reproducing its bits.
 
 A diagnosis is never a guess from the asm's text. "missing early clobber" is given only when the emulator, made to put
-the carried output and its input in one register, computes the very bits that the variant gave.
+an output and an input in one register, computes the very bits that the variant gave.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ import numpy as np
 
 from harness.backends import Job, Outcome
 from harness.case import AsmVariant, CaseError, policies
+from harness.contexts import fed_back
 from harness.derive import asm_form
 
 
 def diagnose(job: Job, outcome: Outcome) -> str:
     """The diagnosis that reproduces the outcome's outputs, one of `harness.case.DIAGNOSES`, or an empty string."""
-    if not isinstance(job.variant, AsmVariant) or job.setup.context != "loop" or not outcome.outputs:
+    if not isinstance(job.variant, AsmVariant) or job.setup.context == "straight" or not outcome.outputs:
         return ""
+    if job.setup.context == "shared":
+        return "missing early clobber"  # what this context does is to share registers
     shared = _with_shared_registers(job)
     if shared is not None and _same_bits(shared, outcome.outputs):
         return "missing early clobber"
@@ -44,7 +47,7 @@ def _with_shared_registers(job: Job) -> Mapping[str, Any] | None:
         outputs: dict[str, Any] = {}
         for _ in range(job.setup.steps):
             outputs = run_once(unpadded, form, units, share)
-            units |= {carry[o]: outputs[o] for o in carry}
+            units |= fed_back(job.case, carry, outputs)
     except (PtxError, CaseError):
         return None
     return outputs

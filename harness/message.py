@@ -39,7 +39,7 @@ def message(result: Result, policy: Policies, judgement: Judgement, command: str
         f"  evidence  {_EVIDENCE[result.evidence]}",
     ]
     lines += [f"  finding   {text}" for text in result.findings]
-    lines += [f"  note      {text}" for text in judgement.notes]
+    lines += [f"  note      {text}" for text in (*judgement.notes, *result.notes)]
     if result.diagnosis:
         lines.append(f"  diagnosis {result.diagnosis} (reproduced bit for bit by the emulator)")
     if result.contraction_open:

@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.backends import Setup
+from harness.backends.sharing import may_share
 from harness.case import AsmVariant, Case, KernelVariant, Variant, format_of, policies
 from harness.derive import packs_of
 from harness.inputs import InputSet, input_sets, stratified
 from harness.records import Key
+from harness.sweep import LARGE
 
 LOOP_STEPS = 3
 _PRIME = 1009
@@ -71,10 +73,27 @@ def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str
         for pack in packs
         for name in sets
     ]
+    if backend == "emulator" and isinstance(variant, AsmVariant):
+        items += _shared_items(case, case_name, variant, packs, effort)
     crossed = _edge_like(sets)
     if crossed:
         items += [WorkItem(setup, crossed, seed) for setup, seed in _crossed(case, variant, packs, backend, effort)]
     return _unique(items)
+
+
+def _shared_items(
+    case: Case, case_name: str, variant: AsmVariant, packs: Sequence[int], effort: str
+) -> Iterator[WorkItem]:
+    """Asm that writes an output before its last read of an input, where the two may share a register.
+
+    Only the emulator can force that. Asm without such a pair is proved right by its text and needs no run.
+    """
+    for pack in packs:
+        if may_share(case, variant, pack):
+            for inputs in input_sets(case, case_name, effort):
+                if inputs.count <= LARGE:
+                    setup = Setup(pack=pack, block=block_of(pack), fusion=bool(variant.fusion), context="shared")
+                    yield WorkItem(setup, inputs.name)
 
 
 SAMPLED = 1 << 30  # random inputs of a sweep on a GPU, where there are too many to try all

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.backends import Setup
-from harness.case import Case, format_of
+from harness.case import CONTEXTS, Case, Context, format_of
 
 Units = Mapping[str, NDArray[np.generic]]
 
@@ -87,12 +87,11 @@ def parse(text: str, case: Case) -> Replay:
             pack=int(words.pop("pack")),
             alignment=int(words.pop("align", "16")),
             num_warps=int(words.pop("warps", "4")),
-            context="loop" if words.get("context") == "loop" else "straight",
+            context=_context(words.pop("context", "straight")),
             steps=int(words.pop("steps", "1")),
             fusion=words.pop("fusion", "0") == "1",
             padding=int(words.pop("padding")) if "padding" in words else None,
         )
-        words.pop("context", None)
         place = int(words.pop("place", "0"))
         shape = words.pop("shape", "1")
         if "=" in shape:
@@ -114,6 +113,13 @@ def parse(text: str, case: Case) -> Replay:
             f"the token gives {', '.join(sorted(words)) or 'none'}"
         )
     return Replay(setup, place, {n: _units(case, n, words[n], setup.pack) for n in case.inputs})
+
+
+def _context(word: str) -> Context:
+    for context in CONTEXTS:
+        if word == context:
+            return context
+    raise ValueError(f"no context is called {word!r}; known: {', '.join(CONTEXTS)}")
 
 
 def _units(case: Case, name: str, word: str, pack: int) -> NDArray[np.generic]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import shlex
 import time
 import traceback
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +14,12 @@ from numpy.typing import NDArray
 from harness import plan as planning
 from harness.backends import Backend, Job, Outcome, Setup
 from harness.case import AsmVariant, CaseError, Policies, Variant, format_of, policies
-from harness.derive import asm_form
+from harness.contexts import run_loop, run_straight
+from harness.derive import AsmForm, asm_form
 from harness.describe import reference_name
 from harness.diagnosis import diagnose
 from harness.evaluate import ReferenceFault
+from harness.expectation import settle
 from harness.grid import axes_of, packed
 from harness.identity.definition import definition
 from harness.inputs import InputSet
@@ -140,6 +140,8 @@ class _ItemRun:
                 return self.found
             keys = set()
             for item in work:
+                if self._writes_inputs(item):
+                    break
                 if replay is None and self._is_large(item):
                     if not self._sweep(item):
                         break
@@ -155,7 +157,7 @@ class _ItemRun:
             self._fault(item, e)
         if replay is None:
             self._settle_promises()
-            self._settle_expectation()
+            settle(self.found.results, self.variant.expected_failure, self.item.label)
         return self.found
 
     def again(self, key: Key, block: tuple[int, int]) -> tuple[Job, Outcome]:
@@ -232,6 +234,24 @@ class _ItemRun:
             return False
         return self._set(item.input_set).count > LARGE
 
+    def _writes_inputs(self, item: WorkItem) -> bool:
+        """Whether the asm writes an operand that is an input: a failure on every backend, whatever bits come out."""
+        from harness.ptx import written_input
+
+        form = self._form(item)
+        words = None if form is None else written_input(form.text, form.constraints)
+        if words is None:
+            return False
+        words = " ".join(words.split())
+        self._record(self._sized(item), Outcome("ran", findings=(words,)), "fail", 0.0, words)
+        return True
+
+    def _sized(self, item: WorkItem) -> WorkItem:
+        """The item with its shape, its inputs left to be made."""
+        if not self.case.elementwise or item.input_set in ("none", "replay"):
+            return item
+        return planning.sized(item, self._set(item.input_set).count)
+
     def _sweep(self, item: WorkItem) -> bool:
         """Run and judge a large set piece by piece; whether the rest of the plan is worth running."""
         started = time.perf_counter()
@@ -256,10 +276,28 @@ class _ItemRun:
         """Run one work item; whether the rest of the plan is worth running."""
         started = time.perf_counter()
         job = self._job(item, inputs)
+        if job.setup.context == "loop" and inputs:
+            return self._loop(item, job)
         outcome = self.backend.run(job)
-        seconds = time.perf_counter() - started
+        return self._finished(item, job, outcome, time.perf_counter() - started)
+
+    def _loop(self, item: WorkItem, job: Job) -> bool:
+        """Run one work item of the loop context, each of its steps compared."""
+        started = time.perf_counter()
+        try:
+            job, outcome, judgement = run_loop(self.backend, job, self.policy.carry)
+        except ReferenceFault as e:
+            self._record(item, Outcome("error"), "error", time.perf_counter() - started, str(e))
+            return True
+        item = replace(item, setup=job.setup)
+        return self._finished(item, job, outcome, time.perf_counter() - started, judgement)
+
+    def _finished(
+        self, item: WorkItem, job: Job, outcome: Outcome, seconds: float, judgement: Judgement | None = None
+    ) -> bool:
+        """Record what became of a work item; whether the rest of the plan is worth running."""
         if outcome.status == "ran":
-            self._judged(item, job, outcome, seconds)
+            self._judged(item, job, outcome, seconds, judgement)
             return True
         if outcome.status == "assembled":
             words = f"assembles, though {self.item.target} is declared in refused="
@@ -283,8 +321,8 @@ class _ItemRun:
     def _judgement(self, job: Job, outcome: Outcome) -> Judgement:
         if not outcome.outputs:
             return Judgement()
-        if job.setup.context == "loop":
-            straight = self._straight(job)
+        if job.setup.context == "shared":
+            straight = run_straight(self.backend, job)
             return judge_same(self.case, job.inputs, straight, outcome.outputs, job.setup.pack)
         judgement = judge(self.case, self.policy, job.inputs, outcome.outputs, job.setup.pack)
         if judgement.passed and outcome.alternative:
@@ -292,9 +330,11 @@ class _ItemRun:
             judgement.notes.append("the readings with and without contraction differ; this is the one without")
         return judgement
 
-    def _judged(self, item: WorkItem, job: Job, outcome: Outcome, seconds: float) -> None:
+    def _judged(
+        self, item: WorkItem, job: Job, outcome: Outcome, seconds: float, judgement: Judgement | None = None
+    ) -> None:
         try:
-            judgement = self._judgement(job, outcome)
+            judgement = judgement or self._judgement(job, outcome)
         except (ReferenceFault, DomainError) as e:
             self._record(item, outcome, "error", seconds, str(e))
             return
@@ -310,7 +350,7 @@ class _ItemRun:
         swept: Swept | None = None,
     ) -> None:
         against = self._against(item)
-        if (outcome.outputs or swept) and job.setup.context != "loop":
+        if (outcome.outputs or swept) and job.setup.context == "straight":
             self.promised.append(judgement)
         passed = judgement.passed and not outcome.findings
         if self.item.target in self.policy.refused:
@@ -326,23 +366,12 @@ class _ItemRun:
             )
         self.found.results.append(result)
 
-    def _straight(self, job: Job) -> Mapping[str, Any]:
-        """What the loop must equal: the same variant applied to its own results, one straight run after another."""
-        carry = self.policy.carry
-        inputs = dict(job.inputs)
-        outputs: Mapping[str, Any] = {}
-        for _ in range(job.setup.steps):
-            setup = replace(job.setup, context="straight", steps=1)
-            outcome = self.backend.run(replace(job, setup=setup, inputs=inputs))
-            if outcome.status != "ran" or not outcome.outputs:
-                raise ReferenceFault(f"the straight run that the loop must equal: {outcome.words or outcome.findings}")
-            outputs = outcome.outputs
-            inputs |= {carry[o]: outputs[o] for o in carry}
-        return outputs
-
     def _against(self, item: WorkItem) -> str:
         if item.setup.context == "loop":
-            return f"the same variant applied {item.setup.steps} times straight"
+            steps = item.setup.steps
+            return f"the same variant applied {steps} time{'s' * (steps > 1)} straight"
+        if item.setup.context == "shared":
+            return "the same variant with every operand in a register of its own"
         return reference_name(self.policy.reference) + (" (the variant's own)" if self.variant.reference else "")
 
     def _command(self, result: Result) -> str:
@@ -393,7 +422,7 @@ class _ItemRun:
             fingerprint=self.fingerprint,
             seconds=round(seconds, 4),
             sweep=swept.measured if swept else {},
-            notes=swept.notes if swept else (),
+            notes=swept.notes if swept else outcome.notes,
             device=outcome.device,
             identity=outcome.identity,
             body=artifacts.body,
@@ -414,10 +443,17 @@ class _ItemRun:
     def _asm(self, item: WorkItem) -> str | None:
         if not isinstance(self.variant, AsmVariant):
             return None
+        form = self._form(item)
+        return form.text if form else self.variant.texts[min(self.variant.texts)].text
+
+    def _form(self, item: WorkItem) -> AsmForm | None:
+        """The asm that an item runs; None for a variant without, or where none can be derived."""
+        if not isinstance(self.variant, AsmVariant):
+            return None
         try:
-            return asm_form(self.case, self.variant, item.setup.pack).text
+            return asm_form(self.case, self.variant, item.setup.pack)
         except CaseError:
-            return self.variant.texts[min(self.variant.texts)].text
+            return None
 
     def _settle_promises(self) -> None:
         """A policy whose domain no input meets would pass whatever the variant computed: an error."""
@@ -430,27 +466,6 @@ class _ItemRun:
             if codes and not any(codes):
                 words = f"{what} promises nothing: none of the inputs lies in its domain"
                 self._record(WorkItem(Setup(), ""), Outcome("error"), "error", 0.0, words)
-
-    def _settle_expectation(self) -> None:
-        """Mark the expected failures, and turn an expected failure that did not come, or came otherwise, into one."""
-        expected = self.variant.expected_failure
-        if expected is None:
-            return
-        concerned = [
-            k for k, r in enumerate(self.found.results)
-            if r.key.context == expected.context and r.verdict in ("pass", "fail") and r.total
-        ]  # fmt: skip
-        for k in concerned:
-            result = self.found.results[k]
-            if result.verdict == "fail" and result.diagnosis == expected.diagnosis:
-                self.found.results[k] = replace(result, expected_failure=True)
-        if concerned and not any(self.found.results[k].expected_failure for k in concerned):
-            last = self.found.results[concerned[-1]]
-            words = f"expected to fail in the {expected.context} context ({expected.diagnosis}) and did not"
-            if last.verdict == "pass":
-                self.found.results[concerned[-1]] = replace(
-                    last, verdict="fail", words=words, message=f"{last.key.case}::{self.item.label}: {words}"
-                )
 
 
 def accepted_somewhere(job: Job, policy: Policies) -> bool | None:

@@ -37,6 +37,15 @@ def pairs(p, q, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def doubled_in_its_input(x, y, n, BLOCK: tl.constexpr):
+    o = tl.arange(0, BLOCK)
+    v = tl.load(x + o, mask=o < n)
+    asm: tl.constexpr = '// "twice"\nadd.f32 $1, $1, $1;\nmov.b32 $0, $1;'
+    twice = tl.inline_asm_elementwise(asm, "=f,f", [v], dtype=tl.float32, is_pure=True, pack=1)
+    tl.store(y + o, twice - v, mask=o < n)
+
+
+@triton.jit
 def doubled_in_asm(x, y, n, BLOCK: tl.constexpr):
     o = tl.arange(0, BLOCK)
     v = tl.load(x + o, mask=o < n)

@@ -30,7 +30,7 @@ def variant(**fields: Any) -> dict[str, Any]:
     return {"v": asm("rcp.rn.f32 $0, $1;", **fields)}
 
 
-LOOP = ExpectedFailure("missing early clobber", context="loop")
+LOOP = ExpectedFailure("missing early clobber", context=("shared", "loop"))
 
 CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"outputs": {}}, "at least one output"),
@@ -66,9 +66,13 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"targets": only("sm_90"), "refused": only("sm_90")}, "both in targets= and in refused="),
     ({"carry": {"z": "x"}}, "carry names 'z'; the outputs are y"),
     ({"carry": {"y": "z"}}, "carry names 'z'; the inputs are x"),
-    ({"carry": {"y": "x"}, "outputs": {"y": F16}}, "feeds float16 into float32"),
+    ({"carry": {"y": "x"}, "outputs": {"y": F16}}, r"feeds float16 \(16 bits\) into float32"),
     ({"variants": variant(expected_failure=LOOP)}, "needs carry="),
-    ({"variants": variant(expected_failure=ExpectedFailure("missing early clobber"))}, "shows round a loop only"),
+    ({"variants": variant(expected_failure=ExpectedFailure("missing early clobber"))}, 'context="shared"'),
+    (
+        {"variants": variant(expected_failure=ExpectedFailure("missing early clobber", "loop"), carry={"y": "x"})},
+        r'context=\("shared", "loop"\)',
+    ),
 ]
 
 

@@ -96,6 +96,12 @@ def test_a_kernel_that_does_not_compile_says_why():
         emulated(launch_kernels.scale)[(1,)](torch.zeros(4), torch.zeros(4), 4, 1.0, BLOCK=5)
 
 
+def test_asm_in_a_kernel_that_writes_its_input_is_told():
+    """LLVM takes the input for unchanged, so that `twice - v` here is zero."""
+    with pytest.raises(LaunchError, match=r"inline asm, line 2, .*`add.f32 \$1, \$1, \$1;` writes the input \$1"):
+        emulated(launch_kernels.doubled_in_its_input)[(1,)](torch.zeros(64), torch.zeros(64), 64, BLOCK=64)
+
+
 def interpreted(*words: str) -> str:
     """The output of a Python of its own: TRITON_INTERPRET is read when Triton is imported."""
     root = Path(__file__).parent

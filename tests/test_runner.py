@@ -170,11 +170,26 @@ def test_a_loop_must_equal_straight_runs():
     found = run(Scripted(answer), carry={"y": "x"})
     failed = [r for r in found.results if r.verdict == "fail"]
     assert {r.key.context for r in failed} == {"loop"}
-    assert "the same variant applied 3 times straight" in failed[0].message
+    assert "the same variant applied 2 times straight" in failed[0].message
+    assert "steps=2" in failed[0].replay
+
+
+@pytest.mark.parametrize("wrong", [1, 2, 3])
+def test_a_loop_must_equal_straight_runs_after_each_of_its_steps(wrong):
+    """A fault that cancels, as when an even number of rounds undoes it, is no less one."""
+
+    def answer(job: Job) -> Outcome:
+        steps = job.setup.steps
+        return Outcome("ran", outputs={"y": job.inputs["x"] ^ (steps & 1) ^ (4 if steps == wrong else 0)})
+
+    backend = Scripted(lambda job: answer(job) if job.setup.context == "loop" else flip(job))
+    failed = [r for r in run(backend, carry={"y": "x"}).results if r.verdict == "fail"]
+    assert {r.key.context for r in failed} == {"loop"}
+    assert f"the same variant applied {wrong} time" in failed[0].message
 
 
 EXPECTED = {
-    "variant": {"expected_failure": ExpectedFailure("missing early clobber", context="loop")},
+    "variant": {"expected_failure": ExpectedFailure("missing early clobber", context=("shared", "loop"))},
     "carry": {"y": "x"},
 }
 
@@ -214,7 +229,8 @@ def test_the_documented_asm_is_diagnosed_by_reproducing_its_bits(monkeypatch):
     assert found.verdict == "pass"
     expected = [r for r in found.results if r.expected_failure]
     assert {r.diagnosis for r in expected} == {"missing early clobber"}
-    assert {r.key.context for r in expected} == {"loop"}
+    assert {r.key.context for r in expected} == {"shared", "loop"}
+    assert "in the register of $9 (input b)" in next(f for r in expected for f in r.findings)
     cured = run_item(Item(loaded, "early-clobber", "sm_90a", "emulator"), backend, "quick")
     assert {r.verdict for r in cured.results} == {"pass"}
 

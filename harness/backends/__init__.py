@@ -29,7 +29,8 @@ class Setup:
     sizes: for kernels, the value of each dimension's name.
     block: elements per program of the elementwise template. alignment: bytes by which every pointer is aligned, 16 or
     the size of a storage unit (pointers then start one unit past a 16-byte boundary).
-    context: "straight", or "loop": the carried outputs fed back for `steps` iterations inside one kernel.
+    context: "straight"; "loop": the carried outputs fed back for `steps` iterations inside one kernel; or "shared": asm
+    with outputs in registers of inputs, in every assignment that may change bits, on the emulator alone.
     fusion: Triton's enable_fp_fusion and ptxas's --fmad.
     padding: a seed for the bits that fill up a partial pack, where the backend can choose; None leaves them undefined.
     """
@@ -99,6 +100,7 @@ class Outcome:
     alternative: the outputs of the other legal reading of contraction-open code, where it differs; it is judged too.
     device: the UUID of the GPU that ran it.
     identity: the digest of the experiment (`harness.identity.experiment`); "" where nothing ran.
+    notes: how the bits came about, where that needs saying.
     """
 
     status: Status
@@ -111,6 +113,7 @@ class Outcome:
     artifacts: Artifacts = field(default_factory=Artifacts)
     device: str = ""
     identity: str = ""
+    notes: tuple[str, ...] = ()
 
 
 class Backend(Protocol):

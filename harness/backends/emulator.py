@@ -54,7 +54,7 @@ class EmulatorBackend:
         refusal = _refusal(job, job.variant)
         if refusal is not None:
             return refusal
-        alone = job.setup.context == "loop" or job.setup.padding is not None or not _has_triton() or _is_large(job)
+        alone = job.setup.context != "straight" or job.setup.padding is not None or not _has_triton() or _is_large(job)
         return self._snippet(job, job.variant) if alone else self._compiled(job)
 
     def _compiled(self, job: Job) -> Outcome:
@@ -91,6 +91,8 @@ class EmulatorBackend:
         return outcome
 
     def _execute(self, job: Job, form: AsmForm, contraction_open: bool) -> Outcome:
+        from harness.backends.sharing import run_shared
+        from harness.contexts import fed_back
         from harness.ptx import PtxError
         from harness.ptx.errors import UndefinedBits
 
@@ -98,11 +100,13 @@ class EmulatorBackend:
         share = shareable(job.case, form, carry) if job.setup.context == "loop" else {}
         fuse = job.setup.fusion and contraction_open
         try:
+            if job.setup.context == "shared":
+                return run_shared(job, form, fuse)
             units: dict[str, NDArray[np.generic]] = dict(job.inputs)
             outputs: dict[str, NDArray[np.generic]] = {}
             for _ in range(job.setup.steps if job.setup.context == "loop" else 1):
                 outputs = run_once(job, form, units, share, fuse, self.limit)
-                units |= {carry[o]: outputs[o] for o in carry}
+                units |= fed_back(job.case, carry, outputs)
         except UndefinedBits as e:
             return Outcome("ran", findings=(one_line(e),))
         except PtxError as e:
@@ -210,7 +214,7 @@ def _experiment(job: Job, form: AsmForm, contraction_open: bool) -> Experiment:
     setup, case = job.setup, job.case
     operands = [tuple(side.items()) for side in (case.inputs, case.outputs)]
     carry = policies(case, job.variant).carry
-    launch = (form.constraints, form.pack, operands, setup, carry, setup.fusion and contraction_open)
+    launch = (form, operands, setup, carry, setup.fusion and contraction_open)
     return experiment(emulator(), program_text(form.text, form.constraints, job.target), launch, job.inputs)
 
 

@@ -13,11 +13,14 @@ from .api import assemble, check_options
 from .binding import bind, constants_of, parse_constraints
 from .contraction import contraction_open
 from .data import DType, Placement, dtype_of, load, store, tensors, width_of
-from .errors import PtxError, only_own
+from .errors import InputWritten, PtxError, only_own
 from .lexer import OPERAND
 from .limits import SNIPPET_SECONDS, Deadline
 from .machine import Frame, run
+from .operands import check_inputs
+from .parser import parse_asm
 from .program import Program, Step
+from .standins import named_values, refuse_stand_ins
 from .vectorise import UNSIGNED, Array
 
 
@@ -73,6 +76,22 @@ def refusal(asm: str, constraints: str, target: str) -> str | None:
     return None
 
 
+def written_input(asm: str, constraints: str) -> str | None:
+    """How the block writes an operand that is an input, in one message, or None where it writes none.
+
+    It needs no target and covers instructions that `emulate` cannot run. None too where text or constraints cannot be
+    read: `refusal` tells that.
+    """
+    try:
+        parsed = parse_constraints(constraints)
+        check_inputs(*parse_asm(asm, len(parsed)), parsed)
+    except InputWritten as error:
+        return str(error)
+    except PtxError:
+        return None
+    return None
+
+
 @dataclass(frozen=True)
 class TraceLine:
     """One executed instruction: its place, its text, and registers by name with their bit patterns.
@@ -107,6 +126,7 @@ def trace(
     share: Mapping[int, int] | None = None,
     fuse: bool = False,
     limit: float | None = SNIPPET_SECONDS,
+    special: Mapping[str, Any] | None = None,
 ) -> Trace:
     """Run a block on one pack (`args` of at most `pack` elements) and record every instruction.
 
@@ -123,16 +143,23 @@ def trace(
     check_options(target=target, order=None, padding=None, share=share, limit=limit)
     block = assemble(asm, constraints, target, tuple((share or {}).items()), fuse, constants_of(operands, args))
     placement = Placement.make(elements, pack, None, None)
-    frame = Frame(block.program, 1, deadline=Deadline(limit))
-    for operand, slot in zip(operands, block.slots, strict=True):
-        if not operand.output and slot >= 0:
-            load(frame, slot, operand, inputs[operand.tensor], placement, 0)
-    recorder = _Recorder()
-    run(block.program, frame, recorder)
+    named = named_values(special or {}, shape, pack)
     outputs = [np.zeros(elements, UNSIGNED[max(width_of(d), 8)]) for d in wanted]
-    for operand, slot in zip(operands, block.slots, strict=True):
-        if operand.output:
-            store(frame, slot, operand, outputs[operand.tensor], placement, 0)
+    recorder = _Recorder()
+
+    def follow(trusting: bool) -> None:
+        frame = Frame(block.program, 1, deadline=Deadline(limit))
+        frame.named, frame.trusts_stand_ins = named, trusting
+        for operand, slot in zip(operands, block.slots, strict=True):
+            if not operand.output and slot >= 0:
+                load(frame, slot, operand, inputs[operand.tensor], placement, 0)
+        recorder.lines.clear()
+        run(block.program, frame, recorder)
+        for operand, slot in zip(operands, block.slots, strict=True):
+            if operand.output:
+                store(frame, slot, operand, outputs[operand.tensor], placement, 0)
+
+    refuse_stand_ins(block.program, named, follow)
     results = tuple(o.view(d).reshape(shape) for o, d in zip(outputs, wanted, strict=True))
     return Trace(tuple(recorder.lines), results)
 

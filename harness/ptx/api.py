@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 
 from .binding import REGISTER_WIDTH, Constraint, Operand, bind, constants_of, parse_constraints
-from .data import DType, Placement, Tensor, dtype_of, load, store, tensors, width_of
+from .data import DType, Placement, Tensor, by_lane, dtype_of, load, store, tensors, width_of
 from .errors import BindingError, PtxError, only_own
 from .limits import SNIPPET_SECONDS, Deadline, lanes_together
 from .machine import Constants, Frame, run
+from .operands import check_inputs
 from .parallel import for_each
 from .parser import parse_asm
 from .program import Builder, Program
+from .standins import named_values, refuse_stand_ins
 from .targets import Target
 from .types import TYPES
 from .vectorise import UNSIGNED, Array
@@ -42,6 +44,7 @@ def emulate(
     share: Mapping[int, int] | None = None,
     fuse: bool = False,
     limit: float | None = SNIPPET_SECONDS,
+    special: Mapping[str, Any] | None = None,
 ) -> Array | tuple[Array, ...]:
     """Run `asm` on every element of the arguments, `pack` elements an invocation.
 
@@ -58,6 +61,8 @@ def emulate(
     evaluate a multiplication without rounding modifier and the addition that uses it as one fma, as ptxas may.
     `limit`: seconds that the invocations which run together (16,384) may take, 10 by default; a program that is then
     still running, as an endless loop is, raises TimeLimit with the line where it was. None: no limit.
+    `special`: values of special registers, such as {"%laneid": 3}: an integer, or with pack=1 an array that broadcasts
+    against the arguments. A result that depends on one which is not named is refused.
 
     Raises PtxError (see `harness.ptx.errors`), and nothing else.
     """
@@ -72,7 +77,12 @@ def emulate(
     block = assemble(asm, constraints, target, tuple((share or {}).items()), fuse, constants_of(operands, args))
     placement = Placement.make(math.prod(shape), pack, order, padding)
     outputs = [np.zeros(placement.elements, UNSIGNED[max(width_of(d), 8)]) for d in wanted]
-    _run_chunks(block, operands, inputs, outputs, placement, limit)
+    named = named_values(special or {}, shape, pack)
+
+    def run_all(trusting: bool) -> None:
+        _run_chunks(block, operands, inputs, outputs, placement, limit, named, trusting)
+
+    refuse_stand_ins(block.program, named, run_all)
     results = tuple(o.view(d).reshape(shape) for o, d in zip(outputs, wanted, strict=True))
     return results if several else results[0]
 
@@ -109,6 +119,7 @@ def assemble(
     builder = Builder(source, Target.parse(target) if target else None, elementwise=True)
     slots = _allot(builder, parsed, dict(share))
     program = builder.built(tree)
+    check_inputs(tree, source, parsed)
     if fuse:
         from .contraction import fused
 
@@ -155,12 +166,18 @@ def _run_chunks(
     outputs: Sequence[Array],
     placement: Placement,
     limit: float | None,
+    named: Mapping[str, Array],
+    trusting: bool,
 ) -> None:
     constants: Constants = {}
     together = lanes_together(CHUNK, len(block.program.registers), len(block.program.steps))
+    registers = {name: Tensor(values, values.dtype, values.size == 1) for name, values in named.items()}
 
     def chunk(start: int) -> None:
         frame = Frame(block.program, min(together, placement.lanes - start), constants, Deadline(limit))
+        stop = start + frame.lanes
+        frame.named = {name: by_lane(tensor, placement, start, stop) for name, tensor in registers.items()}
+        frame.trusts_stand_ins = trusting
         for operand, slot in zip(operands, block.slots, strict=True):
             if not operand.output and slot >= 0:
                 load(frame, slot, operand, inputs[operand.tensor], placement, start)

@@ -201,6 +201,11 @@ def load(frame: Frame, slot: int, operand: Operand, tensor: Tensor, placement: P
     frame.undefined[slot] = undefined if undefined is not None and undefined.any() else None
 
 
+def by_lane(tensor: Tensor, placement: Placement, start: int, stop: int) -> Array:
+    """The patterns of lanes `start` to `stop`: of each lane's first element."""
+    return _slots(tensor, placement, start, stop)[:: placement.pack]
+
+
 def _slots(tensor: Tensor, placement: Placement, start: int, stop: int) -> Array:
     """The patterns of all slots of a range of lanes, zero in padding."""
     pack = placement.pack

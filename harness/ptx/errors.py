@@ -47,6 +47,10 @@ class BindingError(PtxError):
     """Constraints, arguments, pack and asm text do not fit together; Triton or LLVM would refuse them."""
 
 
+class InputWritten(PtxError):
+    """The block writes an operand that its constraints declare as an input; the compiler assumes that it does not."""
+
+
 class UnknownInstruction(PtxError):
     """No instruction, modifier or type of this name is known; the message lists what is near it."""
 
@@ -81,6 +85,10 @@ class TimeLimit(ExecutionError):
 
 class UndefinedBits(ExecutionError):
     """Bits that nobody defined reached an output element, an address or a branch."""
+
+
+class UnknownSpecialRegister(UndefinedBits):
+    """A result depends on a special register that has no value where the program runs."""
 
 
 class MemoryFault(ExecutionError):

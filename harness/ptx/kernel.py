@@ -20,7 +20,7 @@ from . import operations_call, operations_memory, operations_warp
 from .analysis import Analysis, describe
 from .bits import f32_round, f64_bits
 from .contraction import fused
-from .errors import ExecutionError, OperandError, PtxError, TooLarge, only_own
+from .errors import ExecutionError, OperandError, PtxError, TooLarge, UndefinedBits, only_own
 from .kernelbuilder import KernelBuilder, size_of
 from .kernelframe import KernelFrame
 from .limits import (
@@ -39,6 +39,8 @@ from .parallel import for_each
 from .parser import parse_module
 from .printing import Printer
 from .program import Program, Step
+from .special import OF_A_GRID
+from .standins import unknown_registers
 from .targets import Target
 from .vectorise import Array
 
@@ -217,6 +219,8 @@ class Launch:
 
     def error(self, kind: type[E], step: Step, message: str) -> E:
         """An error at a step, naming the line of the user's program too."""
+        if kind is UndefinedBits and (unknown := unknown_registers(self.program, lambda name, _: name in OF_A_GRID)):
+            message += f" (this kernel reads {' and '.join(unknown)}, which no run here can know)"
         return self.program.source.error(kind, message + self._origin(step), step.node.offset)
 
     def _origin(self, step: Step) -> str:

@@ -14,6 +14,7 @@ from .machine import Frame
 from .memory import LOCAL_WINDOW, SHARED_BASE, SHARED_WINDOW, Buffer, Shared, gather, rows, scatter
 from .program import Reader, Step, Writer
 from .races import note_read, note_write
+from .special import OF_A_GRID
 from .standins import lane_mask
 from .vectorise import UNSIGNED, Array
 
@@ -393,7 +394,6 @@ class KernelFrame(Frame):
             return lane_mask(name[10:], (self.thread & 31).astype(np.uint64))
         if name in ("%dynamic_smem_size", "%total_smem_size"):
             return self.constant(launch.shared_bytes, 32)
-        # Clocks, timers, processor numbers: a constant, so that two runs agree.
         return self.constant(0, 64)
 
     def _within_block(self, axis: int) -> Array:
@@ -403,6 +403,10 @@ class KernelFrame(Frame):
             return self.thread if axis == 0 else self.constant(0, 32)
         below = (1, x, x * y)[axis]
         return self.thread // below % self.launch.block[axis]
+
+    def knows(self, name: str, component: str) -> bool:
+        """Whether the grid decides a special register; a clock's bits, say, are undefined."""
+        return name in OF_A_GRID
 
     def _along(self, axis: int) -> Array:
         """Each block's place along an axis of the grid."""

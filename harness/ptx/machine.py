@@ -8,6 +8,7 @@ that loops and if-else reconverge. Each register has, besides its values, a mask
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ from .errors import ExecutionError, PtxError, TimeLimit, UndefinedBits, unexpect
 from .limits import CHECKED_EVERY, Deadline
 from .operations import RUNNERS, UNDEFINED
 from .program import Program, Reader, Step, Writer
+from .special import spelled
 from .vectorise import UNSIGNED, Array
 
 STEP_LIMIT = 20_000_000
@@ -32,6 +34,7 @@ class Frame:
 
     `values[slot]` is an array over lanes (None: never written) and `undefined[slot]` the mask of its undefined
     bits: None, an array, or a 0-dimensional array that holds for all lanes. Arrays are never changed in place.
+    `named` has the values of special registers by name, one a lane.
     """
 
     def __init__(
@@ -43,6 +46,8 @@ class Frame:
         self.values: list[Array | None] = [None] * len(program.registers)
         self.undefined: list[Any] = [None] * len(program.registers)
         self._constants: Constants = {} if constants is None else constants
+        self.named: Mapping[str, Array] = {}
+        self.trusts_stand_ins = False
 
     def constant(self, pattern: int, width: int) -> Array:
         """An array with the same pattern in every lane."""
@@ -106,10 +111,15 @@ class Frame:
         """Called when an undefined guard decides whether `lanes` execute a step."""
 
     def special(self, name: str, component: str) -> Array:
-        """The stand-in values of a special register in a bare snippet: lanes are threads of one long block."""
+        """The values of a special register, one a lane: those named, else stand-ins."""
         from .standins import special
 
-        return special(name, component, self.lanes)
+        named = self.named.get(spelled(name, component))
+        return special(name, component, self.lanes) if named is None else named
+
+    def knows(self, name: str, component: str) -> bool:
+        """Whether a special register has a value here. Bits that come from one without are undefined."""
+        return self.trusts_stand_ins or spelled(name, component) in self.named
 
 
 def _widen(value: Array, undefined: Any, kind: Any, signed: bool) -> tuple[Array, Any]:

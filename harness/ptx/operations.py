@@ -353,8 +353,9 @@ def _joined(parts: list[Array], width: int, total: int) -> Array:
 @runs("special")
 def _run_special(frame: Frame, step: Step, active: Array | None) -> None:
     for writer, (name, component) in zip(step.destinations, step.detail, strict=True):
-        value = frame.special(name, component)
-        frame.write(writer, value.astype(UNSIGNED[writer.width]), None, active)
+        value = frame.special(name, component).astype(UNSIGNED[writer.width])
+        ones = 1 if writer.width == 1 else (1 << writer.width) - 1
+        frame.write(writer, value, None if frame.knows(name, component) else np.full_like(value, ones), active)
 
 
 # control -------------------------------------------------------------------------------------------------

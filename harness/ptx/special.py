@@ -55,3 +55,14 @@ NEEDS = {
 
 NARROWER = {**dict.fromkeys(("%tid", "%ntid", "%ctaid", "%nctaid"), (16,)), "%gridid": (16, 32)}
 """Sizes in which a register may be read besides its own, as programs for PTX 1.x did."""
+
+OF_A_GRID = frozenset(_CLUSTER) | frozenset((
+    "%tid", "%ntid", "%ctaid", "%nctaid", "%is_explicit_cluster", "%laneid", "%warpid", "%nwarpid", "%lanemask_eq",
+    "%lanemask_le", "%lanemask_lt", "%lanemask_ge", "%lanemask_gt", "%dynamic_smem_size", "%total_smem_size",
+))  # fmt: skip
+"""Registers that the grid of a launch decides. Clocks, timers and numbers of processors are not among them."""
+
+
+def spelled(name: str, component: str) -> str:
+    """A special register as programs write it: `%tid.x`, `%laneid`."""
+    return f"{name}.{component}" if component else name

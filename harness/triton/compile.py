@@ -206,7 +206,12 @@ def _judge(spec: KernelSpec, outcome: Outcome) -> Compiled:
     refusal = from_outcome(outcome)
     if refusal or outcome.reply is None:
         return refusal or Refusal("error", "the compiler gave no answer")
+    from harness.ptx import written_input
+
     lowered: Lowered = outcome.reply.value
+    for text, constraints in lowered.asm:
+        if words := written_input(text, constraints):
+            return Refusal("error", f"inline asm, {' '.join(words.split())}")
     return Compilation(
         spec=spec,
         ptx=lowered.ptx,
@@ -227,3 +232,5 @@ class Lowered:
     shared: int
     num_warps: int
     ptxas: tuple[str, str]
+    asm: tuple[tuple[str, str], ...] = ()
+    """Text and constraints of the inline asm in it."""

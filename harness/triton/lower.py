@@ -20,6 +20,7 @@ from harness.identity import digest_with_code
 from harness.identity.modules import execute_file
 from harness.targetset import capability
 from harness.triton.compile import FunctionRef, KernelSpec, Lowered
+from harness.triton.ptxtext import asm_blocks
 from harness.triton.worker import forget_output
 
 
@@ -36,7 +37,7 @@ def lower(spec: KernelSpec) -> Lowered:
     source = ASTSource(function, dict(spec.signature), constants, attributes)
     options = {"num_warps": spec.num_warps, "enable_fp_fusion": spec.enable_fp_fusion, **dict(spec.options)}
     try:
-        ptx, metadata = _run_stages(source, capability(spec.target), options)
+        ptx, metadata, blocks = _run_stages(source, capability(spec.target), options)
     except Exception as error:
         raise CompileFailure(_root_cause(error)) from error
     return Lowered(
@@ -45,10 +46,12 @@ def lower(spec: KernelSpec) -> Lowered:
         shared=metadata.get("shared") or 0,
         num_warps=metadata.get("num_warps") or spec.num_warps,
         ptxas=_ptxas(capability(spec.target)),
+        asm=asm_blocks(blocks),
     )
 
 
-def _run_stages(source: Any, arch: int, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def _run_stages(source: Any, arch: int, given: dict[str, Any]) -> tuple[str, dict[str, Any], str]:
+    """The PTX, the compiler's metadata, and the kernel in Triton's own dialect, which has its asm as written."""
     target = GPUTarget("cuda", arch, 32)
     backend = make_backend(target)
     options = backend.parse_options(given)
@@ -60,10 +63,13 @@ def _run_stages(source: Any, arch: int, given: dict[str, Any]) -> tuple[str, dic
     codegen = backend.get_codegen_implementation(options)
     module = source.make_ir(target, options, codegen, backend.get_module_map(), context)
     metadata: dict[str, Any] = {"target": target}
+    dialect = ""
     for name, stage in stages.items():
         module = stage(module, metadata)
+        if name == "ttir":
+            dialect = str(module)
         if name == "ptx":
-            return module, metadata
+            return module, metadata, dialect
     raise RuntimeError(f"Triton has no stage 'ptx' for sm_{arch}; its stages are {', '.join(stages)}")
 
 

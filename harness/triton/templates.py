@@ -67,7 +67,7 @@ def _carried(xs, ys, CARRY: tl.constexpr):
         if CARRY[i] < 0:
             following = following + (xs[i],)
         else:
-            following = following + (ys[CARRY[i]],)
+            following = following + (ys[CARRY[i]].to(xs[i].dtype, bitcast=True),)
     return following
 
 

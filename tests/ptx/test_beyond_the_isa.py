@@ -52,7 +52,10 @@ def test_the_source_of_a_scaled_conversion_is_taken_as_bits(operand: str, same: 
 def test_a_special_register_between_braces_is_its_bits() -> None:
     asm = "{{ .reg .b16 h; .reg .b32 t; mov.b32 t, %laneid; " \
         "cvt.rs.satfinite.e2m1x4.f32 h, {{{}, $1, $2, $1}}, $2; mov.b32 $0, {{h, h}}; }}"  # fmt: skip
-    one, other = (emulate(asm.format(o), "=r,r,r", [A, B], "uint32", target="sm_100a") for o in ("%laneid", "t"))
+    lanes = {"%laneid": np.arange(len(A)) % 32}
+    one, other = (
+        emulate(asm.format(o), "=r,r,r", [A, B], "uint32", target="sm_100a", special=lanes) for o in ("%laneid", "t")
+    )
     assert other.tolist() == one.tolist()
 
 

@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 from harness.ptx import PtxError, emulate
-from harness.ptx.errors import NotElementwise, OperandError, ParseError, UndefinedBits, UnsupportedOnTarget
+from harness.ptx.errors import (
+    InputWritten,
+    NotElementwise,
+    OperandError,
+    ParseError,
+    UndefinedBits,
+    UnsupportedOnTarget,
+)
 
 RNG = np.random.default_rng(11)
 WORDS = RNG.integers(0, 1 << 32, 600, np.uint32)
@@ -299,8 +306,9 @@ MISTAKES = {
     "shfl.sync.bfly.b32 $0, $1, 1, 31, -1;": (NotElementwise, "an elementwise snippet cannot use it"),
     "redux.sync.max.u32 $0, $1, -1;": (NotElementwise, "an elementwise snippet cannot use it"),
     "mov.b32 $0, $1": (ParseError, "expected ',' or ';'"),
-    # never written, and written under a predicate that is off
-    "add.u32 $1, $1, 1;": (UndefinedBits, r"output operand \$0 .* is never written"),
+    # an input written, an output never written, and one written under a predicate that is off
+    "add.u32 $1, $1, 1;": (InputWritten, r"writes the input \$1, .* copy it into a register of your own"),
+    "{ .reg .b32 t; add.u32 t, $1, 1; }": (UndefinedBits, r"output operand \$0 .* is never written"),
     "{ .reg .pred p; setp.eq.u32 p, $1, 1; @p mov.b32 $0, 5; }": (UndefinedBits, "element 1 .* nobody defined"),
     # an instruction of a newer target
     "{ .reg .b8 t; cvt.rn.satfinite.e2m1x2.f32 t, $1, $1; cvt.u32.u8 $0, t; }": (UnsupportedOnTarget, "sm_100f"),

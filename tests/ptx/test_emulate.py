@@ -283,4 +283,5 @@ def test_conversion_into_128_bits(kind: str, upper: int) -> None:
 def test_a_conversion_reads_a_special_register() -> None:
     """Between integers, as ptxas lets it."""
     asm = "{ .reg .u64 wide; cvt.u64.u32 wide, %tid.x; cvt.u32.u64 $0, wide; }"
-    assert emulate(asm, "=r,r", [np.zeros(4, np.uint32)], "uint32").tolist() == [0, 1, 2, 3]
+    named = {"%tid.x": np.arange(4)}
+    assert emulate(asm, "=r,r", [np.zeros(4, np.uint32)], "uint32", special=named).tolist() == [0, 1, 2, 3]

@@ -17,6 +17,8 @@ from harness.ptx.kernel import load_kernel
 
 QUICK, LONG = 150, 20_000
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
+PLACES = {"%laneid": 3, "%tid.x": 4, "%clock64": 5}
+"""What well-typed programs read of special registers."""
 INPUTS = [np.array([0x3F800000, 0, 0x80000001, 0x7FC00001, 0xFFFFFFFF], np.uint32), np.arange(5, dtype=np.uint32)]
 SOURCES = {
     "mutated": rp.mutated(),
@@ -63,7 +65,7 @@ def check_well_typed(examples: int) -> None:
     @given(rp.well_typed())
     def one(program: tuple[str, str]) -> None:
         asm, target = program
-        assert emulate(asm, "=&r,r,r", INPUTS, "uint32", target=target).shape == (5,)
+        assert emulate(asm, "=&r,r,r", INPUTS, "uint32", target=target, special=PLACES).shape == (5,)
 
     one()
 

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from legality import check, told_by_emulate
 
-from harness.ptx import emulate
+from harness.ptx import emulate, trace
+from harness.ptx.errors import BindingError, UndefinedBits, UnknownSpecialRegister
 from harness.ptx.isa import load
 from harness.ptx.isa.registry import FORMS, REFUSED
+from harness.ptx.kernel import Buffer, run_kernel
 from harness.ptx.operations import BINDERS
 from harness.ptx.special import SPECIAL_REGISTERS
 
@@ -53,9 +55,109 @@ def test_a_register_that_the_target_lacks_is_named() -> None:
     assert told_by_emulate("mov.u32 %b32_0, %cluster_ctarank;", "sm_90") is None
 
 
-def test_what_names_system_memory_reads_as_zero() -> None:
-    asm = "{ .reg .b32 x; mov.b32 x, %reserved_smem_offset_1; add.u32 $0, $1, x; }"
-    assert emulate(asm, "=r,r", [np.uint32([5])], "uint32").tolist() == [5]
+FIVE = np.uint32([5])
+DEPENDENT = {
+    "mov.u32 $0, %tid.x;": "%tid.x",
+    "{ .reg .b32 x; mov.b32 x, %reserved_smem_offset_1; add.u32 $0, $1, x; }": "%reserved_smem_offset_1",
+    "{ .reg .b64 t; mov.u64 t, %globaltimer; shr.u64 t, t, 63; cvt.u32.u64 $0, t; }": "%globaltimer",
+    "{ .reg .pred p; .reg .b32 x; mov.u32 x, %smid; setp.eq.u32 p, x, 0; mov.b32 $0, 1; @p mov.b32 $0, $1; }": "%smid",
+    "{ .reg .pred p; .reg .b32 x; mov.u32 x, %clock; setp.eq.u32 p, x, 0; mov.b32 $0, 1; @p bra L; mov.b32 $0, 2; L: }":
+        "%clock",
+    "{ .reg .pred p; mov.pred p, %is_explicit_cluster; selp.b32 $0, 1, 2, p; }": "%is_explicit_cluster",
+    "{ .reg .b32 x; mov.b32 x, %laneid; mov.b32 $0, %warpid; add.u32 $0, $0, x; }": "%laneid and %warpid",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("asm", DEPENDENT)
+def test_a_result_that_depends_on_a_register_without_a_value_is_refused(asm: str) -> None:
+    """By data, by a guard or by a branch; where a caller names the registers, it is computed."""
+    names = DEPENDENT[asm].split(" and ")
+    with pytest.raises(UnknownSpecialRegister, match=f"line 1.*a result depends on {DEPENDENT[asm]}, .*special="):
+        emulate(asm, "=&r,r", [FIVE], "uint32")
+    with pytest.raises(UnknownSpecialRegister):
+        trace(asm, "=&r,r", [FIVE], "uint32")
+    named = dict.fromkeys(names, 0)
+    assert emulate(asm, "=&r,r", [FIVE], "uint32", special=named).dtype == np.uint32
+    assert trace(asm, "=&r,r", [FIVE], "uint32", special=named).lines
+    with pytest.raises(UndefinedBits):
+        emulate(asm, "=&r,r", [FIVE], "uint32", special={names[0]: 0} if len(names) > 1 else {"%ctaid.z": 0})
+
+
+@pytest.mark.parametrize(
+    "asm",
+    [
+        "{ .reg .b64 t; mov.u64 t, %globaltimer; mov.b32 $0, $1; }",
+        "{ .reg .b32 t; mov.u32 t, %tid.x; and.b32 t, t, 0; or.b32 $0, t, $1; }",
+        "mov.u32 $0, %laneid; mov.b32 $0, $1;",
+    ],
+)
+def test_reading_a_register_is_fine_where_no_result_depends_on_it(asm: str) -> None:
+    assert emulate(asm, "=&r,r", [FIVE], "uint32").tolist() == [5]
+
+
+def test_undefined_bits_of_another_cause_keep_their_words() -> None:
+    with pytest.raises(UndefinedBits, match="nobody defined") as caught:
+        emulate("{ .reg .b32 t, u; mov.u32 t, %tid.x; add.u32 $0, $1, u; }", "=r,r", [FIVE], "uint32")
+    assert not isinstance(caught.value, UnknownSpecialRegister)
+
+
+@pytest.mark.parametrize(
+    ("special", "said"),
+    [
+        ({"%tid": 0}, "no special register is written so"),
+        ({"%laneid.x": 0}, "no special register is written so"),
+        ({"laneid": 0}, "no special register is written so"),
+        ({"%laneid": -1}, "integers from 0 to 4294967295"),
+        ({"%laneid": 1.0}, "integers from 0"),
+        ({"%is_explicit_cluster": 2}, "integers from 0 to 1"),
+        ({"%laneid": [0, 1]}, "does not fit the elements' "),
+    ],
+)
+def test_what_names_no_register_or_no_value_of_one_is_told(special: dict[str, object], said: str) -> None:
+    with pytest.raises(BindingError, match=said):
+        emulate("mov.b32 $0, $1;", "=r,r", [np.zeros(3, np.uint32)], "uint32", special=special)
+
+
+def test_elements_that_share_an_invocation_share_its_registers() -> None:
+    halves, copy = [np.zeros(4, np.uint16)], "mov.u32 $0, %laneid;"
+    with pytest.raises(BindingError, match="2 elements share an invocation"):
+        emulate(copy, "=r,r", halves, "uint16", pack=2, special={"%laneid": [0, 1, 2, 3]})
+    assert emulate(copy, "=r,r", halves, "uint16", pack=2, special={"%laneid": 3}).tolist() == [3, 0, 3, 0]
+
+
+KERNEL = """
+.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out) {
+    .reg .b64 %rd<3>; .reg .b32 %r<4>;
+    ld.param.u64 %rd1, [out];
+    mov.u32 %r2, %tid.x;
+    mul.wide.u32 %rd2, %r2, 4;
+    add.s64 %rd1, %rd1, %rd2;
+    mov.u32 %r1, REGISTER;
+    mov.u32 %r3, %r2;
+    st.global.b32 [%rd1], STORED;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize("register", ["%clock", "%smid", "%globaltimer_lo", "%nsmid", "%envreg3"])
+def test_a_kernel_that_stores_what_no_run_can_know_is_told_which(register: str) -> None:
+    text = KERNEL.replace("REGISTER", register)
+    out = np.zeros(32, np.uint32)
+    with pytest.raises(UndefinedBits, match=f"this kernel reads {register}, which no run here can know"):
+        run_kernel(text.replace("STORED", "%r1"), [Buffer(out, "out")], (1,), num_threads=32)
+    run_kernel(text.replace("STORED", "%r3"), [Buffer(out, "out")], (1,), num_threads=32)
+    assert out.tolist() == list(range(32))
+
+
+@pytest.mark.parametrize("register", ["%tid.x", "%ctaid.x", "%laneid", "%warpid", "%lanemask_lt", "%cluster_ctarank"])
+def test_a_kernel_knows_its_grid(register: str) -> None:
+    out = np.zeros(32, np.uint32)
+    text = KERNEL.replace("REGISTER", register).replace("STORED", "%r1")
+    run_kernel(text, [Buffer(out, "out")], (1,), num_threads=32)
 
 
 def test_every_operation_runs_in_a_snippet_or_is_refused_in_words() -> None:

@@ -98,12 +98,15 @@ def test_an_element_left_open_is_undefined() -> None:
         emulate(text, "=r,r", [WORDS], "uint32")
 
 
-def test_special_registers_read_their_stand_ins() -> None:
-    """Lanes are threads of one long block; clocks read 0."""
-    zeros = np.zeros(70, np.uint32)
-    assert emulate("mov.u32 $0, %tid.x;", "=r,r", [zeros], "uint32").tolist() == list(range(70))
-    assert emulate("mov.u32 $0, %laneid;", "=r,r", [zeros], "uint32").tolist() == [i % 32 for i in range(70)]
+def test_special_registers_read_what_the_caller_names() -> None:
+    zeros, lanes = np.zeros(70, np.uint32), np.arange(70)
+    tid = {"%tid.x": lanes, "%tid.y": 1}
+    assert emulate("mov.u32 $0, %tid.x;", "=r,r", [zeros], "uint32", special=tid).tolist() == list(range(70))
+    assert emulate("mov.u32 $0, %tid.y;", "=r,r", [zeros], "uint32", special=tid).tolist() == [1] * 70
+    shuffled = emulate("mov.u32 $0, %tid.x;", "=r,r", [zeros], "uint32", special=tid, order=3)
+    assert shuffled.tolist() == list(range(70)), "each element has its own value, wherever it is computed"
     assert emulate("mov.u32 $0, WARP_SZ;", "=r,r", [zeros], "uint32").tolist() == [32] * 70
-    assert not emulate("mov.u32 $0, %clock;", "=r,r", [zeros], "uint32").any()
+    clock = emulate("mov.u32 $0, %clock;", "=r,r", [zeros], "uint32", special={"%clock": 7})
+    assert clock.tolist() == [7] * 70
     text = "{.reg .b32 a, b, c; mov.v4.u32 {$0, a, b, c}, %tid;}"
-    assert emulate(text, "=r,r", [zeros], "uint32").tolist() == list(range(70))
+    assert emulate(text, "=r,r", [zeros], "uint32", special=tid).tolist() == list(range(70))

@@ -1,0 +1,107 @@
+"""The context "shared": asm run with outputs in the registers of inputs, in every assignment that may change bits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.backends import Job, Outcome
+from harness.case import AsmVariant, Case, CaseError, format_of
+from harness.derive import AsmForm, asm_form
+
+if TYPE_CHECKING:
+    from harness.ptx.binding import Operand
+    from harness.ptx.sharing import Hazard
+
+Units = Mapping[str, NDArray[np.generic]]
+
+
+def may_share(case: Case, variant: AsmVariant, pack: int) -> bool:
+    """Whether some assignment of registers might change the result of a variant's asm."""
+    from harness.ptx import PtxError
+    from harness.ptx.sharing import sharing
+
+    try:
+        form = asm_form(case, variant, pack)
+        return bool(sharing(form.text, form.constraints).hazards)
+    except (PtxError, CaseError):
+        return False  # the other contexts tell what is wrong
+
+
+def run_shared(job: Job, form: AsmForm, fuse: bool) -> Outcome:
+    """Run the asm with registers shared until the result is another than without. Raises PtxError for the plain run.
+
+    The outcome has the outputs of the first assignment that changes them, with a finding that names its operands; the
+    plain outputs where none does.
+    """
+    from harness.backends.emulator import one_line, run_once
+    from harness.ptx import PtxError
+    from harness.ptx.sharing import sharing
+
+    found = sharing(form.text, form.constraints, job.target)
+    hazards = {(h.output, h.input): h for h in found.hazards}
+    plain = run_once(job, form, job.inputs, {}, fuse)
+    notes = () if found.complete else (_incomplete(len(found.assignments), len(hazards)),)
+    for share in found.assignments:
+        chosen = [hazards[pair] for pair in share.items()]
+        units = job.inputs if chosen[0].tied < 0 else _equal_inputs(job, form, chosen[0])
+        if units is None:
+            continue
+        expected = plain if units is job.inputs else run_once(job, form, units, {}, fuse)
+        words = "; ".join(_words(job.case, form, hazard) for hazard in chosen)
+        try:
+            outputs = run_once(job, form, units, share, fuse)
+        except PtxError as e:
+            return Outcome("ran", outputs=plain, findings=(f"{words}: {one_line(e)}",), notes=notes)
+        if not _same_bits(expected, outputs):
+            # Bits of other inputs than the job's say nothing beside the job's.
+            shown = outputs if expected is plain else plain
+            return Outcome("ran", outputs=shown, findings=(words,), notes=notes)
+    return Outcome("ran", outputs=plain, notes=notes)
+
+
+def _equal_inputs(job: Job, form: AsmForm, hazard: Hazard) -> Units | None:
+    """The job's inputs with a hazard's input equal to the tied one; None where the two can never be equal."""
+    operands = _operands(job.case, form)
+    one, other = operands[hazard.tied], operands[hazard.input]
+    if (one.first, one.count, one.element_width) != (other.first, other.count, other.element_width):
+        return None
+    names = list(job.case.inputs)
+    units = dict(job.inputs)
+    like = units[names[other.tensor]]
+    units[names[other.tensor]] = np.ascontiguousarray(units[names[one.tensor]]).view(like.dtype)
+    return units
+
+
+def _operands(case: Case, form: AsmForm) -> tuple[Operand, ...]:
+    from harness.ptx.binding import bind, parse_constraints
+
+    widths = [[format_of(a).unit_bits for a in side.values()] for side in (case.inputs, case.outputs)]
+    return bind(parse_constraints(form.constraints), widths[0], widths[1], form.pack)
+
+
+def _incomplete(tried: int, hazards: int) -> str:
+    return f"registers were shared in {tried} assignments, not all: each of {hazards} pairs alone, some together"
+
+
+def _words(case: Case, form: AsmForm, hazard: Hazard) -> str:
+    operands = _operands(case, form)
+    output, source = operands[hazard.output], operands[hazard.input]
+    names = list(case.outputs)[output.tensor], list(case.inputs)[source.tensor]
+    return (
+        f"the result changes with ${hazard.output} (output {names[0]}) in the register of ${hazard.input} (input "
+        f"{names[1]}), as the compiler may choose{_where(hazard)}: ${hazard.output} is written on line "
+        f"{hazard.written}, before ${hazard.input} is read on line {hazard.read}; make the constraint of "
+        f"${hazard.output} '=&{output.constraint.letter}'"
+    )
+
+
+def _where(hazard: Hazard) -> str:
+    return f" where the two inputs ${hazard.tied} and ${hazard.input} are equal" if hazard.tied >= 0 else ""
+
+
+def _same_bits(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
+    return all(np.asarray(one[n]).tobytes() == np.asarray(two[n]).tobytes() for n in one)

@@ -1,0 +1,258 @@
+"""Faults of an asm block's operands fail in a case, whichever backend runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.records import Result, read
+
+BIAS = '''"""The reciprocal square root of a sum; one variant makes the sum in its input's register."""
+
+from harness import Case, asm, ulp
+from references.formats import F32
+
+
+def added(a, b):
+    import torch
+
+    x = a.to(torch.int32).view(torch.float32) + b.to(torch.int32).view(torch.float32)
+    return x.view(torch.int32).to(torch.int64) & 0xFFFFFFFF
+
+
+case = Case(
+    inputs={"a": F32, "b": F32},
+    outputs={"y": F32},
+    reference=added,
+    variants={
+        "in its input": asm("add.f32 $1, $1, $2; mov.b32 $0, $1;", constraints="=&f,f,f", pack=1),
+        "in a register of its own": asm(
+            "{ .reg .f32 t; add.f32 t, $1, $2; mov.b32 $0, t; }", constraints="=&f,f,f", pack=1
+        ),
+        "tied": asm("add.f32 $1, $1, $2; mov.b32 $0, $1;", constraints="=f,0,f", pack=1),
+    },
+)
+'''
+
+
+@pytest.fixture
+def results(run_cases: Callable[..., pytest.RunResult]) -> Callable[..., dict[str, list[Result]]]:
+    """Run a case's source and give the results by variant."""
+
+    def run(source: str, *arguments: str) -> dict[str, list[Result]]:
+        run_cases("--ptx-records=run.jsonl", *arguments, planted=source)
+        found: dict[str, list[Result]] = {}
+        for result in read(Path("run.jsonl")).results:
+            found.setdefault(result.key.variant, []).append(result)
+        return found
+
+    return run
+
+
+@pytest.mark.parametrize("backend", ["emulator", "assembler"])
+def test_asm_that_writes_an_input_fails_on_every_backend(results, backend):
+    found = results(BIAS, f"--ptx-backend={backend}")
+    assert {r.verdict for r in found["in a register of its own"] + found["tied"]} == {"pass"}
+    (planted,) = found["in its input"]
+    assert planted.verdict == "fail"
+    assert "`add.f32 $1, $1, $2;` writes the input $1" in planted.message
+    assert planted.findings
+
+
+CLOBBER = '''"""Clear the lowest bit that is set, in bytes: asm that writes its output before it has read its input."""
+
+from harness import Case, ExpectedFailure, asm
+from references.formats import U8
+
+EARLY = "xor.b32 $0, $1, 0x01010101; and.b32 $0, $0, $1;"
+LATE = "{ .reg .b32 t; xor.b32 t, $1, 0x01010101; and.b32 $0, t, $1; }"
+GUARD = "{ .reg .pred p; .reg .b32 t; mov.b32 t, 5; setp.lt.u32 p, t, 9; xor.b32 t, $1, 0x01010101;"
+GUARDED = GUARD + "@p mov.b32 $0, t; @!p mov.b32 $0, t; and.b32 $0, $0, $1; }"
+GUARDED_LAST = GUARD + "@p and.b32 $0, t, $1; @!p and.b32 $0, t, $1; }"
+EXPECTED = {"expected_failure": ExpectedFailure("missing early clobber", context="shared")}
+
+
+case = Case(
+    inputs={"x": U8},
+    outputs={"y": U8},
+    reference=lambda x: x & 0xFE,
+    variants={
+        "missing": asm(EARLY, constraints="=r,r", pack=4),
+        "early clobber": asm(EARLY, constraints="=&r,r", pack=4),
+        "reads first": asm(LATE, constraints="=r,r", pack=4),
+        "guarded": asm(GUARDED, constraints="=r,r", pack=4),
+        "guarded and right": asm(GUARDED_LAST, constraints="=r,r", pack=4),
+        "tied": asm(LATE, constraints="=r,0", pack=4),
+        "known": asm(EARLY, constraints="=r,r", pack=4, **EXPECTED),
+        "cured": asm(EARLY, constraints="=&r,r", pack=4, **EXPECTED),
+    },
+)
+'''
+
+EQUAL = '''"""A result made in the register of an input: wrong where the compiler finds both inputs equal."""
+
+from harness import Case, asm
+from references.formats import U8
+
+case = Case(
+    inputs={"a": U8, "b": U8},
+    outputs={"y": U8},
+    reference=lambda a, b: (a ^ 1) & b,
+    variants={
+        "tied": asm("xor.b32 $0, $0, 0x01010101; and.b32 $0, $0, $2;", constraints="=r,0,r", pack=4),
+        "early clobber": asm("xor.b32 $0, $0, 0x01010101; and.b32 $0, $0, $2;", constraints="=&r,0,r", pack=4),
+    },
+)
+'''
+
+
+def test_a_missing_early_clobber_fails_without_carry(results):
+    found = results(CLOBBER)
+    failing = {name for name, each in found.items() if any(r.verdict == "fail" for r in each)}
+    assert failing == {"missing", "guarded", "known", "cured"}
+    failed = [r for r in found["missing"] if r.verdict == "fail"]
+    assert {r.key.context for r in failed} == {"shared"}
+    assert {r.diagnosis for r in failed} == {"missing early clobber"}
+    assert "with $0 (output y) in the register of $1 (input x), as the compiler may choose" in failed[0].message
+    assert "make the constraint of $0 '=&r'" in failed[0].message
+    assert "context=shared" in failed[0].replay
+    assert all(r.expected_failure for r in found["known"] if r.verdict == "fail")
+    told = [r.words for r in found["cured"] if r.verdict == "fail"]
+    assert told == ["expected to fail in the shared context (missing early clobber) and did not"]
+    for name in ("early clobber", "reads first", "tied"):
+        assert {r.key.context for r in found[name]} == {"straight"}, "proved by the text, not run again"
+    assert {r.key.context for r in found["guarded and right"]} == {"straight", "shared"}, "run, and found to be right"
+
+
+def test_an_output_that_is_tied_to_one_of_two_equal_inputs_is_the_other_too(results):
+    found = results(EQUAL)
+    assert {r.verdict for r in found["early clobber"]} == {"pass"}
+    failed = [r for r in found["tied"] if r.verdict == "fail"]
+    assert {r.key.context for r in failed} == {"shared"}
+    assert "where the two inputs $1 and $2 are equal" in failed[0].message
+
+
+CARRIED = '''"""A step of a generator: bits go in as a float's, and come out as an integer's."""
+
+import triton
+import triton.language as tl
+
+from harness import Case, asm, plain
+from references.formats import F32, U32
+
+
+@triton.jit
+def in_triton(x):
+    return x.to(tl.uint32, bitcast=True) * 1664525 + 1013904223
+
+
+def step(x):
+    return (x * 1664525 + 1013904223) & 0xFFFFFFFF
+
+
+case = Case(
+    inputs={"x": F32},
+    outputs={"y": U32},
+    reference=step,
+    carry={"y": "x"},
+    variants={
+        "asm": asm("mad.lo.u32 $0, $1, 1664525, 1013904223;", constraints="=r,r", pack=1),
+        "missing": asm(
+            "{ .reg .b32 t; mul.lo.u32 $0, $1, 1664525; sub.u32 $0, $0, $1; add.u32 $0, $0, $1;"
+            "add.u32 $0, $0, 1013904223; }",
+            constraints="=r,r",
+            pack=1,
+        ),
+        "triton": plain(in_triton),
+    },
+)
+'''
+
+
+def test_carry_takes_the_bits_of_another_format_of_the_same_size(results):
+    found = results(CARRIED)
+    assert {r.verdict for r in found["asm"] + found["triton"]} == {"pass"}
+    assert {r.key.context for r in found["asm"]} == {r.key.context for r in found["triton"]} == {"straight", "loop"}
+    failed = [r for r in found["missing"] if r.verdict == "fail"]
+    assert {r.key.context for r in failed} == {"loop", "shared"}
+    assert {r.diagnosis for r in failed} == {"missing early clobber"}
+    loop = next(r for r in failed if r.key.context == "loop")
+    assert "applied 1 time straight" in loop.message, "the first step differs already"
+
+
+PLACE = '''"""A dither by the element's place, as its author takes the thread for one."""
+
+from harness import Case, asm
+from references.formats import U32
+
+case = Case(
+    inputs={"x": U32},
+    outputs={"y": U32},
+    reference=lambda x: x & 0xFFFFFFFF,
+    variants={
+        "by a high bit of the lane": asm(
+            "{ .reg .b32 t; mov.u32 t, %laneid; shr.u32 t, t, 5; add.u32 $0, $1, t; }", constraints="=r,r", pack=1
+        ),
+        "by the clock": asm(
+            "{ .reg .b32 t; mov.u32 t, %globaltimer_hi; shr.u32 t, t, 31; add.u32 $0, $1, t; }",
+            constraints="=r,r",
+            pack=1,
+        ),
+        "reads the clock alone": asm(
+            "{ .reg .b32 t; mov.u32 t, %clock; mov.b32 $0, $1; }", constraints="=r,r", pack=1
+        ),
+    },
+)
+'''
+
+
+def test_a_result_that_depends_on_a_thread_or_a_clock_fails_though_its_bits_are_right(results):
+    """The stand-ins are zero here, so that only the dependence tells."""
+    found = results(PLACE)
+    assert {r.verdict for r in found["reads the clock alone"]} == {"pass"}
+    for variant, register in (("by a high bit of the lane", "%laneid"), ("by the clock", "%globaltimer_hi")):
+        failed = [r for r in found[variant] if r.verdict == "fail"]
+        assert failed
+        assert f"a result depends on {register}" in failed[0].message
+
+
+WITHIN = '''"""Twice a number, in asm within a function of Triton's."""
+
+import triton
+import triton.language as tl
+
+from harness import Case, plain
+from references.formats import U32
+
+
+@triton.jit
+def in_its_input(x):
+    return tl.inline_asm_elementwise(
+        "add.u32 $1, $1, $1; mov.b32 $0, $1;", "=r,r", [x], dtype=tl.uint32, is_pure=True, pack=1
+    )
+
+
+@triton.jit
+def in_its_output(x):
+    return tl.inline_asm_elementwise("add.u32 $0, $1, $1;", "=r,r", [x], dtype=tl.uint32, is_pure=True, pack=1)
+
+
+case = Case(
+    inputs={"x": U32},
+    outputs={"y": U32},
+    reference=lambda x: (2 * x) & 0xFFFFFFFF,
+    variants={"in its input": plain(in_its_input), "in its output": plain(in_its_output)},
+)
+'''
+
+
+@pytest.mark.parametrize("backend", ["emulator", "assembler"])
+def test_asm_within_a_function_that_writes_an_input_passes_on_no_backend(results, backend):
+    found = results(WITHIN, f"--ptx-backend={backend}")
+    assert {r.verdict for r in found["in its output"]} == {"pass"}
+    (planted,) = found["in its input"]
+    assert planted.verdict == "error"
+    assert "inline asm, line 1" in planted.words
+    assert "writes the input $1" in planted.words
