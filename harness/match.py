@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any, Literal
 
 NanPolicy = Literal["any", "canonical", "payload"]
@@ -37,13 +38,14 @@ class Domain:
     def holds(self, values: Mapping[str, Any]) -> Any:
         """The predicate as a numpy boolean array; overflow and invalid operations on the way are no warnings.
 
-        Raises DomainError where the predicate raises, or gives another number of truth values than there are inputs.
+        The predicate cannot change what it is given: the mapping and its arrays are read-only. Raises DomainError where the predicate raises, or gives another number of truth values than there are inputs.
         """
         import numpy as np
 
+        given = MappingProxyType({n: read_only(v) for n, v in values.items()})
         try:
             with np.errstate(all="ignore"):
-                found = np.asarray(self.predicate(values))
+                found = np.asarray(self.predicate(given))
         except KeyError as e:
             raise DomainError(f"domain {self.text!r}: no input is called {e}; there are {', '.join(values)}") from e
         except Exception as e:
@@ -59,6 +61,15 @@ class Domain:
     def __and__(self, other: Domain) -> Domain:
         """The inputs that lie in both."""
         return Domain(f"{self.text} and {other.text}", lambda v: self.predicate(v) & other.predicate(v))
+
+
+def read_only(array: Any) -> Any:
+    """A numpy array that cannot be written to, on the same memory: what functions of a case are given."""
+    import numpy as np
+
+    view = np.asarray(array).view()
+    view.flags.writeable = False
+    return view
 
 
 def magnitude(name: str, low: float, high: float) -> Domain:

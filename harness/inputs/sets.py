@@ -14,7 +14,7 @@ from harness.case import Case, format_of
 from harness.inputs.edges import edge_units, product
 from harness.inputs.generated import Counted, Generator, Stratified
 from harness.inputs.ties import tie_codes
-from harness.match import Domain
+from harness.match import Domain, read_only
 from references.formats import Format, to_float64, unpack
 
 Codes = NDArray[np.int64]
@@ -156,6 +156,7 @@ def _listed(
         keep = keep.reshape(len(columns[0]), -1).all(axis=1)  # a unit of several codes lies in it with all of them
         units = {n: u[keep] for n, u in units.items()}
     count = len(next(iter(units.values())))
+    units = {n: read_only(u) for n, u in units.items()}
     return InputSet(name, count, seed, lambda first, last: {n: u[first:last] for n, u in units.items()})
 
 

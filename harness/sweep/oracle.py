@@ -7,6 +7,7 @@ the tallies; without a compiler it runs as it stands, in smaller pieces.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.case import Case, Policies, Reference, format_of
+from harness.case import Case, Policies, Reference, alternatives, format_of
 from harness.inputs.generated import Generator
 from harness.match import Match
 from harness.sweep.agree import agrees
@@ -86,15 +87,17 @@ class Oracle:
     def answers(self, comparison: Comparison, codes: Codes) -> list[dict[str, Tensor]]:
         """Every accepted answer, as `harness.evaluate.accepted` orders them."""
         found = []
-        for flushed_inputs, results in comparison.flushes:
+        for reference, (flushed_inputs, results) in itertools.product(
+            alternatives(comparison.reference), comparison.flushes
+        ):
             given = {n: flush(f, codes[n]) if flushed_inputs[n] else codes[n] for n, f in self.inputs.items()}
-            answer = self._apply(comparison.reference, given)
+            answer = self._apply(reference, given)
             for flushed in results:
                 found.append({n: flush(f, answer[n]) if flushed[n] else answer[n] for n, f in self.outputs.items()})
         return found
 
     def _apply(self, reference: Reference, codes: Codes) -> dict[str, Tensor]:
-        answer = reference(*[codes[n] for n in self.inputs])
+        answer = reference(*[codes[n].clone() for n in self.inputs])  # it may change what it is given
         answers = answer if isinstance(answer, (tuple, list)) else (answer,)
         return {name: answers[k] for k, name in enumerate(self.outputs)}
 
