@@ -47,7 +47,8 @@ def apply_reference(case: Case, reference: Reference, codes: Mapping[str, Codes]
     """One evaluation of a reference: codes by input name to codes by output name.
 
     The reference gets arrays of its own: a torch tensor is a copy, which it may change; a numpy array is read-only.
-    What it returns is copied too, so that it may return one buffer again and again. Raises ReferenceFault where it raises, or returns another number, shape or range of codes than the case declares.
+    What it returns is copied too, so that it may return one buffer again and again. Raises ReferenceFault where it
+    raises, or returns another number, shape or range of codes than the case declares.
     """
     name = getattr(reference, "__qualname__", repr(reference))
     arguments: Sequence[Any]

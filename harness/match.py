@@ -1,8 +1,9 @@
 """Match policies: what counts as the same answer, and what never does.
 
-A bound applies between two finite, nonzero numbers of one sign and to nothing else. NaN, infinities, the sign of
-zero, and the crossings between the largest finite number and infinity and between the smallest subnormal and zero
-follow rules of their own, so that a special value never passes by tolerance.
+A bound in ulp or a relative one applies between two finite, nonzero numbers of one sign and to nothing else; an
+absolute one between any two finite numbers, zeros included. NaN, infinities, the sign of a zero beside a zero, the
+crossing between the largest finite number and infinity, and under the first two bounds that between the smallest
+subnormal and zero follow rules of their own, so that a special value never passes by tolerance.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Domain:
     def holds(self, values: Mapping[str, Any]) -> Any:
         """The predicate as a numpy boolean array; overflow and invalid operations on the way are no warnings.
 
-        The predicate cannot change what it is given: the mapping and its arrays are read-only. Raises DomainError where the predicate raises, or gives another number of truth values than there are inputs.
+        The predicate cannot change what it is given: the mapping and its arrays are read-only. Raises DomainError where
+        it raises, or gives another number of truth values than there are inputs.
         """
         import numpy as np
 
@@ -104,8 +106,8 @@ class Match:
     zero_sign: "strict", or "any" where the specification leaves the sign of a zero result open.
     overflow: whether a result within the bound of the first number beyond the largest finite one (where infinity
     stands on the ordered line) may become infinite, or back.
-    underflow: whether a result within the bound of zero may become zero, or back; with an absolute bound it may also
-    pass through zero to the other sign.
+    underflow: whether a result within a bound in ulp, or a relative one, of zero may become the zero of its sign, or
+    back. An absolute bound covers that by itself.
     source: where the bound comes from.
     """
 

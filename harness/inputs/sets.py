@@ -195,10 +195,10 @@ def _generated(generator: Generator, numbers: NDArray[np.int64]) -> dict[str, ND
 
 def _hard(case: Case, formats: Mapping[str, Format]) -> list[Codes]:
     columns = list(zip(*case.hard_cases, strict=True)) or [()] * len(formats)
-    return [_units_of(f, column) for f, column in zip(formats.values(), columns, strict=True)]
+    return [units_of_codes(f, column) for f, column in zip(formats.values(), columns, strict=True)]
 
 
-def _units_of(fmt: Format, codes: Sequence[int]) -> Codes:
+def units_of_codes(fmt: Format, codes: Sequence[int]) -> Codes:
     """Storage units whose every slot holds the given code."""
     units = [sum(c << (k * fmt.slot_bits) for k in range(fmt.codes_per_unit)) for c in codes]
     return np.array([u - (1 << 64) if u >> 63 else u for u in units], dtype=np.int64)
