@@ -8,6 +8,7 @@ subnormal and zero follow rules of their own, so that a special value never pass
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -48,11 +49,11 @@ class Domain:
         try:
             with np.errstate(all="ignore"):
                 found = np.asarray(self.predicate(given))
+            shape = np.broadcast_shapes(*(np.shape(v) for v in values.values()))
         except KeyError as e:
             raise DomainError(f"domain {self.text!r}: no input is called {e}; there are {', '.join(values)}") from e
         except Exception as e:
             raise DomainError(f"domain {self.text!r}: its predicate raised {type(e).__name__}: {e}") from e
-        shape = np.broadcast_shapes(*(np.shape(v) for v in values.values()))
         if found.dtype != np.bool_ or found.shape not in ((), shape):
             raise DomainError(
                 f"domain {self.text!r}: its predicate gave {found.dtype} of shape {found.shape}; "
@@ -76,6 +77,9 @@ def read_only(array: Any) -> Any:
 
 def magnitude(name: str, low: float, high: float) -> Domain:
     """The inputs with low <= |name| <= high, and zero, infinities and NaN: specials have rules, not ranges."""
+    low, high = _range("magnitude", name, low, high)
+    if high < 0:
+        raise ValueError(f"magnitude({name!r}, {low:g}, {high:g}) holds nothing: a magnitude is at least 0")
     return Domain(
         f"{low:g} <= |{name}| <= {high:g} and specials",
         lambda v: _special(v[name]) | ((abs(v[name]) >= low) & (abs(v[name]) <= high)),
@@ -84,10 +88,27 @@ def magnitude(name: str, low: float, high: float) -> Domain:
 
 def between(name: str, low: float, high: float) -> Domain:
     """The inputs with low <= name <= high, and infinities and NaN."""
+    low, high = _range("between", name, low, high)
     return Domain(
         f"{low:g} <= {name} <= {high:g} and specials",
         lambda v: _special(v[name]) | ((v[name] >= low) & (v[name] <= high)),
     )
+
+
+def _range(function: str, name: str, low: float, high: float) -> tuple[float, float]:
+    """The bounds as float64. Raises ValueError where they are no range of finite numbers."""
+    written = f"{function}({name!r}, {low!r:.40}, {high!r:.40})"
+    try:
+        if isinstance(low, str) or isinstance(high, str):
+            raise TypeError
+        low, high = float(low), float(high)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{written}: the bounds are finite numbers") from None
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise ValueError(f"{written}: the bounds are finite numbers; the largest of a format is as far as it goes")
+    if low > high:
+        raise ValueError(f"{written} holds nothing: the lower bound comes first")
+    return low, high
 
 
 def _special(values: Any) -> Any:

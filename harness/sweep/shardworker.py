@@ -91,6 +91,7 @@ def run_shard(item: Item, backend: Backend, task: Task, shard: int) -> ShardResu
         round(time.monotonic() - started, 3),
         [asdict(o) for o in found.offenders],
         replay if failed else "",
+        {n: asdict(share) for n, share in found.judged.items()},
     )
 
 
