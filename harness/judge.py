@@ -118,6 +118,20 @@ def judge_same(case: Case, inputs: Units, expected: Units, outputs: Units, pack:
     return judgement
 
 
+def held_exactly(policy: Policies, approximate: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Findings on emulated outputs that depend on approximate instructions under an exact policy.
+
+    The emulator's model is the correctly rounded result, which hardware does not promise: equal bits prove nothing.
+    approximate: as `harness.backends.Outcome` has it.
+    """
+    found = []
+    for name, instructions in approximate.items():
+        matches = (policy.match[name], policy.match[name].outside, policy.meets.match if policy.meets else None)
+        if any(m is not None and (m.kind == "exact" or m.bound == 0) for m in matches):
+            found.append(f"approximate, and the policy is exact: {name} depends on {', '.join(instructions)}")
+    return tuple(found)
+
+
 def _inside(case: Case, match: Match, inputs: Units, size: int) -> Callable[[], Mask]:
     assert match.on is not None
     return functools.partial(holds, match.on, case, inputs, size)

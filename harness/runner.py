@@ -23,7 +23,7 @@ from harness.evaluate import ReferenceFault
 from harness.grid import axes_of, packed
 from harness.inputs import InputSet
 from harness.inputs.fill import kernel_inputs, shaped
-from harness.judge import Judgement, judge, judge_same
+from harness.judge import Judgement, held_exactly, judge, judge_same
 from harness.loader import LoadedCase
 from harness.match import DomainError
 from harness.message import headline, message
@@ -310,6 +310,7 @@ class _ItemRun:
         swept: Swept | None = None,
     ) -> None:
         against = self._against(item)
+        outcome = replace(outcome, findings=outcome.findings + held_exactly(self.policy, outcome.approximate))
         if (outcome.outputs or swept) and job.setup.context != "loop":
             # The first run of a set has all of it; how often edges are run again in other shapes weighs nothing.
             self.judged.setdefault(item.input_set, judgement.judged)

@@ -71,7 +71,7 @@ def run_compiled(job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[
     except PtxError as e:
         return _fault(e, made)
     forms = tuple(dict.fromkeys(s.bound.name for s in program.steps))
-    approximate = any(s.bound.form.approximate for s in program.steps)
+    approximate = tuple(dict.fromkeys(s.bound.name for s in program.steps if s.bound.form.approximate))
     differ = any(not np.array_equal(run.outputs[n], other.outputs[n]) for n in run.outputs)
     return Outcome(
         "ran",
@@ -81,6 +81,7 @@ def run_compiled(job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[
         evidence="model" if approximate else evidence_of(forms),
         contraction_open=contraction,
         artifacts=made,
+        approximate=dict.fromkeys(run.outputs, approximate) if approximate else {},
     )
 
 
