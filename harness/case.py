@@ -232,7 +232,7 @@ class Case:
 
     inputs, outputs: formats by name; with dimensions for whole kernels.
     match, ftz, nan: policies for all variants that do not state their own; per output where a mapping is given (ftz:
-    per input or output, names left out being "never").
+    per input or output, names left out being "never"). ftz as a word speaks of float32, float16 and bfloat16 alone.
     targets: where every variant must work, unless it says otherwise; refused: where it must not assemble.
     carry: the output that becomes an input again in the loop context.
     hard_cases: tuples of input codes, in the order of `inputs`, that every run includes.
@@ -302,20 +302,35 @@ def policies(case: Case, variant: Variant) -> Policies:
     """The case's policies with the variant's own laid over them."""
     match = case.match if variant.match is None else variant.match
     ftz = case.ftz if variant.ftz is None else variant.ftz
-    names = (*case.inputs, *case.outputs)
+    arguments = {**case.inputs, **case.outputs}
     targets, refused = _target_sets(case, variant)
     return Policies(
         reference=variant.reference or case.reference,
         match=dict.fromkeys(case.outputs, match)
         if isinstance(match, Match)
         else {name: match.get(name, exact()) for name in case.outputs},
-        ftz=dict.fromkeys(names, ftz) if isinstance(ftz, str) else {n: ftz.get(n, "never") for n in names},
+        ftz={n: "never" if isinstance(ftz, str) and not flushes(a) else ftz_of(ftz, n) for n, a in arguments.items()},
         nan=variant.nan or case.nan,
         targets=targets,
         refused=refused,
         carry=dict((case.carry if variant.carry is None else variant.carry) or {}),
         meets=variant.meets,
     )
+
+
+FLUSHED = ("float32", "float16", "bfloat16")
+"""Formats whose arithmetic has `.ftz` or may flush (PTX ISA, "Floating-Point Instructions" and "Half Precision"): all
+that a word for ftz= speaks of. float64 supports subnormals always; narrow formats are converted, and lose none."""
+
+
+def flushes(argument: Argument) -> bool:
+    """Whether subnormals of an argument's format are flushed by any arithmetic."""
+    return format_of(argument).single.name in FLUSHED
+
+
+def ftz_of(ftz: FtzPolicies, name: str) -> FtzPolicy:
+    """The word for one name; names that a mapping leaves out are "never"."""
+    return ftz.get(name, "never") if isinstance(ftz, Mapping) else ftz
 
 
 def _target_sets(case: Case, variant: Variant) -> tuple[TargetSet, TargetSet]:

@@ -11,6 +11,7 @@ from harness.case import (
     ExpectedFailure,
     Meets,
     Variant,
+    flushes,
     format_of,
     policies,
     valid_policy_names,
@@ -92,6 +93,33 @@ def _check_names(case: Case) -> None:
         for (name, argument), code in zip(case.inputs.items(), codes, strict=True):
             if not 0 <= code <= format_of(argument).code_mask:
                 raise CaseError(f"hard case {codes}: {code:#x} is no code of {name} ({format_of(argument).name})")
+    _check_hard_cases(case)
+
+
+def _check_hard_cases(case: Case) -> None:
+    """A hard case that no run would include is a contradiction: one outside `where`, or of a whole kernel."""
+    if not case.hard_cases:
+        return
+    if not case.elementwise:
+        raise CaseError("hard_cases= are inputs of elementwise cases; a whole kernel takes them from generate=")
+    if case.where is None or not case.inputs:
+        return
+    import numpy as np
+
+    from harness.inputs.sets import units_of_codes, values_of
+
+    columns = zip(*case.hard_cases, strict=True)
+    values = {}
+    for (name, argument), column in zip(case.inputs.items(), columns, strict=True):
+        fmt = format_of(argument)
+        values[name] = values_of(fmt, units_of_codes(fmt, column).astype(fmt.numpy_dtype()))
+    inside = np.asarray(case.where.holds(values)).reshape(len(case.hard_cases), -1).all(axis=1)
+    if not inside.all():
+        outside = ", ".join(f"({', '.join(map(hex, case.hard_cases[k]))})" for k in np.flatnonzero(~inside)[:4])
+        raise CaseError(
+            f"hard case {outside}: where= excludes it ({case.where.text}), so that no run would include it; "
+            "take it out, or widen where="
+        )
 
 
 def _check_policy_words(where: str, owner: Case | Variant) -> None:
@@ -112,7 +140,14 @@ def _check_variant(case: Case, where: str, variant: Variant) -> None:
         elif owner.match is not None:
             _typed(where, [owner.match], lambda m: isinstance(m, Match))
         if isinstance(owner.ftz, Mapping):
-            _known(where, "ftz", owner.ftz, {**case.inputs, **case.outputs}, "inputs and outputs")
+            arguments = {**case.inputs, **case.outputs}
+            _known(where, "ftz", owner.ftz, arguments, "inputs and outputs")
+            for name, word in owner.ftz.items():
+                if word != "never" and not flushes(arguments[name]):
+                    raise CaseError(
+                        f"{where}: ftz= names {name!r}, which is {format_of(arguments[name]).name}: {word!r} can be "
+                        "said of float32, float16 and bfloat16 only, as no other arithmetic flushes; leave it out"
+                    )
     if variant.meets is not None and variant.reference is None:
         raise CaseError(f"{where}: meets= relates an own reference= to the case's; without one it says nothing")
     if variant.meets is not None and not isinstance(variant.meets, Meets):

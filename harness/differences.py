@@ -78,6 +78,8 @@ def classify_differences(
     """
     result = np.full(expected.shape, int(Difference.SAME), dtype=np.int64)
     differs = expected != got
+    if nan == "canonical" and fmt.is_float:  # a payload is refused, also where the reference itself returns it
+        differs = differs | (is_nan(fmt, got) & ~_nan_agrees(fmt, nan, got))
     if not differs.any():
         return result
     result[differs] = _classify(fmt, match, nan, expected[differs], got[differs])
@@ -109,7 +111,8 @@ def _classify(fmt: Format, match: Match, nan: NanPolicy, e: Codes, g: Codes) -> 
     overflow = (e_inf != g_inf) & ~(e_nan | g_nan) & same_sign & bool(match.overflow)
     allowed_overflow = np.zeros(e.shape, dtype=bool)
     allowed_overflow[overflow] = _within(fmt, match, e[overflow], g[overflow])
-    through_zero = within & bool(match.underflow and match.kind == "absolute")
+    covered = within & (match.kind == "absolute")  # every finite pair, but for two zeros of different signs
+    may_vanish = within & bool(match.underflow)
     # In order: the first condition that holds decides.
     conditions: list[tuple[Mask, Difference]] = [
         (e_nan & g_nan & _nan_agrees(fmt, nan, g), Difference.SAME),
@@ -119,9 +122,11 @@ def _classify(fmt: Format, match: Match, nan: NanPolicy, e: Codes, g: Codes) -> 
         (e_inf | g_inf, Difference.INFINITY),
         (e_zero & g_zero & (match.zero_sign == "any"), Difference.SAME),
         (e_zero & g_zero, Difference.ZERO_SIGN),
-        ((e_zero != g_zero) & bool(match.underflow) & within, Difference.SAME),
+        (covered, Difference.SAME),
+        ((e_zero != g_zero) & may_vanish & (same_sign | (match.zero_sign == "any")), Difference.SAME),
+        ((e_zero != g_zero) & may_vanish, Difference.ZERO_SIGN),
         ((e_zero != g_zero) & _tiny(fmt, e, g), Difference.FLUSH),
-        (~same_sign & ~e_zero & ~g_zero & ~through_zero, Difference.SIGN),
+        (~same_sign & ~e_zero & ~g_zero, Difference.SIGN),
         ((e_zero == g_zero) & within, Difference.SAME),
         (steps == 1, Difference.ONE_ULP),
     ]

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.case import Argument, Case, Policies, Reference, alternatives, format_of
+from harness.match import read_only
 from references.formats import Format, is_subnormal, unpack
 
 Codes = NDArray[np.int64]
@@ -47,7 +48,7 @@ def flush(fmt: Format, codes: Codes) -> Codes:
 
 def runs_on_host(reference: Reference) -> bool:
     """Whether a reference takes numpy arrays, and so cannot follow its inputs to a device."""
-    return getattr(reference, "runs_on", "torch") != "torch"
+    return any(getattr(r, "runs_on", "torch") != "torch" for r in alternatives(reference))
 
 
 def flushes_itself(reference: Reference) -> bool:
@@ -65,18 +66,23 @@ def apply_reference(
     """One evaluation of a reference: codes by input name to codes by output name.
 
     flushing: the reference flushes its results (`flushes_itself`).
-    Raises ReferenceFault where it raises, or returns another number, shape or range of codes than the case declares.
+    The reference gets arrays of its own: a torch tensor is a copy, which it may change; a numpy array is read-only.
+    What it returns is copied too, so that it may return one buffer again and again. Raises ReferenceFault where it
+    raises, or returns another number, shape or range of codes than the case declares.
     """
     name = getattr(reference, "__qualname__", repr(reference))
-    arguments: Sequence[Any] = list(codes.values())
-    if getattr(reference, "runs_on", "torch") == "torch":
+    arguments: Sequence[Any]
+    if runs_on_host(reference):
+        arguments = [read_only(a) for a in codes.values()]
+    else:
         import torch
 
-        arguments = [torch.from_numpy(np.ascontiguousarray(a)) for a in arguments]
+        arguments = [torch.from_numpy(np.array(a, order="C")) for a in codes.values()]
     try:
         answer = reference(*arguments, **({"ftz": "results"} if flushing else {}))
     except Exception as e:
-        raise ReferenceFault(f"reference {name} raised {type(e).__name__}: {e}") from e
+        advice = "; a numpy reference's inputs are read-only, so change a copy" if "read-only" in str(e) else ""
+        raise ReferenceFault(f"reference {name} raised {type(e).__name__}: {e}{advice}") from e
     answers = answer if isinstance(answer, tuple | list) else (answer,)
     if len(answers) != len(case.outputs):
         raise ReferenceFault(
@@ -90,7 +96,7 @@ def apply_reference(
 
 
 def _checked(reference: str, output: str, fmt: Format, result: Any) -> Codes:
-    array = np.asarray(result)
+    array = np.asarray(result).copy()
     if array.dtype != np.int64:
         what = type(result).__name__ if array.dtype == object else array.dtype
         raise ReferenceFault(
@@ -130,7 +136,8 @@ def _flushed_answers(
 def flipped(case: Case, policy: Policies, codes: Mapping[str, Codes]) -> Iterator[dict[str, Codes]]:
     """The answers of the opposite flushes: what a dropped or an added `.ftz` would give, on inputs, results or both."""
     required = {n for n, word in policy.ftz.items() if word == "required"}
-    for inputs, outputs in itertools.product((False, True), repeat=2):
-        flushed = {n for n in case.inputs if inputs} | {n for n in case.outputs if outputs}
-        if flushed != required:
-            yield from _flushed_answers(case, alternatives(policy.reference)[0], codes, flushed, [flushed])
+    for reference in alternatives(policy.reference):
+        for inputs, outputs in itertools.product((False, True), repeat=2):
+            flushed = {n for n in case.inputs if inputs} | {n for n in case.outputs if outputs}
+            if flushed != required:
+                yield from _flushed_answers(case, reference, codes, flushed, [flushed])

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from harness.compare import (
     BETWEEN_RUNS,
@@ -21,7 +22,7 @@ from harness.compare import (
     strength,
     timed_twice,
 )
-from harness.records import EXPECTED, PYTORCH, Key, Result, RunRecords, evidence_of_passes, passes
+from harness.records import EXPECTED, PYTORCH, Key, Result, RunRecords, Share, evidence_of_passes, passes
 
 ACCEPTED, CORRECTNESS, USAGE, REGRESSION = 0, 1, 2, 3
 
@@ -97,6 +98,7 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
         *_missing(run, baseline, comparison, policy),
         *_redefined(run, baseline, redefined),
         *_recompiled(run, baseline, comparison, redefined),
+        *_less_judged(run, baseline),
         *_moved(comparison, redefined),
         *_models(run, baseline, redefined, _cells(comparison.of("ptx")), policy),
         *_regressions(comparison, policy),
@@ -221,6 +223,41 @@ def _recompiled(
         text = f"compiles to other PTX on {', '.join(sorted(targets))}, its definition is the same"
         text += f"; not verified again on {', '.join(unverified)}" if unverified else "; verified again"
         yield Finding(CORRECTNESS if unverified else ACCEPTED, f"{case}::{variant}", text)
+
+
+def _less_judged(run: RunRecords, baseline: RunRecords) -> Iterator[Finding]:
+    """Results of which less is judged than was accepted, or more differs unchecked; also where the policy changed."""
+    accepted = {r.key: r for r in baseline.results if _executed(r)}
+    groups: dict[tuple[str, str], list[tuple[Fraction, Fraction, Result]]] = defaultdict(list)
+    for now in filter(_executed, run.results):
+        was = accepted.get(now.key)
+        if was is None:
+            continue
+        pairs: list[tuple[str, Fraction, Fraction]]
+        pairs = [("codes that differ unchecked", _unchecked(was), _unchecked(now))]
+        for name, share in was.judged.items():
+            if share.ordinary:
+                what = f"ordinary codes of {name} that are not judged"
+                pairs.append((what, _unjudged(share), _unjudged(now.judged.get(name, Share()))))
+        for what, before, after in pairs:
+            if after > before:
+                groups[(_subject(now.key), what)].append((after - before, before, now))
+    for (subject, what), members in groups.items():
+        grown, before, _ = max(members, key=lambda m: m[0])
+        text = f"{what}: {_percent(before)} → {_percent(before + grown)} on {_targets(m[2] for m in members)}"
+        yield Finding(CORRECTNESS, subject, f"{text}, {len(members)} results")
+
+
+def _unchecked(r: Result) -> Fraction:
+    return Fraction(r.unchecked, r.total or 1)
+
+
+def _unjudged(share: Share) -> Fraction:
+    return 1 - Fraction(share.ordinary_judged, share.ordinary or 1)
+
+
+def _percent(share: Fraction) -> str:
+    return f"{float(share):.3%}"
 
 
 def _executed(r: Result) -> bool:

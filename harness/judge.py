@@ -7,19 +7,20 @@ one that another place of the same pack would explain is positional.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.case import Case, Policies, Reference, format_of
+from harness.case import Case, Policies, Reference, alternatives, format_of
 from harness.differences import Difference, bits, classify_differences, signed_steps, step_histogram
 from harness.evaluate import ReferenceFault, accepted, apply_reference, codes_of, flipped
 from harness.grid import axes_of, counted
-from harness.inputs.sets import values_of
-from harness.match import DomainError, Match
-from harness.records import Bits, Offender
+from harness.match import Match
+from harness.promise import CASES_REFERENCE, holds, pooled, shares
+from harness.records import Bits, Offender, Share
 from references.formats import Format, is_finite, is_nan, is_zero, magnitude
 
 Codes = NDArray[np.int64]
@@ -33,15 +34,14 @@ KEPT_OFFENDERS = 8
 class Judgement:
     """The facts of one comparison; see the fields of the same names in `harness.records.Result`.
 
-    promised: codes for which the match policies promise anything. meets: codes on the domain of `meets=`; None without.
+    judged: how many codes the policies judge, by output; see `harness.promise`.
     failing: failing inputs by cell of `harness.grid`; None where none fails or the case has no such map.
     """
 
     total: int = 0
-    promised: int = 0
-    meets: int | None = None
     different: int = 0
     unchecked: int = 0
+    judged: dict[str, Share] = field(default_factory=dict)
     classes: dict[str, int] = field(default_factory=dict)
     ulps: dict[str, int] = field(default_factory=dict)
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -57,10 +57,9 @@ class Judgement:
 
     def merged(self, other: Judgement) -> Judgement:
         """Both comparisons as one: what a set judged in pieces amounts to."""
-        meets = None if self.meets is None and other.meets is None else (self.meets or 0) + (other.meets or 0)
         both = Judgement(
-            self.total + other.total, self.promised + other.promised, meets,
-            self.different + other.different, self.unchecked + other.unchecked,
+            self.total + other.total, self.different + other.different, self.unchecked + other.unchecked,
+            pooled((self.judged, other.judged)),
             dict(self.classes), dict(self.ulps), dict(self.ranges),
             (self.offenders + other.offenders)[:KEPT_OFFENDERS],
             max((w for w in (self.worst, other.worst) if w), key=lambda w: abs(w.ulp or 0), default=None),
@@ -92,7 +91,7 @@ def judge(case: Case, policy: Policies, inputs: Units, outputs: Units, pack: int
     """
     input_codes = codes_of(case.inputs, inputs)
     got = codes_of(case.outputs, outputs)
-    judgement = Judgement()
+    judgement = Judgement(judged=shares(case, policy, inputs, {n: c.size for n, c in got.items()}))
     differing = _compare_reference(case, policy, inputs, input_codes, got, judgement)
     if any((o.difference > Difference.UNCHECKED).any() for o in differing):
         differing = [_explained(case, policy, input_codes, o, pack, judgement) for o in differing]
@@ -119,19 +118,23 @@ def judge_same(case: Case, inputs: Units, expected: Units, outputs: Units, pack:
     return judgement
 
 
-def _inside(case: Case, match: Match, inputs: Units, size: int) -> Callable[[], Mask]:
-    def evaluate() -> Mask:
-        assert match.on is not None
-        values = {n: values_of(format_of(a), inputs[n]).reshape(-1) for n, a in case.inputs.items()}
-        mask: Mask = match.on.holds(values)
-        if mask.size == 0 or size % mask.size:
-            raise DomainError(
-                f"domain {match.on.text!r}: {mask.size} inputs do not correspond to {size} results; "
-                "on= is for elementwise cases"
-            )
-        return np.repeat(mask, size // mask.size)
+def held_exactly(policy: Policies, approximate: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Findings on emulated outputs that depend on approximate instructions under an exact policy.
 
-    return evaluate
+    The emulator's model is the correctly rounded result, which hardware does not promise: equal bits prove nothing.
+    approximate: as `harness.backends.Outcome` has it.
+    """
+    found = []
+    for name, instructions in approximate.items():
+        matches = (policy.match[name], policy.match[name].outside, policy.meets.match if policy.meets else None)
+        if any(m is not None and (m.kind == "exact" or m.bound == 0) for m in matches):
+            found.append(f"approximate, and the policy is exact: {name} depends on {', '.join(instructions)}")
+    return tuple(found)
+
+
+def _inside(case: Case, match: Match, inputs: Units, size: int) -> Callable[[], Mask]:
+    assert match.on is not None
+    return functools.partial(holds, match.on, case, inputs, size)
 
 
 def _compare_reference(
@@ -153,10 +156,7 @@ def _compare_reference(
                 flushed = (difference == Difference.SAME) | (first.difference == Difference.FLUSH)
                 merged = np.where(flushed & (first.difference != Difference.SAME), difference, first.difference)
                 best[name] = _Output(name, fmt, first.expected, g, merged)
-    for name, output in best.items():
-        match = policy.match[name]
-        counted = match.on is None or match.outside is not None
-        into.promised += output.got.size if counted else int(_inside(case, match, inputs, output.got.size)().sum())
+    for output in best.values():
         if output.fmt.is_float:
             add_counts(into.ulps, step_histogram(output.fmt, output.expected, output.got))
             if case.elementwise and case.inputs:
@@ -211,19 +211,20 @@ def _compare_meets(
 ) -> list[_Output]:
     """Against the case's own reference, on the domain where the variant promises to meet it."""
     assert policy.meets is not None
-    answer = apply_reference(case, case.reference, codes)
     promised = replace(policy.meets.match, on=policy.meets.on, outside=None)
-    outputs, into.meets = [], 0
-    for name, argument in case.outputs.items():
-        fmt = format_of(argument)
-        e, g = _flat(case, case.reference, name, answer[name], got[name])
-        inside = _inside(case, promised, inputs, e.size)
-        into.meets += int(inside().sum())
-        difference = classify_differences(fmt, promised, policy.nan, e, g, inside)
-        # Outside the stated domain nothing is promised of this reference: the variant's own has been checked.
-        difference = np.where(difference == Difference.UNCHECKED, int(Difference.SAME), difference)
-        outputs.append(_Output(f"{name} (the case's reference)", fmt, e, g, difference))
-    return outputs
+    best: dict[str, _Output] = {}
+    for reference in alternatives(case.reference):
+        answer = apply_reference(case, reference, codes)
+        for name, argument in case.outputs.items():
+            fmt = format_of(argument)
+            e, g = _flat(case, case.reference, name, answer[name], got[name])
+            difference = classify_differences(fmt, promised, policy.nan, e, g, _inside(case, promised, inputs, e.size))
+            # Outside the stated domain nothing is promised of this reference: the variant's own has been checked.
+            difference = np.where(difference == Difference.UNCHECKED, int(Difference.SAME), difference)
+            if name in best:
+                e, difference = best[name].expected, np.where(difference == 0, difference, best[name].difference)
+            best[name] = _Output(name + CASES_REFERENCE, fmt, e, g, difference)
+    return list(best.values())
 
 
 def _explained(

@@ -1,15 +1,18 @@
 """Match policies: what counts as the same answer, and what never does.
 
-A bound applies between two finite, nonzero numbers of one sign and to nothing else. NaN, infinities, the sign of
-zero, and the crossings between the largest finite number and infinity and between the smallest subnormal and zero
-follow rules of their own, so that a special value never passes by tolerance.
+A bound in ulp or a relative one applies between two finite, nonzero numbers of one sign and to nothing else; an
+absolute one between any two finite numbers, zeros included. NaN, infinities, the sign of a zero beside a zero, the
+crossing between the largest finite number and infinity, and under the first two bounds that between the smallest
+subnormal and zero follow rules of their own, so that a special value never passes by tolerance.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any, Literal
 
 NanPolicy = Literal["any", "canonical", "payload"]
@@ -37,18 +40,20 @@ class Domain:
     def holds(self, values: Mapping[str, Any]) -> Any:
         """The predicate as a numpy boolean array; overflow and invalid operations on the way are no warnings.
 
-        Raises DomainError where the predicate raises, or gives another number of truth values than there are inputs.
+        The predicate cannot change what it is given: the mapping and its arrays are read-only. Raises DomainError where
+        it raises, or gives another number of truth values than there are inputs.
         """
         import numpy as np
 
+        given = MappingProxyType({n: read_only(v) for n, v in values.items()})
         try:
             with np.errstate(all="ignore"):
-                found = np.asarray(self.predicate(values))
+                found = np.asarray(self.predicate(given))
+            shape = np.broadcast_shapes(*(np.shape(v) for v in values.values()))
         except KeyError as e:
             raise DomainError(f"domain {self.text!r}: no input is called {e}; there are {', '.join(values)}") from e
         except Exception as e:
             raise DomainError(f"domain {self.text!r}: its predicate raised {type(e).__name__}: {e}") from e
-        shape = np.broadcast_shapes(*(np.shape(v) for v in values.values()))
         if found.dtype != np.bool_ or found.shape not in ((), shape):
             raise DomainError(
                 f"domain {self.text!r}: its predicate gave {found.dtype} of shape {found.shape}; "
@@ -61,8 +66,20 @@ class Domain:
         return Domain(f"{self.text} and {other.text}", lambda v: self.predicate(v) & other.predicate(v))
 
 
+def read_only(array: Any) -> Any:
+    """A numpy array that cannot be written to, on the same memory: what functions of a case are given."""
+    import numpy as np
+
+    view = np.asarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
 def magnitude(name: str, low: float, high: float) -> Domain:
     """The inputs with low <= |name| <= high, and zero, infinities and NaN: specials have rules, not ranges."""
+    low, high = _range("magnitude", name, low, high)
+    if high < 0:
+        raise ValueError(f"magnitude({name!r}, {low:g}, {high:g}) holds nothing: a magnitude is at least 0")
     return Domain(
         f"{low:g} <= |{name}| <= {high:g} and specials",
         lambda v: _special(v[name]) | ((abs(v[name]) >= low) & (abs(v[name]) <= high)),
@@ -71,10 +88,27 @@ def magnitude(name: str, low: float, high: float) -> Domain:
 
 def between(name: str, low: float, high: float) -> Domain:
     """The inputs with low <= name <= high, and infinities and NaN."""
+    low, high = _range("between", name, low, high)
     return Domain(
         f"{low:g} <= {name} <= {high:g} and specials",
         lambda v: _special(v[name]) | ((v[name] >= low) & (v[name] <= high)),
     )
+
+
+def _range(function: str, name: str, low: float, high: float) -> tuple[float, float]:
+    """The bounds as float64. Raises ValueError where they are no range of finite numbers."""
+    written = f"{function}({name!r}, {low!r:.40}, {high!r:.40})"
+    try:
+        if isinstance(low, str) or isinstance(high, str):
+            raise TypeError
+        low, high = float(low), float(high)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{written}: the bounds are finite numbers") from None
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise ValueError(f"{written}: the bounds are finite numbers; the largest of a format is as far as it goes")
+    if low > high:
+        raise ValueError(f"{written} holds nothing: the lower bound comes first")
+    return low, high
 
 
 def _special(values: Any) -> Any:
@@ -93,8 +127,8 @@ class Match:
     zero_sign: "strict", or "any" where the specification leaves the sign of a zero result open.
     overflow: whether a result within the bound of the first number beyond the largest finite one (where infinity
     stands on the ordered line) may become infinite, or back.
-    underflow: whether a result within the bound of zero may become zero, or back; with an absolute bound it may also
-    pass through zero to the other sign.
+    underflow: whether a result within a bound in ulp, or a relative one, of zero may become the zero of its sign, or
+    back. An absolute bound covers that by itself.
     source: where the bound comes from.
     """
 

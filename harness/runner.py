@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -24,13 +25,14 @@ from harness.grid import axes_of, packed
 from harness.identity.definition import definition
 from harness.inputs import InputSet
 from harness.inputs.fill import kernel_inputs, shaped
-from harness.judge import Judgement, judge, judge_same
+from harness.judge import Judgement, held_exactly, judge, judge_same
 from harness.loader import LoadedCase
 from harness.match import DomainError
 from harness.message import headline, message
 from harness.plan import WorkItem, block_of
+from harness.promise import pooled, too_little
 from harness.provenance import block_digests, digest
-from harness.records import Key, Result, Text, TextKind, Verdict, text_hash
+from harness.records import Key, Result, Share, Text, TextKind, Verdict, text_hash
 from harness.replay import Replay, token
 from harness.sweep import LARGE, OracleFault, Swept
 from harness.sweep.chunks import sweep_in_chunks
@@ -128,7 +130,7 @@ class _ItemRun:
         self.node = node or f"{item.loaded.path}::{item.label}"
         self.found = ItemResults()
         self.fingerprint = fingerprint_of(item)
-        self.promised: list[Judgement] = []  # of the straight runs, whose policies must promise something somewhere
+        self.judged: dict[str, Mapping[str, Share]] = {}  # by input set, of the straight runs
 
     def all(self, replay: Replay | None) -> ItemResults:
         item = WorkItem(Setup(), "")
@@ -156,8 +158,8 @@ class _ItemRun:
         except Exception as e:
             self._fault(item, e)
         if replay is None:
-            self._settle_promises()
             settle(self.found.results, self.variant.expected_failure, self.item.label)
+            self._settle_promises()
         return self.found
 
     def again(self, key: Key, block: tuple[int, int]) -> tuple[Job, Outcome]:
@@ -350,8 +352,10 @@ class _ItemRun:
         swept: Swept | None = None,
     ) -> None:
         against = self._against(item)
+        outcome = replace(outcome, findings=outcome.findings + held_exactly(self.policy, outcome.approximate))
         if (outcome.outputs or swept) and job.setup.context == "straight":
-            self.promised.append(judgement)
+            # The first run of a set has all of it; how often edges are run again in other shapes weighs nothing.
+            self.judged.setdefault(item.input_set, judgement.judged)
         passed = judgement.passed and not outcome.findings
         if self.item.target in self.policy.refused:
             self._record(item, outcome, "fail", seconds, f"runs, though {self.item.target} is declared in refused=")
@@ -402,6 +406,7 @@ class _ItemRun:
             total=judgement.total,
             different=judgement.different,
             unchecked=judgement.unchecked,
+            judged=judgement.judged,
             classes=judgement.classes,
             ulps=judgement.ulps,
             ranges=judgement.ranges,
@@ -456,16 +461,11 @@ class _ItemRun:
             return None
 
     def _settle_promises(self) -> None:
-        """A policy whose domain no input meets would pass whatever the variant computed: an error."""
-        if any(r.verdict != "pass" for r in self.found.results):
+        """A policy that judges next to nothing would pass whatever the variant computed: an error."""
+        if any(r.verdict in ("fail", "error") and not r.expected_failure for r in self.found.results):
             return
-        for what, codes in (
-            ("match=", [j.promised for j in self.promised]),
-            ("meets=", [j.meets for j in self.promised if j.meets is not None]),
-        ):
-            if codes and not any(codes):
-                words = f"{what} promises nothing: none of the inputs lies in its domain"
-                self._record(WorkItem(Setup(), ""), Outcome("error"), "error", 0.0, words)
+        if words := too_little(self.policy, pooled(self.judged.values())):
+            self._record(WorkItem(Setup(), ""), Outcome("error"), "error", 0.0, words)
 
 
 def accepted_somewhere(job: Job, policy: Policies) -> bool | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.records import VERDICTS, RunRecords, machines
+from harness.records import VERDICTS, Result, RunRecords, machines
 from reports.model import STATES, View, state_of
 
 # How many names a sentence spells out before it counts the rest.
@@ -115,8 +115,20 @@ def _notes(view: View, word: str) -> list[str]:
         notes.append(
             f"The merged runs disagree on {_count(len(conflicts), 'result')}: {', '.join(named[:NAMED])}{more}."
         )
-    unchecked = sum(r.unchecked for r in view.records.results)
-    if unchecked:
+    return notes + _unjudged(view.records.results)
+
+
+def _unjudged(results: Sequence[Result]) -> list[str]:
+    """What lies outside the domains of policies, and what differs there."""
+    notes = []
+    shares = [s for r in results for s in r.judged.values()]
+    if rest := sum(s.codes - s.judged for s in shares):
+        ordinary = sum(s.ordinary - s.ordinary_judged for s in shares)
+        notes.append(
+            f"{rest:,} of {_count(sum(s.codes for s in shares), 'code')} lie where no bound is promised, "
+            f"{ordinary:,} of them ordinary (finite inputs that are not zero)."
+        )
+    if unchecked := sum(r.unchecked for r in results):
         notes.append(f"{_count(unchecked, 'code')} differ where no bound is promised.")
     return notes
 

@@ -8,7 +8,7 @@ import pytest
 
 from harness import ALL, Case, Domain, ExpectedFailure, Meets, asm, exact, kernel, only, plain, since, ulp
 from harness.case import CaseError, policies
-from references.formats import F16, F32
+from references.formats import BF16X2, E2M1X2, E4M3, F16, F32, F64, TF32, U8
 
 VARIANTS = {"v": asm("rcp.rn.f32 $0, $1;")}
 
@@ -31,6 +31,7 @@ def variant(**fields: Any) -> dict[str, Any]:
 
 
 LOOP = ExpectedFailure("missing early clobber", context=("shared", "loop"))
+POSITIVE = Domain("x > 0", lambda v: v["x"] > 0)
 
 CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"outputs": {}}, "at least one output"),
@@ -46,6 +47,20 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"reference": None}, "give a function from codes to codes"),
     ({"hard_cases": [(1, 2)]}, "has 2 codes for 1 inputs"),
     ({"hard_cases": [(1 << 32,)]}, "is no code of x"),
+    (
+        {"hard_cases": [(0,), (1 << 31,), (5,)], "where": POSITIVE},
+        r"hard case \(0x0\), \(0x80000000\): where= excludes",
+    ),
+    (
+        {"inputs": {"x": F32["M"]}, "sizes": [{"M": 4}], "hard_cases": [(1,)]},
+        "a whole kernel takes them from generate=",
+    ),
+    (
+        {"ftz": {"x": "allowed"}, "inputs": {"x": F64}},
+        "ftz= names 'x', which is float64: .* float32, float16 and bfloat16",
+    ),
+    ({"ftz": {"y": "required"}, "outputs": {"y": E2M1X2}}, "ftz= names 'y', which is e2m1x2"),
+    ({"variants": variant(ftz={"y": "required"}), "outputs": {"y": U8}}, "variant 'v': ftz= names 'y', which is uint8"),
     ({"nan": "quiet"}, "the case: nan='quiet'; one of any, canonical, payload"),
     ({"ftz": {"z": "never"}}, "ftz names 'z'; the inputs and outputs are x, y"),
     ({"ftz": "yes"}, "ftz='yes'; one of required, allowed, never"),
@@ -117,3 +132,14 @@ def test_what_the_variant_says_counts_over_the_case(of_case, of_variant, targets
     made = case(**of_case, variants=variant(**of_variant))
     policy = policies(made, made.variants["v"])
     assert (set(policy.targets), set(policy.refused)) == (set(targets), set(refused))
+
+
+@pytest.mark.parametrize("word", ["allowed", "required"])
+def test_ftz_as_a_word_speaks_of_formats_that_have_it(word):
+    formats = {"a": F32, "b": F16, "c": BF16X2, "d": F64, "e": E4M3, "f": E2M1X2, "g": TF32, "h": U8}
+    found = policies(case(inputs=formats, ftz=word), case(inputs=formats, ftz=word).variants["v"]).ftz
+    assert found == {**dict.fromkeys("abcy", word), **dict.fromkeys("defgh", "never")}
+
+
+def test_never_may_be_said_of_every_format():
+    assert case(inputs={"x": F64}, ftz={"x": "never", "y": "required"})

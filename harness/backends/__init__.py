@@ -98,6 +98,7 @@ class Outcome:
     evidence: what a pass on these bits rests on.
     contraction_open: whether ptxas may fuse a multiplication and an addition of this code.
     alternative: the outputs of the other legal reading of contraction-open code, where it differs; it is judged too.
+    approximate: by output, the approximate instructions that its emulated values may depend on; empty on hardware.
     device: the UUID of the GPU that ran it.
     identity: the digest of the experiment (`harness.identity.experiment`); "" where nothing ran.
     notes: how the bits came about, where that needs saying.
@@ -111,6 +112,7 @@ class Outcome:
     contraction_open: bool = False
     alternative: Mapping[str, Any] = field(default_factory=dict)
     artifacts: Artifacts = field(default_factory=Artifacts)
+    approximate: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     device: str = ""
     identity: str = ""
     notes: tuple[str, ...] = ()

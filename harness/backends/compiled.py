@@ -84,7 +84,7 @@ def _run(job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[str, ...
     except PtxError as e:
         return _fault(e)
     forms = tuple(dict.fromkeys(s.bound.name for s in program.steps))
-    approximate = any(s.bound.form.approximate for s in program.steps)
+    approximate = tuple(dict.fromkeys(s.bound.name for s in program.steps if s.bound.form.approximate))
     differ = any(not np.array_equal(run.outputs[n], other.outputs[n]) for n in run.outputs)
     return Outcome(
         "ran",
@@ -93,6 +93,7 @@ def _run(job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[str, ...
         findings=run.findings,
         evidence="model" if approximate else evidence_of(forms),
         contraction_open=contraction,
+        approximate=dict.fromkeys(run.outputs, approximate) if approximate else {},
     )
 
 

@@ -67,7 +67,8 @@ class EmulatorBackend:
             return Outcome("not run", str(e))
         if isinstance(kernel, Outcome):
             return kernel
-        return run_compiled(job, kernel, evidence_of, self._once, self.limit)
+        outcome = run_compiled(job, kernel, evidence_of, self._once, self.limit)
+        return replace(outcome, approximate=concerned(job, outcome.approximate))
 
     def _snippet(self, job: Job, variant: AsmVariant) -> Outcome:
         from harness.ptx import analyse
@@ -77,7 +78,8 @@ class EmulatorBackend:
         identity = _experiment(job, form, facts.contraction_open)
         outcome = self._once(identity, lambda: self._execute(job, form, facts.contraction_open))
         evidence: Evidence = "model" if facts.approximate else evidence_of(facts.forms)
-        return replace(outcome, evidence=evidence, contraction_open=facts.contraction_open)
+        approximate = concerned(job, dict.fromkeys(job.case.outputs, facts.approximate))
+        return replace(outcome, evidence=evidence, contraction_open=facts.contraction_open, approximate=approximate)
 
     def _once(self, identity: Experiment, compute: Callable[[], Outcome]) -> Outcome:
         """The outcome of an experiment, computed once; one that came to nothing, for want of time say, is not kept."""
@@ -198,6 +200,32 @@ def shareable(case: Case, form: AsmForm, carry: Mapping[str, str]) -> dict[int, 
             if not constraints[o].early and constraints[i].tied is None:
                 shared[o] = i
     return shared
+
+
+def concerned(job: Job, approximate: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """The outputs that may depend on approximate instructions, with their names, of all that the code has.
+
+    Inline asm is followed from operand to operand. What else there may be (a kernel's own code, memory, a loop that
+    feeds results back) may pass a value anywhere: there every output depends on all.
+    """
+    everything = {n: names for n, names in approximate.items() if names}
+    if not everything or not isinstance(job.variant, AsmVariant) or job.setup.context == "loop":
+        return everything
+    from harness.ptx.binding import bind, parse_constraints
+    from harness.ptx.dataflow import approximate_results
+
+    form = asm_form(job.case, job.variant, job.setup.pack)
+    found = approximate_results(form.text, form.constraints, target=job.target)
+    inside = {name for names in found for name in names}
+    if not {name for names in everything.values() for name in names} <= inside:
+        return everything
+    widths = [[format_of(a).unit_bits for a in side.values()] for side in (job.case.inputs, job.case.outputs)]
+    depends: dict[str, set[str]] = {}
+    operands = bind(parse_constraints(form.constraints), widths[0], widths[1], form.pack)
+    for operand, names in zip(operands, found, strict=True):
+        if operand.output:
+            depends.setdefault(list(job.case.outputs)[operand.tensor], set()).update(names)
+    return {n: tuple(sorted(names)) for n, names in depends.items() if names}
 
 
 def evidence_of(forms: tuple[str, ...]) -> Evidence:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-    from harness.sweep.shards import Journal, Task
+    from harness.sweep.shards import Journal, ShardResult, Task
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -135,4 +135,18 @@ def _summary(console: Console, task: Task, journal: Journal, wanted: Sequence[in
         told = result.words or f"{result.different} of {result.total} codes differ: {dict(result.classes)}"
         again = f"; --ptx-replay={result.replay}" if result.replay else ""
         console.print(f"shard {result.shard}: {result.verdict}: {told}{again}", highlight=False, markup=False)
-    return 0 if done and set(counts) == {"pass"} else 1
+    if words := _judged_too_little(task, done):
+        console.print(words, highlight=False, markup=False)
+    return 0 if done and set(counts) == {"pass"} and not words else 1
+
+
+def _judged_too_little(task: Task, done: Sequence[ShardResult]) -> str:
+    """Why shards that passed vouch for nothing: their policies judge next to none of the inputs swept so far."""
+    from harness.case import policies
+    from harness.promise import pooled, too_little
+    from harness.records import Share
+    from harness.sweep.shardworker import item_of
+
+    item = item_of(Path(task.path), [task.case, task.variant], task.backend, task.target)
+    judged = pooled({n: Share(**s) for n, s in r.judged.items()} for r in done)
+    return too_little(policies(item.loaded.case, item.variant), judged)

@@ -14,7 +14,7 @@ from harness.case import Case, format_of
 from harness.inputs.edges import edge_units, product
 from harness.inputs.generated import Counted, Generator, Stratified
 from harness.inputs.ties import tie_codes
-from harness.match import Domain
+from harness.match import Domain, read_only
 from references.formats import Format, to_float64, unpack
 
 Codes = NDArray[np.int64]
@@ -156,6 +156,7 @@ def _listed(
         keep = keep.reshape(len(columns[0]), -1).all(axis=1)  # a unit of several codes lies in it with all of them
         units = {n: u[keep] for n, u in units.items()}
     count = len(next(iter(units.values())))
+    units = {n: read_only(u) for n, u in units.items()}
     return InputSet(name, count, seed, lambda first, last: {n: u[first:last] for n, u in units.items()})
 
 
@@ -194,10 +195,10 @@ def _generated(generator: Generator, numbers: NDArray[np.int64]) -> dict[str, ND
 
 def _hard(case: Case, formats: Mapping[str, Format]) -> list[Codes]:
     columns = list(zip(*case.hard_cases, strict=True)) or [()] * len(formats)
-    return [_units_of(f, column) for f, column in zip(formats.values(), columns, strict=True)]
+    return [units_of_codes(f, column) for f, column in zip(formats.values(), columns, strict=True)]
 
 
-def _units_of(fmt: Format, codes: Sequence[int]) -> Codes:
+def units_of_codes(fmt: Format, codes: Sequence[int]) -> Codes:
     """Storage units whose every slot holds the given code."""
     units = [sum(c << (k * fmt.slot_bits) for k in range(fmt.codes_per_unit)) for c in codes]
     return np.array([u - (1 << 64) if u >> 63 else u for u in units], dtype=np.int64)

@@ -126,6 +126,30 @@ class Block:
 
 
 @dataclass(frozen=True)
+class Share:
+    """How much of what was compared a policy judges.
+
+    codes: all of them. judged: those in its domain. ordinary: codes all of whose inputs are finite and not zero, every
+    input counted once where there is a domain; ordinary_judged: of these, those in it. A sweep on a device counts a
+    sample of its inputs.
+    """
+
+    codes: int = 0
+    judged: int = 0
+    ordinary: int = 0
+    ordinary_judged: int = 0
+
+    def __add__(self, other: Share) -> Share:
+        """Both comparisons as one."""
+        return Share(
+            self.codes + other.codes,
+            self.judged + other.judged,
+            self.ordinary + other.ordinary,
+            self.ordinary_judged + other.ordinary_judged,
+        )
+
+
+@dataclass(frozen=True)
 class Area:
     """A rectangle of a `Grid` around failing inputs that touch: the first and the last code of each side."""
 
@@ -173,6 +197,8 @@ class Result:
     different: Count = 0
     unchecked: Count = 0
     """Codes that differ where no bound is promised."""
+    judged: Mapping[str, Share] = field(default_factory=dict)
+    """By output, and by `y (the case's reference)` for `meets=`: how many codes the policy judges at all."""
     classes: Mapping[str, Count] = field(default_factory=dict)
     """Number of failing codes by class of difference."""
     ulps: Mapping[str, Count] = field(default_factory=dict)

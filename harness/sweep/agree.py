@@ -42,8 +42,9 @@ def agrees(fmt: Format, match: Match, nan: NanPolicy, expected: Tensor, got: Ten
         expected, got = expected.to(torch.int32), got.to(torch.int32)
     if nan == "any":
         same = same | (is_nan(fmt, expected) & is_nan(fmt, got))
-    elif nan == "canonical":
-        same = same | (is_nan(fmt, expected) & (got == _canonical(fmt)))
+    elif nan == "canonical":  # a payload is refused, also where the reference itself returns it
+        canonical = got == _canonical(fmt)
+        same = (same & (canonical | ~is_nan(fmt, got))) | (is_nan(fmt, expected) & canonical)
     e_zero, g_zero = (is_zero(fmt, expected), is_zero(fmt, got)) if _looks_at_zero(match) else (same, same)
     if match.zero_sign == "any":
         same = same | (e_zero & g_zero)
@@ -52,9 +53,13 @@ def agrees(fmt: Format, match: Match, nan: NanPolicy, expected: Tensor, got: Ten
     within = _within(fmt, match, expected, got)
     alike = sign(fmt, expected ^ got) == 0
     finite = is_finite(fmt, expected) & is_finite(fmt, got)
-    same = same | (finite & within & alike & ~e_zero & ~g_zero)
-    if match.underflow:
-        same = same | (finite & within & ((e_zero != g_zero) if match.kind != "absolute" else ~(e_zero & g_zero)))
+    if match.kind == "absolute":
+        same = same | (finite & within & ~(e_zero & g_zero))
+    else:
+        same = same | (finite & within & alike & ~e_zero & ~g_zero)
+        if match.underflow:
+            vanishing = finite & within & (e_zero != g_zero)
+            same = same | (vanishing if match.zero_sign == "any" else vanishing & alike)
     if match.overflow:
         numbers = ~is_nan(fmt, expected) & ~is_nan(fmt, got)
         same = same | (numbers & alike & within & (is_infinity(fmt, expected) != is_infinity(fmt, got)))
@@ -116,6 +121,7 @@ def classify(fmt: Format, match: Match, nan: NanPolicy, expected: Tensor, got: T
         (e_nan | g_nan, Difference.NAN),
         (e_inf | g_inf, Difference.INFINITY),
         (e_zero & g_zero, Difference.ZERO_SIGN),
+        ((e_zero != g_zero) & _may_vanish(fmt, match, expected, got), Difference.ZERO_SIGN),
         ((e_zero != g_zero) & tiny, Difference.FLUSH),
         (~alike & ~e_zero & ~g_zero, Difference.SIGN),
         (distance(fmt, expected, got) == 1, Difference.ONE_ULP),
@@ -124,6 +130,13 @@ def classify(fmt: Format, match: Match, nan: NanPolicy, expected: Tensor, got: T
     for condition, difference in reversed(conditions):
         found = torch.where(condition, int(difference), found)
     return found.to(torch.uint8)
+
+
+def _may_vanish(fmt: Format, match: Match, expected: Tensor, got: Tensor) -> Tensor:
+    """Where a policy lets a result become zero, or back, but for its sign."""
+    if not match.underflow:
+        return expected != expected
+    return _within(fmt, match, expected, got)
 
 
 def doubtful(fmt: Format, match: Match, expected: Tensor, got: Tensor) -> Tensor:

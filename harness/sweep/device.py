@@ -23,7 +23,7 @@ from harness.case import Policies
 from harness.inputs.generated import Counted, Generator
 from harness.judge import Judgement, add_counts
 from harness.sweep.devicetime import stopwatch
-from harness.sweep.examine import PIECE, Details, Examiner, judged_plainly
+from harness.sweep.examine import PIECE, Details, Examiner, judged_plainly, shares_of_sample
 from harness.sweep.near import Near
 from harness.sweep.oracle import Oracle, numbers
 from harness.sweep.result import ROW, OracleFault
@@ -304,6 +304,7 @@ class DeviceSweep:
     def _sample(self, flagged: NDArray[Any], sampler: Sampler, starts: range, samples: list[dict[str, Tensor]]) -> None:
         """Results that were not flagged, judged by the plain reference: a miscompiled oracle cannot pass them all."""
         numbers = (sampler.host + np.array(starts)[:, None]).reshape(-1)
+        self.found.judgement.judged = shares_of_sample(self.job.case, self.policy, self.oracle, numbers)
         units = {n: torch.cat([s[n] for s in samples]).cpu().numpy() for n in self.oracle.outputs}
         clean = flagged[(numbers - self.first) // ROW] == 0
         if not clean.any():
@@ -311,9 +312,6 @@ class DeviceSweep:
         j = judged_plainly(
             self.job.case, self.policy, self.oracle, numbers[clean], {n: u[clean] for n, u in units.items()}, 1
         )
-        self.found.judgement.promised += j.promised
-        if j.meets is not None:
-            self.found.judgement.meets = (self.found.judgement.meets or 0) + j.meets
         self.found.notes.append(f"{int(clean.sum())} results that were not flagged judged again by the plain reference")
         if j.different:
             first = j.offenders[0]

@@ -18,7 +18,8 @@ from harness.differences import Difference, step_bin
 from harness.grid import axes_of
 from harness.judge import Judgement, add_counts, judge
 from harness.match import Domain
-from harness.records import Offender
+from harness.promise import shares
+from harness.records import Offender, Share
 from harness.sweep.agree import classify, doubtful
 from harness.sweep.onarrays import on_device
 from harness.sweep.oracle import Comparison, Oracle
@@ -217,6 +218,12 @@ def judged_plainly(
     found.offenders = [_renumbered(case, o, number) for o in found.offenders]
     found.worst = _renumbered(case, found.worst, number) if found.worst else None
     return found
+
+
+def shares_of_sample(case: Case, policy: Policies, oracle: Oracle, number: Any) -> dict[str, Share]:
+    """How many codes the policies judge on the inputs of some numbers, whatever their results."""
+    inputs = {n: oracle.generator.units(n, number).astype(f.numpy_dtype()) for n, f in oracle.inputs.items()}
+    return shares(case, policy, inputs, {n: number.size * f.codes_per_unit for n, f in oracle.outputs.items()})
 
 
 def _renumbered(case: Case, offender: Offender, number: Any) -> Offender:

@@ -30,6 +30,9 @@ class Body(Writer):
         self._arguments = iter(arguments)
         self._module = graph
         self.results: list[Any] = []
+        for node in graph.graph.nodes:
+            if getattr(getattr(node.target, "_schema", None), "is_mutable", False):
+                raise NotFused(f"no kernel text for {node.target}, which writes to a tensor")
         graph.graph.eliminate_dead_code()
         for node in graph.graph.nodes:
             self._take(node)

@@ -7,6 +7,7 @@ functions, so that it runs on a device without knowing.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ def on_device(domain: Domain, values: Mapping[str, Tensor]) -> Tensor:
     """Where a domain holds, for float64 tensors of the inputs' values; by the host where its predicate needs numpy."""
     like = next(iter(values.values()))
     try:
-        found = domain.predicate({n: OnDevice(v) for n, v in values.items()})
+        found = domain.predicate(MappingProxyType({n: OnDevice(v) for n, v in values.items()}))
         held = found.tensor if isinstance(found, OnDevice) else None
     except Exception:
         held = None  # the host tells the same, or raises the error that belongs to the predicate

@@ -7,6 +7,7 @@ the tallies; without a compiler it runs as it stands, in smaller pieces.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.case import Case, Policies, Reference, format_of
+from harness.case import Case, Policies, Reference, alternatives, format_of
 from harness.evaluate import flushes_itself
 from harness.inputs.generated import Generator
 from harness.match import Match
@@ -87,12 +88,14 @@ class Oracle:
     def answers(self, comparison: Comparison, codes: Codes) -> list[dict[str, Tensor]]:
         """Every accepted answer, as `harness.evaluate.accepted` orders them."""
         found = []
-        for flushed_inputs, results in comparison.flushes:
+        for reference, (flushed_inputs, results) in itertools.product(
+            alternatives(comparison.reference), comparison.flushes
+        ):
             given = {n: flush(f, codes[n]) if flushed_inputs[n] else codes[n] for n, f in self.inputs.items()}
             wanted = {flush_it for flushed in results for flush_it in flushed.values()}
-            itself = True in wanted and flushes_itself(comparison.reference)
-            tiny = self._apply(comparison.reference, given, flushing=True) if itself else None
-            kept = tiny if tiny and False not in wanted else self._apply(comparison.reference, given)
+            itself = True in wanted and flushes_itself(reference)
+            tiny = self._apply(reference, given, flushing=True) if itself else None
+            kept = tiny if tiny and False not in wanted else self._apply(reference, given)
             for flushed in results:
                 found.append(
                     {n: flush(f, (tiny or kept)[n]) if flushed[n] else kept[n] for n, f in self.outputs.items()}
@@ -100,7 +103,8 @@ class Oracle:
         return found
 
     def _apply(self, reference: Reference, codes: Codes, flushing: bool = False) -> dict[str, Tensor]:
-        answer = reference(*[codes[n] for n in self.inputs], **({"ftz": "results"} if flushing else {}))
+        given = [codes[n].clone() for n in self.inputs]  # the reference may change what it is given
+        answer = reference(*given, **({"ftz": "results"} if flushing else {}))
         answers = answer if isinstance(answer, (tuple, list)) else (answer,)
         return {name: answers[k] for k, name in enumerate(self.outputs)}
 

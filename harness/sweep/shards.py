@@ -50,7 +50,10 @@ class Task:
 
 @dataclass(frozen=True)
 class ShardResult:
-    """One finished shard. verdict: pass, fail or error. digest: of all its output bits. offenders: the first ones."""
+    """One finished shard. verdict: pass, fail or error. digest: of all its output bits. offenders: the first ones.
+
+    judged: by output, the fields of `harness.records.Share`; empty in journals of earlier versions.
+    """
 
     shard: int
     verdict: str
@@ -62,6 +65,7 @@ class ShardResult:
     seconds: float = 0.0
     offenders: Sequence[Any] = ()
     replay: str = ""
+    judged: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Journal:

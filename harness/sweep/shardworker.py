@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from harness.backends.gpu import GpuBackend
 from harness.case import CaseError, Policies, format_of, policies
 from harness.inputs import InputSet
 from harness.inputs.generated import Counted
-from harness.judge import Judgement, judge
+from harness.judge import Judgement, held_exactly, judge
 from harness.plan import block_of
 from harness.replay import token
 from harness.runner import Item, fingerprint_of
@@ -77,6 +77,7 @@ def run_shard(item: Item, backend: Backend, task: Task, shard: int) -> ShardResu
     except (OracleFault, CaseError) as error:
         return ShardResult(shard, "error", str(error), seconds=round(time.monotonic() - started, 3))
     found, outcome = swept.judgement, swept.outcome
+    outcome = replace(outcome, findings=outcome.findings + held_exactly(policy, outcome.approximate))
     failed = outcome.status == "ran" and (not found.passed or outcome.findings)
     shape = (16 * block_of(task.pack),)
     replay = token(Setup(pack=task.pack, shape=shape, fusion=setup.fusion), swept.inputs or {}, swept.place)
@@ -91,6 +92,7 @@ def run_shard(item: Item, backend: Backend, task: Task, shard: int) -> ShardResu
         round(time.monotonic() - started, 3),
         [asdict(o) for o in found.offenders],
         replay if failed else "",
+        {n: asdict(share) for n, share in found.judged.items()},
     )
 
 

@@ -11,6 +11,8 @@ from typing import Any
 from torch import Tensor
 
 from harness.backends import Job
+from harness.identity import digest_with_code
+from harness.identity.definition import definition
 from harness.inputs.generated import Counted, Generator
 from harness.sweep import kernels
 from harness.sweep.oracle import Fused, Oracle, numbers
@@ -48,11 +50,9 @@ _kept: dict[tuple[Any, ...], Tools] = {}
 
 def tools_of(oracle: Oracle, job: Job, chunk: int, device: str) -> Tools:
     """The fused functions, kept for the other variants and packs that are judged alike."""
-    policy = oracle.policy
-    key = (
-        id(job.case), repr(oracle.generator), chunk, device, policy.reference, repr(sorted(policy.match.items())),
-        repr(sorted(policy.ftz.items())), policy.nan, repr(policy.meets),
-    )  # fmt: skip
+    judged_by = definition(job.case, job.variant, exact=True)
+    parts = tuple(judged_by[name] for name in ("reference", "policy", "meets", "formats"))
+    key = (parts, digest_with_code(oracle.generator, exact=True), chunk, device)
     if key not in _kept:
         plain = plain_tools(oracle)
         _kept[key] = Tools(

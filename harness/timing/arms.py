@@ -134,7 +134,8 @@ def _compiled(case: Case, tensors: Mapping[str, Any]) -> Launch:
     for name, argument in case.inputs.items():
         fmt = format_of(argument)
         natural = getattr(torch, fmt.view_dtype().name, None)
-        arguments.append(tensors[name].view(natural) if natural is not None else tensors[name])
+        mine = tensors[name].clone()  # it may write to its arguments, which the variants read
+        arguments.append(mine.view(natural) if natural is not None else mine)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the compiler's, which pytest may have been told to turn into errors
         torch._dynamo.reset()  # it keeps a few compilations of one function, and all of torch's own count as one

@@ -88,6 +88,8 @@ def test_the_judgement_is_the_plain_judge_s(fault, match):
         assert getattr(found.judgement, name) == getattr(expected, name), name
     assert np.array_equal(found.judgement.failing, expected.failing)
     assert found.judgement.passed == expected.passed
+    sample, whole = found.judgement.judged["c"], expected.judged["c"]
+    assert abs(sample.ordinary_judged / sample.ordinary - whole.ordinary_judged / whole.ordinary) < 0.01
     assert (found.failing is None) == expected.passed
 
 

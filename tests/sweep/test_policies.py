@@ -1,0 +1,113 @@
+"""Policies on a device are those of the plain judge: whatever one refuses, the other does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from harness.case import Case, asm, either, numpy_reference, policies  # noqa: E402
+from harness.differences import classify_differences  # noqa: E402
+from harness.evaluate import accepted, runs_on_host  # noqa: E402
+from harness.inputs.edges import edge_units  # noqa: E402
+from harness.inputs.generated import Counted  # noqa: E402
+from harness.judge import judge  # noqa: E402
+from harness.match import absolute, exact, relative, ulp  # noqa: E402
+from harness.sweep.oracle import Oracle  # noqa: E402
+from references.formats import BF16, E4M3, F16, F32, F64, I32, U8  # noqa: E402
+
+MATCHES = [
+    exact(), exact(zero_sign="any"), ulp(1), ulp(2, overflow=True, underflow=True), absolute(2**-20),
+    absolute(0.5, zero_sign="any"), absolute(1e30, overflow=True), relative(2**-10), relative(2, underflow=True),
+]  # fmt: skip
+
+
+def pairs(fmt: Any) -> tuple[Any, Any]:
+    """All pairs of interesting codes, and each with its neighbours."""
+    edges = edge_units(fmt)
+    edges = edges[:: max(1, len(edges) // 40)]
+    a, b = (x.reshape(-1) for x in np.meshgrid(edges, edges))
+    a, b = np.tile(a, 5), np.concatenate([b, *(a + k for k in (-2, -1, 1, 2))])
+    return (a, b) if fmt.code_bits == 64 else (a & fmt.code_mask, b & fmt.code_mask)
+
+
+def case_of(fmt: Any, reference: Any, **options: Any) -> Case:
+    return Case(
+        inputs={"x": fmt},
+        outputs={"y": fmt},
+        reference=reference,
+        variants={"v": asm("x", constraints="=r,r", pack=1, **options)},
+    )
+
+
+def flagged(case: Case, fmt: Any, x: Any, y: Any) -> Any:
+    oracle = Oracle(case, policies(case, case.variants["v"]), Counted({"x": U8}))
+    oracle.inputs = {"x": fmt}
+    return oracle.flags({"x": torch.from_numpy(x)}, {"y": torch.from_numpy(y)})[0].numpy()
+
+
+def refused(case: Case, fmt: Any, x: Any, y: Any) -> Any:
+    """By the plain judge's rules; the plain judge counts as many."""
+    policy = policies(case, case.variants["v"])
+    wrong = np.ones(len(x), dtype=bool)
+    for answer in accepted(case, policy, {"x": x}):
+        wrong &= classify_differences(fmt, policy.match["y"], policy.nan, answer["y"], y) != 0
+    units = {n: c.astype(fmt.numpy_dtype()) for n, c in (("x", x), ("y", y))}
+    found = judge(case, policy, {"x": units["x"]}, {"y": units["y"]})
+    assert found.different == wrong.sum()
+    return wrong
+
+
+def same(x):
+    return x
+
+
+def other_sign(fmt):
+    return lambda x: x ^ (1 << fmt.sign_shift)
+
+
+@pytest.mark.parametrize("match", MATCHES, ids=lambda m: m.describe())
+@pytest.mark.parametrize("fmt", [F32, F16, E4M3], ids=lambda f: f.name)
+@pytest.mark.parametrize("ftz", ["never", "allowed", "required"])
+@pytest.mark.parametrize("several", [False, True], ids=["one", "either"])
+def test_the_device_flags_what_the_plain_judge_refuses(fmt, match, ftz, several):
+    x, y = pairs(fmt)
+    reference = either(same, other_sign(fmt)) if several else same
+    for nan in ("any", "canonical", "payload")[:: 1 if match.kind == "exact" else 3]:
+        case = case_of(fmt, reference, match=match, ftz=ftz, nan=nan)
+        flags, wrong = flagged(case, fmt, x, y), refused(case, fmt, x, y)
+        assert not (wrong & ~flags).any(), "the device passes what the plain judge refuses"
+        if match.kind in ("exact", "ulp"):  # elsewhere it may leave what float64 cannot decide to the plain judge
+            assert not (flags & ~wrong).any()
+        assert wrong.any()
+        assert not wrong.all()
+
+
+@pytest.mark.parametrize("fmt", [F64, I32, U8], ids=lambda f: f.name)
+@pytest.mark.parametrize("match", [exact(), absolute(3), ulp(2)], ids=lambda m: m.describe())
+def test_so_it_does_for_formats_without_flushes(fmt, match):
+    x, y = pairs(fmt)
+    case = case_of(fmt, same, match=match)
+    wrong = refused(case, fmt, x, y)
+    np.testing.assert_array_equal(flagged(case, fmt, x, y) | wrong, flagged(case, fmt, x, y))
+    assert wrong.any()
+
+
+def test_a_second_specification_of_the_host_keeps_a_sweep_there():
+    assert runs_on_host(either(same, numpy_reference(lambda x: x + 1)))
+
+
+@pytest.mark.parametrize("fmt", [F32, F16, BF16, F64, E4M3], ids=lambda f: f.name)
+def test_a_canonical_nan_is_demanded_where_the_reference_gives_a_payload(fmt):
+    codes = (fmt.canonical_nan, fmt.canonical_nan ^ (0x80 if fmt == E4M3 else 1))
+    canonical, payload = (c - (1 << 64) if c >> 63 else c for c in codes)
+    x = np.array([payload, payload, canonical, canonical])
+    y = np.array([payload, canonical, payload, canonical])
+    case = case_of(fmt, same, nan="canonical")
+    np.testing.assert_array_equal(refused(case, fmt, x, y), [True, False, True, False])
+    np.testing.assert_array_equal(flagged(case, fmt, x, y), [True, False, True, False])
+    case = case_of(fmt, same, nan="payload")
+    np.testing.assert_array_equal(refused(case, fmt, x, y), [False, True, True, False])

@@ -1,0 +1,146 @@
+"""Probes of policies: under each, a planted wrong result does not pass, and a right one does."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness import absolute, between, exact, magnitude, relative, ulp
+from harness.case import Case, asm
+from harness.loader import LoadedCase
+from harness.runner import Item, run_item
+from references.formats import BF16, E4M3, F16, F32, F64, Format, is_finite, is_nan, is_subnormal, is_zero, unpack
+from tests.test_promise import Path, Scripted
+
+FORMATS = (F32, F16, BF16, F64, E4M3)
+MATCHES = {
+    "exact": exact(),
+    "ulp": ulp(1),
+    "absolute": absolute(2.0**-140),
+    "relative": relative(2.0**-60),
+    "exact on a range": exact(on=magnitude("x", 0.5, 8)),
+    "ulp on a range": ulp(1, on=between("x", 0.5, 8), outside=ulp(2)),
+}
+FTZ = ("never", "allowed", "required")
+NAN = ("any", "canonical", "payload")
+
+
+def signed(code: int) -> int:
+    return code - (1 << 64) if code >> 63 else code
+
+
+class Probe:
+    """A right variant of the identity, and mistakes of it, on codes as int64."""
+
+    def __init__(self, fmt: Format, ftz: str) -> None:
+        self.fmt, self.ftz = fmt, ftz
+        self.sign = np.int64(signed(1 << fmt.sign_shift))
+        self.canonical = np.int64(signed(fmt.canonical_nan or 0))
+
+    def right(self, x: Any) -> Any:
+        x = np.where(is_nan(self.fmt, x), self.canonical, x)
+        flushed = self.ftz == "required" and self.fmt in (F32, F16, BF16)
+        return np.where(is_subnormal(self.fmt, x), x & self.sign, x) if flushed else x
+
+    def ordinary(self, x: Any) -> Any:
+        return is_finite(self.fmt, x) & ~is_zero(self.fmt, x) & ~is_subnormal(self.fmt, x)
+
+    def far(self, x: Any) -> Any:
+        """Four steps off, at numbers from a half to eight."""
+        one = np.int64(self.fmt.bias << (self.fmt.mantissa_bits + self.fmt.ignored_bits))
+        return np.where(x == one, self.right(x) ^ 4, self.right(x))
+
+    def other_sign(self, x: Any) -> Any:
+        return np.where(self.ordinary(x), self.right(x) ^ self.sign, self.right(x))
+
+    def zero_sign(self, x: Any) -> Any:
+        return np.where(is_zero(self.fmt, x), x ^ self.sign, self.right(x))
+
+    def nan_lost(self, x: Any) -> Any:
+        return np.where(is_nan(self.fmt, x), 0, self.right(x))
+
+    def made_nan(self, x: Any) -> Any:
+        return np.where(self.ordinary(x), self.canonical, self.right(x))
+
+    def kept_subnormal(self, x: Any) -> Any:
+        """What a policy of flushing refuses, and the others demand or let pass."""
+        return np.where(is_nan(self.fmt, x), self.canonical, x)
+
+    def flushed(self, x: Any) -> Any:
+        return np.where(is_subnormal(self.fmt, x), x & self.sign, self.right(x))
+
+    def payload(self, x: Any) -> Any:
+        return np.where(is_nan(self.fmt, x), self.canonical ^ (self.sign if self.fmt is E4M3 else 1), self.right(x))
+
+
+MISTAKES = ("far", "other_sign", "zero_sign", "nan_lost", "made_nan")
+
+
+def verdict(fmt: Format, match: Any, ftz: Any, nan: Any, computes: Any) -> str:
+    probe = Probe(fmt, ftz)
+
+    def reference(x):
+        import torch
+
+        return torch.where(is_nan(fmt, x), int(probe.canonical), x)
+
+    def output(units):
+        found = computes(probe)(unpack(fmt, units))
+        return found.astype(f"int{fmt.unit_bits}", casting="unsafe").view(units.dtype)
+
+    case = Case(
+        inputs={"x": fmt},
+        outputs={"y": fmt},
+        reference=reference,
+        variants={"v": asm("mov.b32 $0, $1;", constraints="=r,r", pack=1)},
+        match=match,
+        ftz=ftz,
+        nan=nan,
+    )
+    item = Item(LoadedCase(case, "c", "case", Path("c.py"), ""), "v", "sm_90a", "gpu")
+    return run_item(item, Scripted(y=output), "quick").verdict
+
+
+@pytest.fixture(autouse=True)
+def _few_setups(monkeypatch):
+    """The plan's first setup has every input; the others would repeat it."""
+    from harness import plan
+
+    whole = plan.plan
+    monkeypatch.setattr(plan, "plan", lambda *a: _first_of_each_set(whole(*a)))
+
+
+def _first_of_each_set(work: Any) -> Any:
+    return list({item.input_set: item for item in reversed(work)}.values())
+
+
+PROBES = [(f, m, z) for f, m, z in itertools.product(FORMATS, MATCHES, FTZ) if f in (F32, F16, BF16) or z != "required"]
+
+
+@pytest.mark.parametrize(("fmt", "match", "ftz"), PROBES, ids=lambda p: getattr(p, "name", p))
+def test_a_right_result_passes_and_every_mistake_does_not(fmt, match, ftz):
+    policy = MATCHES[match]
+    assert verdict(fmt, policy, ftz, "any", lambda p: p.right) == "pass"
+    for mistake in MISTAKES:
+        found = verdict(fmt, policy, ftz, "any", lambda p, name=mistake: getattr(p, name))
+        assert found == "fail", mistake
+
+
+@pytest.mark.parametrize(("fmt", "nan"), list(itertools.product(FORMATS, NAN)), ids=lambda p: getattr(p, "name", p))
+def test_payloads_pass_by_the_policy_on_nan_alone(fmt, nan):
+    assert verdict(fmt, exact(), "never", nan, lambda p: p.right) == "pass"
+    expected = "pass" if nan == "any" else "fail"
+    assert verdict(fmt, exact(), "never", nan, lambda p: p.payload) == expected
+
+
+@pytest.mark.parametrize(("fmt", "ftz"), list(itertools.product(FORMATS, FTZ)), ids=lambda p: getattr(p, "name", p))
+@pytest.mark.parametrize("match", [exact(), ulp(1)], ids=lambda m: m.describe())
+def test_flushes_pass_by_the_policy_on_flushes_alone(fmt, ftz, match):
+    flushes = fmt in (F32, F16, BF16)
+    kept = "fail" if ftz == "required" and flushes else "pass"
+    lost = "fail" if ftz == "never" or not flushes else "pass"
+    assert verdict(fmt, match, ftz, "any", lambda p: p.kept_subnormal) == kept
+    assert verdict(fmt, match, ftz, "any", lambda p: p.flushed) == lost
