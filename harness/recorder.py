@@ -30,11 +30,12 @@ from harness.records import (
     from_json,
     resumable,
     splits,
-    to_json,
 )
 
 if TYPE_CHECKING:
     from harness.backends import Backend
+
+DIED = "the process that ran it died: killed, out of memory, or crashed; --ptx-resume runs it again"
 
 
 class Recorder:
@@ -50,6 +51,7 @@ class Recorder:
         self.cases: dict[str, CaseInfo] = {}
         self.splits: list[Split] = []
         self.fault = ""
+        self.completion = Completion()
         self.path = records_path(config.option.ptx_records) if config.option.ptx_records else None
         self.resumed = bool(config.option.ptx_resume and self.path and self.path.is_file())
         if self.resumed:
@@ -63,7 +65,10 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write what the report carries."""
+        self.completion.reported(report)
         records = [from_json(obj) for obj in getattr(report, "ptxdiff_records", ())]
+        if report.failed:
+            records = _with_failure(report, records)
         if records and self.path is not None:
             self._write(records)
         results = [r for r in records if isinstance(r, Result)]
@@ -83,12 +88,26 @@ class Recorder:
         """An item that took its pytest-xdist worker with it: an error, to be tried again when the run is resumed."""
         from harness.collection import item_of
 
-        item = item_of(crashitem)
-        if item is not None:
-            words = "the process that ran it died: killed, out of memory, or crashed; --ptx-resume runs it again"
-            message = f"{item[0]}::{item[1]}[{item[2]}-{item[3]}]: error: {words}"
-            lost = Result(key=Key(*item), verdict="error", words=words, message=message)
-            report.ptxdiff_records = [to_json(lost)]  # type: ignore[attr-defined]
+        if item_of(crashitem):
+            report.longrepr = DIED
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Note what is to run."""
+        self.completion.planned(item.nodeid for item in session.items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        """Note what is to run, where the workers of pytest-xdist collect."""
+        self.completion.planned(ids)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note a file whose items nobody knows."""
+        if report.failed:
+            self.completion.uncollected.append(report.nodeid or "the session")
+
+    def pytest_internalerror(self) -> None:
+        """Note that pytest, or a plugin, broke down."""
+        self.completion.broken = True
 
     def _write(self, records: Sequence[Record]) -> None:
         """Write; where that fails, end the run in one line: results that are not kept need not be made."""
@@ -123,14 +142,20 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Look where targets and variants part, and close the file; a run of ours in which nothing ran is not green."""
+        """Look where targets and variants part, and close the file; a run of ours in which nothing ran is not green.
+
+        A run that did not come to its end gets no `end` record, whatever the exit status is.
+        """
         parted = splits(self.results)
-        ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-        found = self._disagreements(parted) if ended and parted and not self.config.option.ptx_replay else []
+        missing = self.completion.missing
+        found = self._disagreements(parted) if not missing and parted and not self.config.option.ptx_replay else []
         self.splits = explained(parted, found)
         if found and self.path is not None:
             self._write(found)
-        if self.writer is not None:
+        if self.writer is not None and missing:
+            self.writer.close()
+            self.fault = f"{self.path} (cut short: {missing}; --ptx-resume goes on)"
+        elif self.writer is not None:
             finished = datetime.now(UTC).isoformat(timespec="seconds")
             try:
                 self.writer.write(End(finished, round(time.time() - self.started, 1), dict(self.verdicts)))
@@ -172,6 +197,64 @@ class Recorder:
             terminalreporter.write_line("nothing ran, so nothing passed")
         if self.path is not None:
             terminalreporter.write_line(f"records: {self.fault or self.path}")
+
+
+class Completion:
+    """Whether everything that was to run has run: `pytest -x`, Ctrl-C, `pytest.exit` and a broken plugin stop early."""
+
+    def __init__(self) -> None:
+        self.uncollected: list[str] = []
+        self.broken = False
+        self._planned: set[str] | None = None
+        self._reported: set[str] = set()
+
+    def planned(self, nodeids: Iterable[str]) -> None:
+        """These are to run. Every worker of pytest-xdist names them all."""
+        self._planned = (self._planned or set()).union(nodeids)
+
+    def reported(self, report: pytest.TestReport) -> None:
+        """An item that was set up has no result yet."""
+        if report.when != "setup" or not report.passed:
+            self._reported.add(report.nodeid)
+
+    @property
+    def missing(self) -> str:
+        """What the run lacks, in words; empty where it lacks nothing."""
+        if self.uncollected:
+            more = f" and {len(self.uncollected) - 1} more" if len(self.uncollected) > 1 else ""
+            return f"{self.uncollected[0]}{more} could not be collected"
+        if self._planned is None:
+            return "it was stopped before anything was collected"
+        from harness.collection import item_of
+
+        ours = {nodeid for nodeid in self._planned if item_of(nodeid)}
+        if left := ours - self._reported:
+            return f"{len(left)} of {len(ours)} items have no result"
+        return "pytest broke down" if self.broken else ""
+
+
+def _with_failure(report: pytest.TestReport, records: Sequence[Record]) -> list[Record]:
+    """The records of an item that failed, with an error where none of them says so.
+
+    Without it, what failed in pytest would be absent from the records, and the report would call the run passed.
+    """
+    from harness.collection import item_of
+
+    results = [r for r in records if isinstance(r, Result)]
+    item = item_of(report.nodeid)
+    if item is None or any(r.verdict in ("fail", "error") for r in results):
+        return list(records)
+    words = _words(report)
+    message = f"{item[0]}::{item[1]}[{item[2]}-{item[3]}]: error: {words}"
+    ran = [r for r in records if not (isinstance(r, Result) and r.verdict == "not run")]
+    return [*ran, Result(key=Key(*item), verdict="error", words=words, message=message)]
+
+
+def _words(report: pytest.TestReport) -> str:
+    """Why an item failed, in one line."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = crash.message if crash is not None else report.longreprtext
+    return next((line.strip() for line in text.splitlines() if line.strip()), "it failed, and pytest says no more")
 
 
 def _parting(found: Sequence[Split]) -> str:

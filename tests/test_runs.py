@@ -1,0 +1,186 @@
+"""Whole runs: one that is stopped is cut short, one records file has one writer, and order and choice change nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from harness.cli import main
+from harness.records import read
+from reports import junit
+from reports.model import view
+from reports.verdict import overall
+from tests.case_sources import FLIP, RIGHT
+from tests.test_bad_days import CONFTEST, ROOT, plugin
+
+SLOW = RIGHT.replace(
+    "def flipped(x):\n",
+    """def flipped(x):
+    import pathlib, time
+    pathlib.Path(__file__).with_name("busy").touch()
+    time.sleep(600)
+""",
+)
+
+
+def items(path: Path) -> set[tuple[str, str, str, str]]:
+    return {r.key.item for r in read(path).results}
+
+
+def refused(path: Path, capsys: pytest.CaptureFixture[str]) -> bool:
+    """Whether no reader takes the run for a whole one: page, JUnit, the gate, and a new baseline."""
+    run = read(path)
+    assert run.end is None
+    assert not overall(view(run)).green
+    suites = ElementTree.fromstring(junit.text(run))
+    assert (suites.get("errors"), suites.get("failures")) != ("0", "0")
+    assert main(["report", str(path), "-f", "github-summary"]) == 0
+    assert "cut short" in capsys.readouterr().out.lower()
+    baseline = path.parent / "baseline"
+    assert main(["gate", str(path), "--baseline", str(baseline), "--accept"]) == 1
+    assert "the run was cut short" in capsys.readouterr().out
+    return not baseline.exists()
+
+
+# ---- A run that is stopped -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts pytest on case files in a process of its own, in a session of its own."""
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "cases").mkdir()
+    started = []
+
+    def begin(*options, **sources):
+        for name, source in sources.items():
+            (tmp_path / "cases" / f"{name}.py").write_text(source)
+        words = [sys.executable, "-m", "pytest", "cases", "-q", "-p", "no:cacheprovider", "--ptx-backend=emulator"]
+        words += ["--ptx-target=sm_100a", "--ptx-records=run.jsonl", *plugin(), *options]
+        process = subprocess.Popen(
+            words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        )  # fmt: skip
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def busy(folder: Path, process: subprocess.Popen[str]) -> None:
+    """Wait until the slow case is at work."""
+    deadline = time.monotonic() + 120
+    while not (folder / "cases" / "busy").exists():
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("options", [[], pytest.param(["-n2"], marks=pytest.mark.slow)])
+def test_a_run_stopped_by_ctrl_c_is_cut_short(start, tmp_path, capsys, options):
+    """A real signal to a real process. With workers, several processes."""
+    process = start(*options, a_first=RIGHT, b_slow=SLOW)
+    busy(tmp_path, process)
+    while not (tmp_path / "run.jsonl").exists() or b'"result"' not in (tmp_path / "run.jsonl").read_bytes():
+        assert process.poll() is None  # with workers, the other one may still be at the first case
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    out = process.communicate(timeout=60)[0]
+    assert process.returncode == pytest.ExitCode.INTERRUPTED
+    assert items(tmp_path / "run.jsonl") == {("a_first", "right", "sm_100a", "emulator")}
+    assert "cut short: 1 of 2 items have no result; --ptx-resume goes on" in out
+    assert refused(tmp_path / "run.jsonl", capsys)
+
+
+def test_a_run_stopped_at_its_first_failure_is_cut_short_until_it_is_resumed(run_cases, capsys):
+    wrong = FLIP.replace('"right"', '"a"').replace('"wrong"', '"b"')
+    result = run_cases("-x", "--ptx-records=run.jsonl", a=wrong, b=RIGHT)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["records: run.jsonl (cut short: 1 of 3 items have no result; *"])
+    assert read(Path("run.jsonl")).end is None
+    assert overall(view(read(Path("run.jsonl")))).notes[0].startswith("The run was cut short")
+    run_cases("--ptx-records=run.jsonl", "--ptx-resume").assert_outcomes(passed=2, failed=1)
+    assert read(Path("run.jsonl")).end is not None
+
+
+def test_a_failure_of_the_last_item_stops_nothing(run_cases):
+    run_cases("-x", "--ptx-records=run.jsonl", flip=FLIP).assert_outcomes(passed=1, failed=1)
+    assert read(Path("run.jsonl")).end is not None
+
+
+def test_a_choice_of_items_is_a_whole_run(run_cases):
+    result = run_cases("-k", "right", "--ptx-records=run.jsonl", flip=FLIP)
+    result.assert_outcomes(passed=1, deselected=1)
+    assert read(Path("run.jsonl")).end is not None
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_run_that_something_ends_is_cut_short_whatever_it_says(run_cases, pytester, capsys, code):
+    pytester.makeconftest(f"""
+        import pytest
+
+        def pytest_runtest_logfinish(nodeid):
+            pytest.exit("enough", returncode={code})
+    """)
+    assert run_cases("--ptx-records=run.jsonl", a=RIGHT, b=RIGHT).ret == code
+    assert refused(Path("run.jsonl"), capsys)
+
+
+def test_a_run_that_breaks_down_is_cut_short(run_cases, pytester, capsys):
+    pytester.makeconftest("""
+        def pytest_runtest_logfinish(nodeid):
+            if "b.py" in nodeid:
+                raise RuntimeError("a broken plugin")
+    """)
+    result = run_cases("--ptx-records=run.jsonl", a=RIGHT, b=RIGHT, c=RIGHT)
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
+    assert refused(Path("run.jsonl"), capsys)
+
+
+def test_a_case_file_that_cannot_be_read_leaves_no_whole_run(run_cases, capsys):
+    """pytest goes on where it is told to; what is missing was not checked."""
+    words = ["--continue-on-collection-errors", "--ptx-records=run.jsonl"]
+    result = run_cases(*words, a=RIGHT, b=RIGHT.replace("case =", "1 / 0\ncase ="))
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["records: run.jsonl (cut short: cases/b.py could not be collected; *"])
+    assert refused(Path("run.jsonl"), capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["-x", "--maxfail=1"])
+def test_workers_stopped_at_the_first_failure_leave_no_whole_run(start, tmp_path, option):
+    """Several processes."""
+    process = start("-n2", option, **{f"c{k}": FLIP for k in range(12)})
+    out = process.communicate(timeout=300)[0]
+    assert process.returncode != 0
+    assert read(tmp_path / "run.jsonl").end is None, out
+    assert "cut short: " in out
+
+
+def test_an_item_that_fails_without_a_result_is_an_error_of_the_run(run_cases, pytester):
+    """Whatever fails in pytest must not be absent from the records: they would say that the run passed."""
+    pytester.makeconftest("""
+        import pytest
+
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_runtest_call(item):
+            if "right" in item.name and "b.py" in item.nodeid:
+                raise RuntimeError("a broken plugin")
+    """)
+    run_cases("--ptx-records=run.jsonl", a=RIGHT, b=RIGHT).assert_outcomes(passed=1, failed=1)
+    run = read(Path("run.jsonl"))
+    assert {r.key.case: r.verdict for r in run.results} == {"a": "pass", "b": "error"}
+    assert "RuntimeError: a broken plugin" in next(r.words for r in run.results if r.verdict == "error")
+    assert overall(view(run)).word == "failed"
