@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ from harness.records import (
     CaseInfo,
     Disagreement,
     End,
+    FileLock,
     Key,
     Record,
     RecordError,
@@ -31,6 +32,8 @@ from harness.records import (
     resumable,
     splits,
 )
+
+from harness.records.lock import lock_of
 
 if TYPE_CHECKING:
     from harness.backends import Backend
@@ -52,7 +55,18 @@ class Recorder:
         self.splits: list[Split] = []
         self.fault = ""
         self.completion = Completion()
+        self.known: set[tuple[str, ...]] = set()  # items of which the resumed file says that they failed
         self.path = records_path(config.option.ptx_records) if config.option.ptx_records else None
+        self.lock = FileLock(self.path) if self.path else None
+        try:
+            self._go_on()
+        except BaseException:
+            self.pytest_unconfigure()
+            raise
+
+    def _go_on(self) -> None:
+        """Take up what the file holds already, where the run is resumed."""
+        config = self.config
         self.resumed = bool(config.option.ptx_resume and self.path and self.path.is_file())
         if self.resumed:
             assert self.path is not None
@@ -60,15 +74,21 @@ class Recorder:
             if earlier.run.effort != config.option.ptx_effort:
                 raise RecordError(f"{self.path} was begun with --ptx-effort={earlier.run.effort}; go on with the same")
             self._count(earlier.results)
+            self.known = {r.key.item for r in earlier.results if r.verdict in ("fail", "error")}
             self.cases |= earlier.cases
             self.timings += earlier.timings
+
+    def pytest_unconfigure(self) -> None:
+        """Let others write the file."""
+        if self.lock is not None:
+            self.lock.release()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write what the report carries."""
         self.completion.reported(report)
         records = [from_json(obj) for obj in getattr(report, "ptxdiff_records", ())]
         if report.failed:
-            records = _with_failure(report, records)
+            records = _with_failure(report, records, self.known)
         if records and self.path is not None:
             self._write(records)
         results = [r for r in records if isinstance(r, Result)]
@@ -123,7 +143,7 @@ class Recorder:
     def _open(self) -> Writer:
         if self.writer is None:
             assert self.path is not None
-            self.writer = Writer(self.path, resume=self.resumed)
+            self.writer = Writer(self.path, resume=self.resumed, lock=self.lock)
             if not self.resumed:
                 self.writer.write(self._head())
         return self.writer
@@ -233,8 +253,10 @@ class Completion:
         return "pytest broke down" if self.broken else ""
 
 
-def _with_failure(report: pytest.TestReport, records: Sequence[Record]) -> list[Record]:
-    """The records of an item that failed, with an error where none of them says so.
+def _with_failure(
+    report: pytest.TestReport, records: Sequence[Record], known: Collection[tuple[str, ...]]
+) -> list[Record]:
+    """The records of an item that failed, with an error where neither they nor the resumed file say so.
 
     Without it, what failed in pytest would be absent from the records, and the report would call the run passed.
     """
@@ -242,7 +264,7 @@ def _with_failure(report: pytest.TestReport, records: Sequence[Record]) -> list[
 
     results = [r for r in records if isinstance(r, Result)]
     item = item_of(report.nodeid)
-    if item is None or any(r.verdict in ("fail", "error") for r in results):
+    if item is None or item in known or any(r.verdict in ("fail", "error") for r in results):
         return list(records)
     words = _words(report)
     message = f"{item[0]}::{item[1]}[{item[2]}-{item[3]}]: error: {words}"
@@ -282,4 +304,5 @@ def records_path(argument: str) -> Path:
     if path.is_file() or path.suffix in (".json", ".txt", ".html", ".xml"):
         raise RecordError(f"{path}: records are written to a file that ends in .jsonl, or to a folder")
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-    return next(p for n in range(10_000) if not (p := path / f"{stamp}{f'-{n}' * bool(n)}.jsonl").exists())
+    files = (path / f"{stamp}{f'-{n}' * bool(n)}.jsonl" for n in range(10_000))
+    return next(p for p in files if not p.exists() and not lock_of(p).exists())

@@ -1,4 +1,4 @@
-"""Whole runs: one that is stopped is cut short, one records file has one writer, and order and choice change nothing."""
+"""Whole runs: a stopped one is cut short, a records file has one writer, and order and choice change nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from xml.etree import ElementTree
 import pytest
 
 from harness.cli import main
-from harness.records import read
+from harness.recorder import records_path
+from harness.records import WriteError, Writer, read
+from harness.records.lock import FileLock
 from reports import junit
 from reports.model import view
 from reports.verdict import overall
@@ -184,3 +186,68 @@ def test_an_item_that_fails_without_a_result_is_an_error_of_the_run(run_cases, p
     assert {r.key.case: r.verdict for r in run.results} == {"a": "pass", "b": "error"}
     assert "RuntimeError: a broken plugin" in next(r.words for r in run.results if r.verdict == "error")
     assert overall(view(run)).word == "failed"
+
+
+# ---- One writer a file ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [[], pytest.param(["--ptx-resume"], marks=pytest.mark.slow)])
+def test_a_second_run_into_a_file_is_refused_and_told_who_holds_it(start, tmp_path, options):
+    """Two processes at once, of which the first is killed in the end."""
+    first = start(a_first=RIGHT, b_slow=SLOW)
+    busy(tmp_path, first)
+    before = (tmp_path / "run.jsonl").read_bytes()
+    second = start(*options)
+    out = second.communicate(timeout=120)[0]
+    assert second.returncode == pytest.ExitCode.USAGE_ERROR
+    (told,) = filter(None, out.splitlines())
+    assert told.startswith(f"ERROR: --ptx-records: run.jsonl is being written by process {first.pid} on ")
+    assert " since 20" in told
+    assert (tmp_path / "run.jsonl").read_bytes() == before
+    assert read(tmp_path / "run.jsonl").end is None  # readers need no lock
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    third = start("--ptx-resume", b_slow=RIGHT)
+    assert third.wait(timeout=120) == 0
+    assert read(tmp_path / "run.jsonl").end is not None
+    assert [p.name for p in tmp_path.glob("run.*")] == ["run.jsonl"]
+
+
+def test_a_file_has_one_holder_by_whatever_name(tmp_path):
+    path = tmp_path / "folder" / "run.jsonl"
+    held = FileLock(path)
+    path.write_text("")
+    (tmp_path / "link.jsonl").symlink_to(path)
+    for name in (path, tmp_path / "folder" / ".." / "folder" / "run.jsonl", tmp_path / "link.jsonl"):
+        with pytest.raises(WriteError, match=rf"{name.name} is being written by process {os.getpid()} on .* since 20"):
+            FileLock(name)
+    FileLock(tmp_path / "folder" / "other.jsonl").release()
+    held.release()
+    held.release()
+    FileLock(tmp_path / "link.jsonl").release()
+    assert [p.name for p in (tmp_path / "folder").iterdir()] == ["run.jsonl"]
+
+
+def test_what_a_dead_process_left_of_its_lock_holds_nothing(tmp_path):
+    (tmp_path / "run.jsonl.lock").write_text('{"pid": 1, "host": "gone", "since": "2026-01-01T00:00:00+00:00"}')
+    FileLock(tmp_path / "run.jsonl").release()
+    held = FileLock(tmp_path / "run.jsonl")
+    (tmp_path / "run.jsonl.lock").write_text("{half a li")
+    with pytest.raises(WriteError, match="is being written by another process"):
+        FileLock(tmp_path / "run.jsonl")
+    held.release()
+
+
+def test_a_writer_holds_its_file(tmp_path):
+    writer = Writer(tmp_path / "run.jsonl")
+    with pytest.raises(WriteError, match="is being written by process"):
+        Writer(tmp_path / "run.jsonl", resume=True)
+    writer.close()
+    Writer(tmp_path / "run.jsonl").close()
+
+
+def test_runs_into_one_folder_take_a_file_each(tmp_path):
+    first = records_path(str(tmp_path))
+    held = FileLock(first)
+    assert records_path(str(tmp_path)) != first
+    held.release()

@@ -5,13 +5,14 @@ report must know of a case, so that it needs no case file), `text` lines (asm, P
 hash), `result` and `timing` lines; then `disagreement` lines, and an `end` line that a run which was cut short lacks.
 Values are bits in hexadecimal, because JSON has no NaN. Reports, comparisons and gates read these and nothing else.
 
-`types` has the record types, `encoding` their JSON, `files` the writing and reading of whole files,
-`merge` several runs as one, `agreement` where targets and variants give different bits.
+`types` has the record types, `encoding` their JSON, `files` the writing and reading of whole files, `lock` who
+may write one, `merge` several runs as one, `agreement` where targets and variants give different bits.
 """
 
 from harness.records.agreement import Split, explained, splits
 from harness.records.encoding import from_json, to_json
 from harness.records.files import Writer, collect, collector_paused, read, read_lines, resumable
+from harness.records.lock import FileLock
 from harness.records.merge import MACHINES, machines, merged
 from harness.records.types import (
     PYTORCH,
@@ -54,6 +55,7 @@ __all__ = [
     "Conflict",
     "Disagreement",
     "End",
+    "FileLock",
     "Grid",
     "Key",
     "Offender",
