@@ -32,7 +32,6 @@ from harness.records import (
     resumable,
     splits,
 )
-
 from harness.records.lock import lock_of
 
 if TYPE_CHECKING:
