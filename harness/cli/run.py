@@ -45,6 +45,7 @@ def main(args: argparse.Namespace) -> int:
     except (RecordError, ValueError) as e:
         raise UsageError(str(e)) from None
     words = [*args.paths, f"--ptx-effort={args.effort}", f"--ptx-records={records}", "-q", "--no-header"]
+    words += [f"--ptx-cases={p.partition('::')[0]}" for p in args.paths]
     words += [f"--ptx-backend={b}" for b in args.backend] + [f"--ptx-target={t}" for t in args.target]
     words += ["--ptx-require-gpu"] * args.require_gpu + ["--ptx-timing"] * args.timing
     words += [f"--ptx-limit={args.limit}"] * (args.limit is not None)
