@@ -1,13 +1,9 @@
-"""The process that sweeps shards of one variant: shard numbers in, one JSON line each out."""
+"""What the process of a sweep does: one shard of one variant, run and judged."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import time
-from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -110,19 +106,23 @@ def _joined(swept: Swept) -> str:
     return f"{sum(int(b.digest, 16) for b in swept.blocks) & ((1 << 64) - 1):016x}" if swept.blocks else ""
 
 
-def main(arguments: Mapping[str, Any]) -> None:
-    """Serve shard numbers from standard input until it ends."""
-    out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever prints, prints elsewhere
-    task = Task(**arguments)
-    item = item_of(Path(task.path), [task.case, task.variant], task.backend, task.target)
-    if dict(task.fingerprint) != fingerprint_of(item):
-        raise CaseError(f"{task.path} changed while it was being swept")
-    # This process is watched itself.
-    backend: Backend = GpuBackend() if task.backend == "gpu" else create(task.backend)
-    for line in sys.stdin:
-        print(json.dumps(asdict(run_shard(item, backend, task, int(line)))), file=out, flush=True)
+@dataclass(frozen=True)
+class _Loaded:
+    task: Task
+    item: Item
+    backend: Backend
 
 
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+_loaded: _Loaded | None = None
+
+
+def run_here(task: Task, shard: int) -> ShardResult:
+    """Sweep a shard in this process, which keeps the case and the backend for the next. Raises CaseError."""
+    global _loaded
+    if _loaded is None or _loaded.task != task:
+        item = item_of(Path(task.path), [task.case, task.variant], task.backend, task.target)
+        if dict(task.fingerprint) != fingerprint_of(item):
+            raise CaseError(f"{task.path} was changed while it was being swept")
+        # This process is the one that owns the GPU.
+        _loaded = _Loaded(task, item, GpuBackend() if task.backend == "gpu" else create(task.backend))
+    return run_shard(_loaded.item, _loaded.backend, task, shard)
