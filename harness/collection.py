@@ -58,7 +58,7 @@ class CaseModule(pytest.Module):
             return tests
         return [*tests, *_of_cases(self, loader.load(self.path))]
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # type: ignore[override]
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """See `CaseFile.repr_failure`."""
         if isinstance(excinfo.value, CaseError):
             return str(excinfo.value)

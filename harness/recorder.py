@@ -27,6 +27,8 @@ from harness.records import (
     Timing,
     WriteError,
     Writer,
+    bases,
+    beside,
     explained,
     from_json,
     resumable,
@@ -37,6 +39,7 @@ from harness.records.lock import lock_of
 if TYPE_CHECKING:
     from harness.backends import Backend
 
+BACKENDS = ("gpu", "emulator", "assembler")
 DIED = "the process that ran it died: killed, out of memory, or crashed; --ptx-resume runs it again"
 
 
@@ -48,6 +51,7 @@ class Recorder:
         self.started = time.time()
         self.writer: Writer | None = None
         self.verdicts: Counter[str] = Counter()
+        self.evidence: Counter[str] = Counter()
         self.timings: list[Timing] = []
         self.results: list[Result] = []
         self.cases: dict[str, CaseInfo] = {}
@@ -96,6 +100,8 @@ class Recorder:
         self.timings += (replace(r, samples=()) for r in records if isinstance(r, Timing))
 
     def _count(self, results: Iterable[Result]) -> None:
+        results = list(results)
+        self.evidence += bases(results)
         for r in results:
             self.verdicts["expected failure" if r.expected_failure else r.verdict] += 1
             if r.outputs_digest:  # of each result as much as it takes to compare it with others
@@ -105,9 +111,7 @@ class Recorder:
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
         """An item that took its pytest-xdist worker with it: an error, to be tried again when the run is resumed."""
-        from harness.collection import item_of
-
-        if item_of(crashitem):
+        if _item(crashitem):
             report.longrepr = DIED
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -205,7 +209,9 @@ class Recorder:
         if not self.verdicts and not self.timings:
             return
         terminalreporter.section("ptxdiff")
-        words = [f"{self.verdicts[v]} {v}" for v in (*VERDICTS, "expected failure") if self.verdicts[v]]
+        told = {"pass": beside(self.evidence)}
+        verdicts = [v for v in (*VERDICTS, "expected failure") if self.verdicts[v]]
+        words = [f"{self.verdicts[v]} {v}{told.get(v, '')}" for v in verdicts]
         if words:
             terminalreporter.write_line("results: " + ", ".join(words))
         if self.splits:
@@ -244,9 +250,7 @@ class Completion:
             return f"{self.uncollected[0]}{more} could not be collected"
         if self._planned is None:
             return "it was stopped before anything was collected"
-        from harness.collection import item_of
-
-        ours = {nodeid for nodeid in self._planned if item_of(nodeid)}
+        ours = {nodeid for nodeid in self._planned if _item(nodeid)}
         if left := ours - self._reported:
             return f"{len(left)} of {len(ours)} items have no result"
         return "pytest broke down" if self.broken else ""
@@ -259,16 +263,23 @@ def _with_failure(
 
     Without it, what failed in pytest would be absent from the records, and the report would call the run passed.
     """
-    from harness.collection import item_of
-
     results = [r for r in records if isinstance(r, Result)]
-    item = item_of(report.nodeid)
+    item = _item(report.nodeid)
     if item is None or item in known or any(r.verdict in ("fail", "error") for r in results):
         return list(records)
     words = _words(report)
     message = f"{item[0]}::{item[1]}[{item[2]}-{item[3]}]: error: {words}"
     ran = [r for r in records if not (isinstance(r, Result) and r.verdict == "not run")]
     return [*ran, Result(key=Key(*item), verdict="error", words=words, message=message)]
+
+
+def _item(nodeid: str) -> tuple[str, str, str, str] | None:
+    """See `collection.item_of`, which is imported only for what looks like one of our items."""
+    if not any(f"-{backend}]" in nodeid for backend in BACKENDS):
+        return None
+    from harness.collection import item_of
+
+    return item_of(nodeid)
 
 
 def _words(report: pytest.TestReport) -> str:

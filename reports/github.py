@@ -95,7 +95,7 @@ def plain(text: str) -> str:
 
 def _head(found: View) -> str:
     verdict = overall(found)
-    counts = " · ".join(f"**{n:,}** {name}" for name, n in verdict.counts.items())
+    counts = " · ".join(f"**{n:,}** {name}{verdict.beside(name)}" for name, n in verdict.counts.items())
     lines = [
         f"## {SYMBOLS.get(verdict.word, '⚠️')} {verdict.word.capitalize()}: {plain(verdict.sentence)}",
         f"{counts} · **{verdict.expected:,}** expected failures",

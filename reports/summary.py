@@ -95,7 +95,7 @@ def _splits(found: View) -> list[RenderableType]:
 
 
 def _verdict(found: View, verdict: Overall) -> list[RenderableType]:
-    counts = Text("  ".join(f"{n:,} {name}" for name, n in verdict.counts.items()))
+    counts = Text("  ".join(f"{n:,} {name}{verdict.beside(name)}" for name, n in verdict.counts.items()))
     counts.append(f"  {verdict.expected:,} expected failures")
     style = {"passed": "bold green", "failed": "bold red"}.get(verdict.word, "bold yellow")
     head = Text("\n" + WORDS.get(verdict.word, verdict.word.upper()), style=style)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -251,3 +252,35 @@ def test_runs_into_one_folder_take_a_file_each(tmp_path):
     held = FileLock(first)
     assert records_path(str(tmp_path)) != first
     held.release()
+
+
+# ---- What passes rest on -------------------------------------------------------------------------------------------
+
+APPROXIMATE = '''"""An approximate reciprocal."""
+
+from harness import Case, asm, ulp
+from references import reciprocal
+from references.formats import F32
+
+case = Case(
+    inputs={"x": F32},
+    outputs={"y": F32},
+    reference=reciprocal.correctly_rounded,
+    variants={"approximate": asm("rcp.approx.f32 $0, $1;", match=ulp(1))},
+)
+'''
+
+
+def test_what_passes_rest_on_stands_beside_them(run_cases, pytester, capsys):
+    result = run_cases("--ptx-records=run.jsonl", flip=RIGHT, rcp=APPROXIMATE)
+    result.assert_outcomes(passed=2)
+    counts = Counter(r.evidence for r in read(Path("run.jsonl")).results)
+    assert set(counts) == {"confirmed", "model"}
+    words = f"pass ({counts['confirmed']} confirmed, {counts['model']} model)"
+    result.stdout.fnmatch_lines([f"results: {counts.total()} {words}"])
+    capsys.readouterr()
+    assert main(["report", "run.jsonl", "-f", "github-summary"]) == 0
+    assert f"**{counts.total()}** {words}" in capsys.readouterr().out
+    assert main(["report", "run.jsonl", "-o", "page.html"]) == 0
+    assert f"{counts.total()} {words}" in " ".join(capsys.readouterr().out.split())
+    assert words in Path("page.html").read_text()

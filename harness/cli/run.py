@@ -56,10 +56,20 @@ def main(args: argparse.Namespace) -> int:
     if any(w.startswith(("-n", "--numprocesses")) for w in args.rest):
         words.append("--dist=loadgroup")
     # A process of its own: pytest rewrites plugins as it imports them, and this one has imported ours already.
-    code = subprocess.call([sys.executable, "-m", "pytest", *words, *plugin_words()])
+    code = _call([sys.executable, "-m", "pytest", *words, *plugin_words()])
     if args.report and records.exists():
         _report(records, Path(args.output), Path(args.report))
     return code
+
+
+def _call(words: list[str]) -> int:
+    """A command's exit code. Ctrl-C reaches the command too: it closes its records, and is waited for."""
+    with subprocess.Popen(words) as process:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                continue
 
 
 def _report(records: Path, asked: Path, output: Path) -> None:

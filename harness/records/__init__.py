@@ -6,11 +6,13 @@ hash), `result` and `timing` lines; then `disagreement` lines, and an `end` line
 Values are bits in hexadecimal, because JSON has no NaN. Reports, comparisons and gates read these and nothing else.
 
 `types` has the record types, `encoding` their JSON, `files` the writing and reading of whole files, `lock` who
-may write one, `merge` several runs as one, `agreement` where targets and variants give different bits.
+may write one, `merge` several runs as one, `agreement` where targets and variants give different bits, `evidence` what
+passes rest on.
 """
 
 from harness.records.agreement import Split, explained, splits
 from harness.records.encoding import from_json, to_json
+from harness.records.evidence import bases, beside
 from harness.records.files import Writer, collect, collector_paused, read, read_lines, resumable
 from harness.records.lock import FileLock
 from harness.records.merge import MACHINES, machines, merged
@@ -71,6 +73,8 @@ __all__ = [
     "Verdict",
     "WriteError",
     "Writer",
+    "bases",
+    "beside",
     "collect",
     "collector_paused",
     "explained",
