@@ -15,12 +15,12 @@ import pytest
 
 from harness.cli import main
 from harness.recorder import records_path
-from harness.records import WriteError, Writer, read
+from harness.records import Key, WriteError, Writer, read
 from harness.records.lock import FileLock
 from reports import junit
 from reports.model import view
 from reports.verdict import overall
-from tests.case_sources import FLIP, RIGHT
+from tests.case_sources import CONSTANT, FLIP, MIXED, RIGHT
 from tests.test_bad_days import CONFTEST, ROOT, plugin
 
 SLOW = RIGHT.replace(
@@ -284,3 +284,69 @@ def test_what_passes_rest_on_stands_beside_them(run_cases, pytester, capsys):
     assert main(["report", "run.jsonl", "-o", "page.html"]) == 0
     assert f"{counts.total()} {words}" in " ".join(capsys.readouterr().out.split())
     assert words in Path("page.html").read_text()
+
+
+# ---- Any order, any choice -----------------------------------------------------------------------------------------
+
+CATALOGUE = {"flip": FLIP, "constant": CONSTANT, "mixed": MIXED, "rcp": APPROXIMATE}
+
+# Items in another order, and some of them left out, as a seed says.
+SHUFFLED = """
+import random
+
+def pytest_addoption(parser):
+    parser.addoption("--seed", type=int, default=0)
+
+def pytest_collection_modifyitems(config, items):
+    if seed := config.option.seed:
+        chance = random.Random(seed)
+        items[:] = chance.sample(items, chance.randint(1, len(items)))
+"""
+
+
+def facts(path: Path) -> dict[Key, tuple[object, ...]]:
+    """All that a result says, but for how long it took."""
+    return {r.key: tuple(v for k, v in vars(r).items() if k != "seconds") for r in read(path).results}
+
+
+def texts(path: Path) -> dict[str, str]:
+    return {name: text.text for name, text in read(path).texts.items()}
+
+
+def same(part: Path, whole: Path) -> bool:
+    """Whether the results of some items are those of a run of all."""
+    known = facts(whole)
+    chosen = {r.key.item for r in read(part).results}
+    assert facts(part) == {key: found for key, found in known.items() if key.item in chosen}
+    assert texts(part).items() <= texts(whole).items()
+    return bool(chosen)
+
+
+@pytest.mark.parametrize("rounds", [pytest.param(4, id="quick"), pytest.param(60, id="slow", marks=pytest.mark.slow)])
+def test_order_and_choice_change_no_result(run_cases, pytester, rounds):
+    """60 rounds of a second each in the slow variant."""
+    pytester.makeconftest(SHUFFLED)
+    targets = ("--ptx-target=sm_80", "--ptx-target=sm_100a")
+    run_cases(*targets, "--ptx-records=whole.jsonl", **CATALOGUE)
+    assert len({r.key.item for r in read(Path("whole.jsonl")).results}) == 12
+    for seed in range(1, rounds + 1):
+        run_cases(*targets, f"--seed={seed}", f"--ptx-records={seed}.jsonl")
+        assert same(Path(f"{seed}.jsonl"), Path("whole.jsonl")), seed
+    run_cases(*targets, "-k", "wrong or neighbour", "--ptx-records=chosen.jsonl")
+    assert same(Path("chosen.jsonl"), Path("whole.jsonl"))
+    run_cases(*targets, "--lf", "--ptx-records=failed.jsonl")
+    assert same(Path("failed.jsonl"), Path("whole.jsonl"))
+    assert {r.key.item for r in read(Path("failed.jsonl")).results} == {
+        r.key.item for r in read(Path("whole.jsonl")).results if r.verdict == "fail"
+    }
+
+
+@pytest.mark.slow
+def test_workers_change_no_result(start, tmp_path):
+    """Four processes."""
+    for name, options in (("one", ()), ("two", ("-n2",)), ("grouped", ("-n2", "--dist=loadgroup"))):
+        process = start(f"--ptx-records={name}.jsonl", *options, **CATALOGUE)
+        assert process.wait(timeout=300) == 1
+        assert read(tmp_path / f"{name}.jsonl").end is not None
+        assert facts(tmp_path / f"{name}.jsonl") == facts(tmp_path / "one.jsonl")
+        assert texts(tmp_path / f"{name}.jsonl") == texts(tmp_path / "one.jsonl")
