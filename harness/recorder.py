@@ -285,7 +285,8 @@ def _item(nodeid: str) -> tuple[str, str, str, str] | None:
 def _words(report: pytest.TestReport) -> str:
     """Why an item failed, in one line."""
     crash = getattr(report.longrepr, "reprcrash", None)
-    text = crash.message if crash is not None else report.longreprtext
+    # The text as a whole may begin with a line on the worker.
+    text = crash.message if crash is not None else str(report.longrepr or "")
     return next((line.strip() for line in text.splitlines() if line.strip()), "it failed, and pytest says no more")
 
 

@@ -254,7 +254,7 @@ def test_a_resumed_run_does_the_rest(run_cases, pytester):
     assert found.end.verdicts == {"pass": 20, "fail": 20}
     again = run_cases("--ptx-records=run.jsonl", "--ptx-resume", flip=FLIP)
     again.assert_outcomes(passed=1, failed=1)
-    again.stdout.fnmatch_lines(["flip::wrong*64 of 256 codes differ*", "results: 20 pass, 20 fail"])
+    again.stdout.fnmatch_lines(["flip::wrong*64 of 256 codes differ*", "results: 20 pass (20 confirmed), 20 fail"])
     assert records_of(pytester).results == found.results
 
 
