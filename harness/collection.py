@@ -38,24 +38,43 @@ class CaseFile(pytest.File):
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Load the file and list its items."""
-        named = self.config.stash.setdefault(_FILES, {})
-        for loaded in loader.load(self.path):
-            other = named.setdefault(loaded.name, self.path)
-            if other != self.path:
-                raise CaseError(
-                    f"{self.path}: a case called {loaded.name!r} is in {other} as well, and results are kept by "
-                    "name; rename one of the files"
-                )
-            if loaded.attribute == "case":
-                yield from items(self, loaded)
-            else:
-                yield CaseGroup.from_parent(self, name=loaded.attribute, loaded=loaded)
+        return _of_cases(self, loader.load(self.path))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """What is wrong with a case file is told in one line, with its place."""
         if isinstance(excinfo.value, CaseError):
             return terminal(str(excinfo.value))
         return super().repr_failure(excinfo)
+
+
+class CaseModule(pytest.Module):
+    """A test module in a folder of cases: its tests, as pytest collects them, and then its cases."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """List both. Raises CaseError where there is neither."""
+        tests = list(super().collect())
+        if not loader.cases_in(vars(self.obj)):  # not executed a second time for nothing
+            if not tests:
+                loader.load(self.path)
+            return tests
+        return [*tests, *_of_cases(self, loader.load(self.path))]
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """See `CaseFile.repr_failure`."""
+        if isinstance(excinfo.value, CaseError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo)
+
+
+def _of_cases(parent: pytest.Collector, cases: Iterable[loader.LoadedCase]) -> Iterator[pytest.Item | pytest.Collector]:
+    """The items of a file's cases, or their groups. Raises CaseError where another file has a case of that name."""
+    named = parent.config.stash.setdefault(_FILES, {})
+    for loaded in cases:
+        loader.claim(named, loaded)
+        if loaded.attribute == "case":
+            yield from items(parent, loaded)
+        else:
+            yield CaseGroup.from_parent(parent, name=loaded.attribute, loaded=loaded)
 
 
 class CaseGroup(pytest.Collector):
@@ -120,7 +139,7 @@ def _all_targets(config: pytest.Config) -> tuple[str, ...]:
 
 
 _ADDRESS = re.compile(
-    r"(?P<file>[^:]+)\.py::(?:(?P<group>\w+)::)?(?P<variant>.+)\[(?P<target>\w+)-(?P<backend>\w+)\](?:@.*)?"
+    r"(?P<file>[^:]+)\.py::(?:(?P<group>[\w.]+)::)?(?P<variant>.+)\[(?P<target>\w+)-(?P<backend>\w+)\](?:@.*)?"
 )
 
 

@@ -83,7 +83,8 @@ def _line(loaded: LoadedCase, variant: Variant) -> int:
         lines = loaded.path.read_text(encoding="utf-8").splitlines()
     except OSError:
         return 0
-    start = next((k for k, text in enumerate(lines) if text.startswith(f"{loaded.attribute} =")), 0)
+    bound = loaded.attribute.partition(".")[0]
+    start = next((k for k, text in enumerate(lines) if text.startswith(f"{bound} =")), 0)
     return next((k for k, text in enumerate(lines[start:], start + 1) if f'"{name}":' in text), 0)
 
 

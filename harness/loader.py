@@ -1,19 +1,25 @@
 """Case files: Python modules that bind `Case` objects to names.
 
-The object called `case` has the file's stem as its name; any other is `stem.attribute`. Modules are loaded under a name
-made from their path, so that two files of one name in two folders do not meet.
+The object called `case` has the file's stem as its name; any other is `stem.attribute`. Cases in a list, a tuple or a
+dict that is bound to a name are `stem.attribute.0` or `stem.attribute.key`; one that also has a name of its own is not
+repeated. A leading underscore in a name hides what is bound to it. Modules are loaded under a name made from their
+path, so that two files of one name in two folders do not meet.
 """
 
 from __future__ import annotations
 
 import hashlib
 import inspect
+import re
 import sys
 import traceback
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+from harness import casefiles
 from harness.case import Case, CaseError
 from harness.identity.modules import execute_file
 
@@ -34,18 +40,77 @@ def load(path: Path) -> list[LoadedCase]:
 
     Raises CaseError where the file binds none, and where it cannot be executed, with the line at fault.
     """
+    if found := cases_of(path):
+        return found
+    raise CaseError(
+        f"{path}: a case file binds a Case to a name: case = Case(inputs=..., outputs=..., ...). A leading underscore "
+        f"hides a Case, and a file that is no case file: _{path.name}"
+    )
+
+
+def cases_of(path: Path) -> list[LoadedCase]:
+    """The cases of a file, or none. Raises CaseError where the file cannot be executed, with the line at fault."""
     try:
         module = load_module(path)
+        found = cases_in(vars(module))
     except Exception as e:
         raise CaseError(f"{_place(path, e)}: {_words(path, e)}") from e
-    found = {k: v for k, v in vars(module).items() if isinstance(v, Case) and not k.startswith("_")}
-    if not found:
-        raise CaseError(f"{path}: a case file binds a Case to a name: case = Case(inputs=..., outputs=..., ...)")
     title = (inspect.getdoc(module) or "").partition("\n")[0]
     return [
         LoadedCase(case, path.stem if name == "case" else f"{path.stem}.{name}", name, path, title)
         for name, case in found.items()
     ]
+
+
+def cases_in(namespace: Mapping[str, Any]) -> dict[str, Case]:
+    """The cases that a module's namespace binds, by attribute; those in containers by attribute and keys, with dots.
+
+    Raises CaseError where two have one name, or a key makes no name.
+    """
+    public = {name: value for name, value in namespace.items() if not name.startswith("_")}
+    known = {id(value) for value in public.values() if isinstance(value, Case)}
+    found: dict[str, Case] = {}
+    for name, value in public.items():
+        if isinstance(value, Case):
+            found[name] = value
+            continue
+        for keys, case in _inside(value, ()):
+            if id(case) in known:
+                continue
+            known.add(id(case))
+            attribute = ".".join([name, *(_word(name, key) for key in keys)])
+            if attribute in found:
+                raise CaseError(f"two cases in {name} are called {attribute}; use keys that differ in their letters")
+            found[attribute] = case
+    return found
+
+
+def _inside(value: Any, above: tuple[int, ...]) -> Iterator[tuple[tuple[Any, ...], Case]]:
+    """The cases in a container and in the containers in it, each with its keys. above: the containers around it."""
+    if isinstance(value, Case):
+        yield (), value
+    elif isinstance(value, list | tuple | dict) and id(value) not in above:
+        for key, member in value.items() if isinstance(value, dict) else enumerate(value):
+            for keys, case in _inside(member, (*above, id(value))):
+                yield (key, *keys), case
+
+
+def _word(name: str, key: Any) -> str:
+    """A key as a part of a name: what is no letter, digit or underscore becomes an underscore."""
+    word = re.sub(r"\W+", "_", str(key)) if isinstance(key, str | int) else ""
+    if not word:
+        raise CaseError(f"{name}[{key!r}] is a Case, and its key makes no name; use a string or a number as key")
+    return word
+
+
+def claim(named: dict[str, Path], loaded: LoadedCase) -> None:
+    """Note whose name a case has. Raises CaseError where another file's case has it."""
+    other = named.setdefault(loaded.name, loaded.path)
+    if other != loaded.path:
+        raise CaseError(
+            f"{loaded.path}: a case called {loaded.name!r} is in {other} as well, and results are kept by name; rename "
+            "one of the files"
+        )
 
 
 def _place(path: Path, error: Exception) -> str:
@@ -82,13 +147,13 @@ def find(argument: str) -> list[LoadedCase]:
     """
     path = Path(argument)
     if path.is_dir():
-        return [c for file in case_files(path) for c in load(file)]
+        return in_folder(path)
     if path.suffix == ".py":
         if not path.exists():
             raise CaseError(f"{path}: no such file")
         return load(path)
-    folder = Path("cases")
-    known = [c for file in case_files(folder) for c in load(file)] if folder.is_dir() else []
+    folder = Path(casefiles.FOLDER)
+    known = in_folder(folder) if folder.is_dir() else []
     chosen = [c for c in known if c.name == argument or c.path.stem == argument]
     if not chosen:
         names = ", ".join(c.name for c in known) or "none: there is no folder ./cases"
@@ -96,6 +161,13 @@ def find(argument: str) -> list[LoadedCase]:
     return chosen
 
 
-def case_files(folder: Path) -> list[Path]:
-    """The Python files below a folder that may hold cases, in order of name; a leading underscore hides one."""
-    return sorted(p for p in folder.rglob("*.py") if not p.name.startswith(("_", "conftest", ".")))
+def in_folder(folder: Path) -> list[LoadedCase]:
+    """The cases of all case files that a folder stands for. Raises CaseError, also where two have one name."""
+    found: list[LoadedCase] = []
+    named: dict[str, Path] = {}
+    for file in casefiles.case_files(folder):
+        tests = casefiles.is_test_file(file, casefiles.TEST_FILES)  # pytest runs what else is in it
+        for loaded in cases_of(file) if tests else load(file):
+            claim(named, loaded)
+            found.append(loaded)
+    return found

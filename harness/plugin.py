@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +57,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="time the variants of every case as well, each GPU left to the timing meanwhile; --benchmark-only times "
         "them for pytest-benchmark",
+    )
+    group.addoption(
+        "--ptx-cases",
+        action="append",
+        metavar="PATH",
+        help="a case file, or a folder of them that is not named 'cases'",
     )
     parser.addini("ptx_limit", "seconds after which work on a GPU is given up", default="")
     parser.addini("ptx_cases", "glob patterns of case files outside folders named 'cases'", type="args", default=[])
@@ -129,45 +134,93 @@ def _check_limit(limit: Any) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """A case file that pytest's own Python collector leaves alone."""
-    if parent.session.isinitpath(file_path) or not is_case_file(file_path, parent.config):
-        return None  # a path named on the command line comes through pytest_pycollect_makemodule
-    return _collector(file_path, parent)
+    """A case file that pytest's own Python collector leaves alone; others come through the hook below."""
+    if parent.session.isinitpath(file_path) or _is_test_file(file_path, parent.config):
+        return None
+    return _case_file(file_path, parent) if is_case_file(file_path, parent.config) else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> Any:
-    """A case file that pytest would otherwise collect as a test module: it was named on the command line."""
-    named = parent.session.isinitpath(module_path)
-    if is_case_file(module_path, parent.config) or (named and _mentions_cases(module_path, parent.config)):
-        return _collector(module_path, parent)
+    """A case file that pytest would otherwise collect as a test module alone: so called, or named by the user."""
+    config = parent.config
+    if is_case_file(module_path, config):
+        return (_test_module if _is_test_file(module_path, config) else _case_file)(module_path, parent)
+    if parent.session.isinitpath(module_path) and not _is_test_file(module_path, config):
+        from harness.casefiles import uses_harness
+
+        if uses_harness(module_path, [config.rootpath]) and _binds_cases(module_path):
+            return _case_file(module_path, parent)
     return None
 
 
 def is_case_file(path: Path, config: pytest.Config) -> bool:
-    """Whether a path is a case file by its place: in a folder named `cases`, or matched by the ini setting."""
-    if path.suffix != ".py" or path.name.startswith(("_", "conftest.", "test_")):
+    """Whether a path is a case file: by its place, by the ini setting, or named by `ptxdiff run`.
+
+    A test module in a folder of cases is one too: it may hold both.
+    """
+    from harness import casefiles
+
+    if path.suffix != ".py":
+        return False
+    if path in _named(config):
+        return True
+    if casefiles.hidden(path, path.parent):
         return False
     if any(path.match(pattern) for pattern in config.getini("ptx_cases")):
         return True
-    return path.parent.name == "cases" and _mentions_cases(path, config)
-
-
-def _mentions_cases(path: Path, config: pytest.Config) -> bool:
-    """Whether a file looks like one of ours, so that somebody else's folder `cases` is left in peace."""
-    if any(path.match(pattern) for pattern in config.getini("python_files")):
+    folder = casefiles.folder_of(path, config.rootpath)
+    if folder is None or casefiles.hidden(path, folder):
         return False
+    ours = config.stash.setdefault(_OURS, {})
+    if folder not in ours:
+        ours[folder] = casefiles.is_ours(folder, config.rootpath)
+    return ours[folder]
+
+
+_OURS = pytest.StashKey[dict[Path, bool]]()
+_NAMED = pytest.StashKey[frozenset[Path]]()
+
+
+def _named(config: pytest.Config) -> frozenset[Path]:
+    """The case files that `--ptx-cases` names."""
+    if _NAMED not in config.stash:
+        from harness.casefiles import case_files
+
+        paths = [config.invocation_params.dir / p for p in config.option.ptx_cases or ()]
+        files = (f for p in paths for f in (case_files(p) if p.is_dir() else [p]))
+        config.stash[_NAMED] = frozenset(Path(os.path.abspath(f)) for f in files)
+    return config.stash[_NAMED]
+
+
+def _is_test_file(path: Path, config: pytest.Config) -> bool:
+    from harness.casefiles import is_test_file
+
+    return is_test_file(path, config.getini("python_files"))
+
+
+def _binds_cases(path: Path) -> bool:
+    """Whether a file binds cases, or cannot be read: then it is ours to tell what is wrong."""
+    from harness.case import CaseError
+    from harness.loader import cases_of
+
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return False
-    return "harness" in text and re.search(r"\bCase\(", text) is not None
+        return bool(cases_of(path))
+    except CaseError:
+        return True
 
 
-def _collector(path: Path, parent: pytest.Collector) -> pytest.Collector:
+def _case_file(path: Path, parent: pytest.Collector) -> pytest.Collector:
     from harness.collection import CaseFile
 
     return CaseFile.from_parent(parent, path=path)
+
+
+def _test_module(path: Path, parent: pytest.Collector) -> pytest.Collector:
+    from harness.collection import CaseModule
+
+    made: pytest.Collector = CaseModule.from_parent(parent, path=path)
+    return made
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -73,7 +73,7 @@ def _line(found: View, group: FailureGroup) -> int:
 
 def _head(found: View) -> str:
     verdict = overall(found)
-    counts = " · ".join(f"**{n:,}** {name}" for name, n in verdict.counts.items())
+    counts = " · ".join(f"**{n:,}** {name}{verdict.beside(name)}" for name, n in verdict.counts.items())
     lines = [
         f"## {SYMBOLS.get(verdict.word, '⚠️')} {verdict.word.capitalize()}: {markdown_text(verdict.sentence)}",
         f"{counts} · **{verdict.expected:,}** expected failures",

@@ -102,7 +102,7 @@ def _splits(found: View) -> list[RenderableType]:
 
 
 def _verdict(found: View, verdict: Overall) -> list[RenderableType]:
-    counts = _text("  ".join(f"{n:,} {name}" for name, n in verdict.counts.items()))
+    counts = _text("  ".join(f"{n:,} {name}{verdict.beside(name)}" for name, n in verdict.counts.items()))
     counts.append(f"  {verdict.expected:,} expected failures")
     style = {"passed": "bold green", "failed": "bold red"}.get(verdict.word, "bold yellow")
     head = _text("\n" + WORDS.get(verdict.word, verdict.word.upper()), style=style)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from harness.records import VERDICTS, Result, RunRecords, machines
+from harness.records import VERDICTS, Result, RunRecords, beside, evidence_of_passes, machines
 from reports.model import STATES, View, state_of
 
 # How many names a sentence spells out before it counts the rest.
@@ -28,6 +28,12 @@ class Overall:
     notes: tuple[str, ...]
     counts: Mapping[str, int]
     expected: int
+    evidence: Mapping[str, int] = field(default_factory=dict)
+    """How many of the passes rest on what."""
+
+    def beside(self, verdict: str) -> str:
+        """What must stand beside the count of a verdict: beside the passes, what they rest on."""
+        return beside(self.evidence) if verdict == "pass" else ""
 
     @property
     def green(self) -> bool:
@@ -44,7 +50,9 @@ def overall(view: View) -> Overall:
             counts[r.verdict if r.verdict in counts else "error"] += 1
     expected = sum(r.expected_failure for r in records.results)
     word = overall_word(view.counts, ended=records.end is not None)
-    return Overall(word, _SENTENCES[word](view), tuple(_notes(view, word)), counts, expected)
+    return Overall(
+        word, _SENTENCES[word](view), tuple(_notes(view, word)), counts, expected, evidence_of_passes(records.results)
+    )
 
 
 def overall_word(states: Mapping[str, int], *, ended: bool) -> str:

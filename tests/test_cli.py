@@ -66,7 +66,7 @@ def test_unknown_words_are_usage_errors(capsys, words):
         (["report", "cases/flip.py"], "cases/flip.py:1: not JSON"),
         (["new", "a-b"], "'a-b' is no case name; use letters, digits and underscores"),
         (["new", "flip"], "cases/flip.py is there already"),
-        (["new", "test_flip"], "'test_flip': files called so are no case files"),
+        (["new", "_flip"], "'_flip': files called so are no case files"),
         (["emulate", "mov.b32 $0, $1;"], "give each output's format: -o float32"),
         (["emulate", "mov.b32 $0, $1;", "-i", "float33=1", "-o", "float32"], "no format is called 'float33'; known:"),
         (["emulate", "mov.b32 $0, $1;", "-i", "float32", "-o", "float32"], "write FORMAT=VALUE,VALUE"),

@@ -1,8 +1,8 @@
 """The lock of a GPU, between processes: one that times is alone, and is not starved by those that compute."""
 
+import select
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -10,8 +10,9 @@ import pytest
 from harness import devicelock
 
 HOLD = """
-import sys, time
+import sys
 from harness import devicelock
+print("asks", flush=True)
 with getattr(devicelock, sys.argv[1])(sys.argv[2]):
     print("held", flush=True)
     sys.stdin.readline()
@@ -28,8 +29,10 @@ def start(tmp_path, monkeypatch):
     def begin(how, device="GPU-1"):
         words = [sys.executable, "-c", HOLD, how, device]
         root = Path(__file__).resolve().parents[1]
-        process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root)
+        # Unbuffered, or `select` would not see a line that was read together with the one before it.
+        process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, cwd=root)
         started.append(process)
+        assert process.stdout.readline() == b"asks\n"
         return process
 
     yield begin
@@ -39,18 +42,17 @@ def start(tmp_path, monkeypatch):
 
 
 def held(process):
-    return process.stdout.readline() == "held\n"
+    return process.stdout.readline() == b"held\n"
 
 
 def release(process):
-    process.stdin.write("\n")
-    process.stdin.flush()
-    assert process.stdout.readline() == "done\n"
+    process.stdin.write(b"\n")
+    assert process.stdout.readline() == b"done\n"
 
 
 def waits(process):
-    time.sleep(0.5)
-    return process.poll() is None
+    """It asked for the lock, and says nothing for a while."""
+    return not select.select([process.stdout], [], [], 0.5)[0]
 
 
 def test_who_computes_shares_and_who_times_waits_for_all_of_them(start):

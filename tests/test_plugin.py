@@ -96,7 +96,7 @@ def test_a_failure_needs_nothing_else_to_act_on(run_cases):
             "    got       0x81  129",
             "    class     value, +128",
             "  repeat    pytest 'cases/flip.py::wrong[[]sm_100a-emulator]' --ptx-replay=*",
-            "results: * pass, * fail",
+            "results: * pass (* confirmed), * fail",
         ]
     )
 

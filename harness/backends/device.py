@@ -51,11 +51,78 @@ class Answer:
     lost: str = ""
 
 
-class Device:
-    """One GPU and the process that works on it. One thread at a time may use it.
+class Process:
+    """A process that answers calls, under a watchdog. One thread at a time may use it; any may `stop` it.
+
+    environment: of the process. prefix: a program to run it under. name: what reasons call it. option: what a user
+    sets a greater limit with.
+    """
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        prefix: Sequence[str] = (),
+        *,
+        name: str = "the process",
+        option: str = "--ptx-limit",
+    ) -> None:
+        self._worker = Worker(environment, prefix)
+        self._name, self._option = name, option
+        self._owner = os.getpid()
+
+    def call(self, function: str, *arguments: Any, limit: float) -> Any:
+        """What `function` ("module:name") returns for `arguments` there; all of them must pickle.
+
+        limit: seconds until it is given up; starting the process does not count. What the function raises is raised
+        here too, with its traceback as a note. Raises DeviceFault where there is no answer.
+        """
+        if self._worker.pid is None:
+            self._start()
+        return _value(self._ask(function, arguments, limit))
+
+    def _start(self) -> None:
+        """Wait until the process answers. Raises DeviceFault."""
+        self._ask(f"{__name__}:ready", (), START_LIMIT)
+
+    def _ask(self, function: str, arguments: tuple[Any, ...], limit: float) -> Answer:
+        if self._owner != os.getpid():
+            raise RuntimeError("a device belongs to the process that made it")
+        outcome = self._worker.call(Call(f"{__name__}:answer", (function, arguments)), limit)
+        if outcome.reply is None:
+            raise DeviceFault(self._reason(outcome.ended, outcome.stderr, limit))
+        if outcome.reply.raised:  # a result that does not pickle, say
+            raise DeviceFault(f"{outcome.reply.raised}: {outcome.reply.message}")
+        answer = outcome.reply.value
+        assert isinstance(answer, Answer)
+        if answer.lost:
+            self.close()
+        return answer
+
+    def _reason(self, ended: str, stderr: str, limit: float) -> str:
+        """One line for a process that did not answer."""
+        if ended.startswith("gave no answer"):
+            hangs = f"no end after {limit:g} s: the kernel hangs, or needs a greater {self._option}"
+            return f"{hangs}; its process was killed"
+        said = [line.strip() for line in stderr.splitlines() if line.strip()]
+        last = f": {said[-1][:_LAST_WORDS]}" if said else ""
+        killed = "; the system does that when its memory runs out" if signal.Signals.SIGKILL.name in ended else ""
+        return f"{self._name} {ended}{killed}{last}"
+
+    def stop(self) -> None:
+        """Kill the process, now and for good; a call in progress raises DeviceFault. Any thread may stop it."""
+        self._worker.stop()
+
+    def close(self) -> None:
+        """End the process; the next call starts another."""
+        if self._owner == os.getpid():
+            self._worker.close()
+
+
+class Device(Process):
+    """One GPU and the process that works on it.
 
     prefix: a program to run the process under. variables: what its environment has besides this process's. begin: what
-    a new process calls first.
+    a new process calls first. option: what a user sets a greater limit with.
     """
 
     def __init__(
@@ -64,32 +131,21 @@ class Device:
         prefix: Sequence[str] = (),
         variables: Mapping[str, str] | None = None,
         begin: str = f"{__name__}:begin",
+        option: str = "--ptx-limit",
     ) -> None:
-        self.gpu, self._begin = gpu, begin
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu.visible, **(variables or {})}
-        self._worker = Worker(environment, prefix)
-        self._owner = os.getpid()
+        super().__init__(environment, prefix, name="the process on the GPU", option=option)
+        self.gpu, self._begin = gpu, begin
         self.started = 0.0
         """Seconds that starting the process took last, the CUDA context included."""
 
     def call(self, function: str, *arguments: Any, limit: float, alone: bool = False) -> Any:
-        """What `function` ("module:name") returns for `arguments` there; all of them must pickle.
+        """See `Process.call`. Waiting for the GPU does not count for the limit either.
 
-        limit: seconds until it is given up; waiting for the GPU and starting the process do not count. alone: keep
-        every other ptxdiff process of this user off the GPU meanwhile. What the function raises is raised here too,
-        with its traceback as a note. Raises DeviceFault where there is no answer.
+        alone: keep every other ptxdiff process of this user off the GPU meanwhile.
         """
-        if self._owner != os.getpid():
-            raise RuntimeError("a device belongs to the process that made it")
         with devicelock.alone(self.gpu.uuid) if alone else devicelock.shared(self.gpu.uuid):
-            if self._worker.pid is None:
-                self._start()
-            answer = self._ask(function, arguments, limit)
-        if answer.raised is not None:
-            if answer.trace:
-                answer.raised.add_note(answer.trace)
-            raise answer.raised
-        return answer.value
+            return super().call(function, *arguments, limit=limit)
 
     def _start(self) -> None:
         began = time.monotonic()
@@ -99,32 +155,14 @@ class Device:
             raise DeviceFault(f"{self.gpu.name}: no CUDA context: {answer.raised}")
         self.started = time.monotonic() - began
 
-    def _ask(self, function: str, arguments: tuple[Any, ...], limit: float) -> Answer:
-        outcome = self._worker.call(Call(f"{__name__}:answer", (function, arguments)), limit)
-        if outcome.reply is None:
-            raise DeviceFault(_reason(outcome.ended, outcome.stderr, limit))
-        if outcome.reply.raised:  # a result that does not pickle, say
-            raise DeviceFault(f"{outcome.reply.raised}: {outcome.reply.message}")
-        answer = outcome.reply.value
-        assert isinstance(answer, Answer)
-        if answer.lost:
-            self.close()
-        return answer
 
-    def close(self) -> None:
-        """End the process; the next call starts another."""
-        if self._owner == os.getpid():
-            self._worker.close()
-
-
-def _reason(ended: str, stderr: str, limit: float) -> str:
-    """One line for a process that did not answer."""
-    if ended.startswith("gave no answer"):
-        return f"no end after {limit:g} s: the kernel hangs, or needs a greater --ptx-limit; its process was killed"
-    said = [line.strip() for line in stderr.splitlines() if line.strip()]
-    last = f": {said[-1][:_LAST_WORDS]}" if said else ""
-    killed = "; the system does that when its memory runs out" if signal.Signals.SIGKILL.name in ended else ""
-    return f"the process on the GPU {ended}{killed}{last}"
+def _value(answer: Answer) -> Any:
+    """What a call returned; what it raised is raised."""
+    if answer.raised is not None:
+        if answer.trace:
+            answer.raised.add_note(answer.trace)
+        raise answer.raised
+    return answer.value
 
 
 _devices: dict[tuple[Gpu, tuple[str, ...]], Device] = {}
@@ -147,6 +185,10 @@ def of_target(target: str, prefix: Sequence[str] = (), variables: Mapping[str, s
 
 
 # ---- What runs in the GPU's process ------------------------------------------------------------------------------
+
+
+def ready() -> None:
+    """Nothing: that it is answered says that the process has started."""
 
 
 def begin() -> None:

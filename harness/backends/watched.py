@@ -44,7 +44,9 @@ class JobRef:
 
     def job(self) -> Job:
         """The job, from the case file. Raises CaseError where the file has not, or no longer, what is meant."""
-        loaded = next((c for c in load(Path(self.path)) if self.case in (c.name, c.attribute)), None)
+        cases = load(Path(self.path))
+        named = [c for c in cases if c.name == self.case] or [c for c in cases if c.attribute == self.case]
+        loaded = named[0] if named else None
         if loaded is None or self.variant not in loaded.case.variants:
             raise CaseError(f"{self.path} binds no case {self.case!r} with a variant {self.variant!r} to a name")
         variant = loaded.case.variants[self.variant]

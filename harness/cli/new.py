@@ -44,8 +44,8 @@ def main(args: argparse.Namespace) -> int:
     """Write the file, never over one that is there."""
     if not args.name.isidentifier():
         raise UsageError(f"{args.name!r} is no case name; use letters, digits and underscores")
-    if args.name.startswith(("_", "test_")) or args.name == "conftest":
-        raise UsageError(f"{args.name!r}: files called so are no case files; choose a name without that beginning")
+    if args.name.startswith("_") or args.name == "conftest":
+        raise UsageError(f"{args.name!r}: files called so are no case files; choose another name")
     path = Path(args.folder) / f"{args.name}.py"
     if path.exists():
         raise UsageError(f"{path} is there already")

@@ -47,6 +47,7 @@ def main(args: argparse.Namespace) -> int:
     except (RecordError, ValueError) as e:
         raise UsageError(str(e)) from None
     words = [*args.paths, f"--ptx-effort={args.effort}", f"--ptx-records={records}", "-q", "--no-header"]
+    words += [f"--ptx-cases={p.partition('::')[0]}" for p in args.paths]
     words += [f"--ptx-backend={b}" for b in args.backend] + [f"--ptx-target={t}" for t in args.target]
     words += ["--ptx-require-gpu"] * args.require_gpu + ["--ptx-timing"] * args.timing
     words += [f"--ptx-limit={args.limit}"] * (args.limit is not None)
@@ -57,10 +58,20 @@ def main(args: argparse.Namespace) -> int:
     if any(w.startswith(("-n", "--numprocesses")) for w in args.rest):
         words.append("--dist=loadgroup")
     # A process of its own: pytest rewrites plugins as it imports them, and this one has imported ours already.
-    code = subprocess.call([sys.executable, "-m", "pytest", *words, *plugin_words()])
+    code = _call([sys.executable, "-m", "pytest", *words, *plugin_words()])
     if args.report and records.exists():
         _report(records, Path(args.output), Path(args.report))
     return code
+
+
+def _call(words: list[str]) -> int:
+    """A command's exit code. Ctrl-C reaches the command too: it closes its records, and is waited for."""
+    with subprocess.Popen(words) as process:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                continue
 
 
 def _report(records: Path, asked: Path, output: Path) -> None:

@@ -57,20 +57,20 @@ def main(args: argparse.Namespace) -> int:
 
 def _chosen(words: Sequence[str]) -> Iterator[LoadedCase]:
     from harness.case import CaseError
-    from harness.loader import load
+    from harness.loader import in_folder, load
 
     for word in words:
         place, _, attribute = word.partition("::")
-        path = Path(place)
-        files = sorted(p for p in path.glob("*.py") if not p.name.startswith("_")) if path.is_dir() else [path]
-        if not files or not all(f.is_file() for f in files):
+        path = Path(place).resolve()
+        if not path.exists():
             raise UsageError(f"no such file or folder: {place}; name case files, or run where ./cases is")
         try:
-            found = [c for f in files for c in load(f.resolve()) if not attribute or c.attribute == attribute]
+            cases = in_folder(path) if path.is_dir() else load(path)
         except CaseError as error:
             raise UsageError(str(error)) from None
+        found = [c for c in cases if not attribute or c.attribute == attribute]
         if not found:
-            raise UsageError(f"{place} binds no case called {attribute}")
+            raise UsageError(f"{place} binds no case{f' called {attribute}' if attribute else ''}")
         yield from found
 
 

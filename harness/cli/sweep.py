@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import statistics
 from collections import Counter
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
+    from harness.gpus import Gpu
     from harness.sweep.shards import Journal, ShardResult, Task
 
 
@@ -41,13 +43,14 @@ def main(args: argparse.Namespace) -> int:
 
     try:
         task = _task(args)
+        places = _places(task.target) if args.backend == "gpu" else [None]
+        part = part_of(task.shards, args.part)
         journal = Journal(Path(args.journal), task, resume=args.resume)
-        wanted = [s for s in part_of(task.shards, args.part) if s not in journal.done][: args.limit]
     except (CaseError, JournalError, ValueError) as error:
         raise UsageError(str(error)) from None
+    wanted = [s for s in part if s not in journal.done][: args.limit]
     console = Console()
-    places = _places(task.target) if args.backend == "gpu" else [""]
-    with _progress(console) as progress:
+    with contextlib.closing(journal), _progress(console) as progress:
         bar = progress.add_task(f"{task.variant}, 2^{task.bits} inputs", total=len(wanted), different=0)
 
         def on_result(result: object) -> None:
@@ -92,11 +95,11 @@ def _target(backend: str) -> str:
     return gpus()[0].target
 
 
-def _places(target: str) -> list[str]:
-    """The GPUs of a target here, as CUDA_VISIBLE_DEVICES names them."""
+def _places(target: str) -> list[Gpu | None]:
+    """The GPUs of a target here."""
     from harness.gpus import gpus
 
-    found = [g.visible for g in gpus() if g.target == target]
+    found: list[Gpu | None] = [g for g in gpus() if g.target == target]
     if not found:
         there = ", ".join(dict.fromkeys(g.target for g in gpus())) or "none"
         raise UsageError(f"--target {target}: no GPU here is of that kind; there is {there}")

@@ -6,15 +6,16 @@ hash), `result` and `timing` lines; then `disagreement` lines, and an `end` line
 Every line ends in a checksum, so that nothing that was changed or lost is read as if it had been measured (`seal`).
 Values are bits in hexadecimal, because JSON has no NaN. Reports, comparisons and gates read these and nothing else.
 
-`types` has the record types, `encoding` their JSON, `rules` what they must not say, `seal` the checksums, `files` the
-writing and reading of whole files, `merge` several runs as one, `agreement` where targets and variants give different
-bits, `evidence` on what results pass, `shown` their texts in each medium.
+`types` has the record types, `encoding` their JSON, `rules` what they must not say, `seal` the checksums, `lock` who
+may write a file, `files` the writing and reading of whole files, `merge` several runs as one, `agreement` where targets
+and variants give different bits, `evidence` on what results pass, `shown` their texts in each medium.
 """
 
 from harness.records.agreement import Split, explained, splits
 from harness.records.encoding import from_json, to_json
-from harness.records.evidence import evidence_of_passes, passes
+from harness.records.evidence import beside, evidence_of_passes, passes
 from harness.records.files import Writer, collect, collector_paused, lines, read, read_lines, resumable
+from harness.records.lock import FileLock
 from harness.records.merge import MACHINES, machines, merged
 from harness.records.seal import Seal
 from harness.records.types import (
@@ -66,6 +67,7 @@ __all__ = [
     "Disagreement",
     "End",
     "Evidence",
+    "FileLock",
     "Grid",
     "Key",
     "Offender",
@@ -84,6 +86,7 @@ __all__ = [
     "Verdict",
     "WriteError",
     "Writer",
+    "beside",
     "collect",
     "collector_paused",
     "evidence_of_passes",

@@ -1,24 +1,34 @@
-"""On what evidence results pass, in words that stand beside every count of passes."""
+"""On what results pass, in words that stand beside every count of passes."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from harness.records.types import EVIDENCE, Evidence, Result
+from harness.records.types import EVIDENCE, Result
 
-_WORDS: dict[Evidence, str] = {"none": "assembled only", "model": "model alone"}
+ASSEMBLED = "assembled only"
+_ORDER = (*reversed(EVIDENCE[1:]), ASSEMBLED, "none")
+_WORDS = {"model": "model alone", "none": "without evidence"}
 
 
-def evidence_of_passes(results: Iterable[Result]) -> dict[Evidence, int]:
-    """How many results pass on each evidence, from the strongest to the weakest; what none has is left out."""
-    counts = Counter(r.evidence for r in results if r.verdict == "pass")
-    return {e: counts[e] for e in reversed(EVIDENCE) if counts[e]}
+def evidence_of_passes(results: Iterable[Result]) -> Counter[str]:
+    """How many results pass on each evidence; those of the assembler count apart. Expected failures are no passes."""
+    return Counter(_evidence(r) for r in results if r.verdict == "pass" and not r.expected_failure)
+
+
+def _evidence(result: Result) -> str:
+    return ASSEMBLED if result.key.backend == "assembler" else result.evidence
+
+
+def beside(counts: Mapping[str, int]) -> str:
+    """The counts as they stand beside the number of passes, ` (3 hardware, 2 model alone)`; empty for none."""
+    words = [f"{counts[name]:,} {_WORDS.get(name, name)}" for name in _ORDER if counts.get(name)]
+    return f" ({', '.join(words)})" if words else ""
 
 
 def passes(results: Iterable[Result]) -> str:
     """`12 passes (4 hardware, 3 confirmed, 5 model alone)`."""
     counts = evidence_of_passes(results)
-    words = ", ".join(f"{n:,} {_WORDS.get(e, e)}" for e, n in counts.items())
-    total = sum(counts.values())
-    return f"{total:,} pass{'es' * (total != 1)}" + (f" ({words})" if words else "")
+    total = counts.total()
+    return f"{total:,} pass{'es' * (total != 1)}{beside(counts)}"

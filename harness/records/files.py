@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from harness.records.encoding import parsed, to_text
+from harness.records.lock import FileLock
 from harness.records.rules import Contents, ContradictionError
 from harness.records.seal import Seal, SealError
 from harness.records.types import (
@@ -31,25 +32,29 @@ from harness.records.types import (
 class Writer:
     """Appends records to a file as they come, at once, and stores each text once.
 
-    The path's folders are made. Safe to use from several threads of one process; several processes never share a file
-    (under pytest-xdist only the controller writes). resume: go on with a file that an earlier run left.
+    The path's folders are made. Safe to use from several threads of one process; no other process can write the file
+    meanwhile (under pytest-xdist only the controller writes). resume: go on with a file that an earlier run left.
+    lock: of the file, where the caller holds it already; `close` releases it.
     Raises WriteError where the file cannot be written, now or later; what was written before stays readable.
     """
 
-    def __init__(self, path: Path, *, resume: bool = False) -> None:
+    def __init__(self, path: Path, *, resume: bool = False, lock: FileLock | None = None) -> None:
         self.path = path
+        self._held = lock or FileLock(path)
         self._texts: set[str] = set()
         self._cases: set[str] = set()
         self._lock = threading.Lock()
         self._seal = Seal()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             if resume:
                 self._take_up()
             # Unbuffered: what a full disk refuses must not come up again when the file is closed.
             self._file = path.open("ab" if resume else "wb", buffering=0)
-        except OSError as e:
-            raise WriteError(f"{path}: {e.strerror or e}") from e
+        except BaseException as e:
+            self._held.release()
+            if isinstance(e, OSError):
+                raise WriteError(f"{path}: {e.strerror or e}") from e
+            raise
 
     def _take_up(self) -> None:
         """Know what the file has, and drop what a cut-off run left half done, and what stood at its end."""
@@ -86,6 +91,7 @@ class Writer:
     def close(self) -> None:
         """Close the file; further writes fail."""
         self._file.close()
+        self._held.release()
 
 
 def lines(records: Iterable[Record], seal: Seal) -> bytes:

@@ -1,7 +1,8 @@
 """All inputs of one variant, however many: in shards, on every GPU, and on from where it was stopped.
 
-A journal holds one line for each finished shard, so that nothing is lost but the shards in progress. Workers are
-processes, one a GPU: one that dies or hangs costs its shard an `error` line, and is replaced.
+A journal holds one line for each finished shard, so that nothing is lost but the shards in progress. A GPU is used as
+everywhere: in a watched process, under the GPU's lock (`harness.backends.device`). The emulator works in a watched
+process too. One that dies or hangs costs its shard an `error` line, and is replaced.
 """
 
 from __future__ import annotations
@@ -10,9 +11,6 @@ import contextlib
 import json
 import os
 import queue
-import select
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,12 +18,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.backends.device import Device, Process
+from harness.gpus import Gpu
+from harness.records import FileLock, WriteError
+
 SHARD_BITS = 36
 TIMEOUT = 900.0
+WORK = "harness.sweep.shardworker:run_here"
 
 
 class JournalError(ValueError):
-    """A journal of another sweep, or none; the message says what differs."""
+    """A journal of another sweep, or one that is in use, or none; the message says which."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +72,25 @@ class ShardResult:
 
 
 class Journal:
-    """The finished shards on disk: a head line that says of which sweep, then a line a shard."""
+    """The finished shards on disk: a head line that says of which sweep, then a line a shard.
+
+    No other process can write it until `close`. Raises JournalError.
+    """
 
     def __init__(self, path: Path, task: Task, *, resume: bool) -> None:
         self.path = path
         self.done: dict[int, ShardResult] = {}
+        try:
+            self._lock = FileLock(path)
+        except WriteError as error:
+            raise JournalError(str(error)) from None
+        try:
+            self._begin(path, task, resume=resume)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, path: Path, task: Task, *, resume: bool) -> None:
         head = json.dumps({"sweep": asdict(task)})
         whole = [head]
         if path.exists():
@@ -82,7 +99,6 @@ class Journal:
             whole = self._take_up(head)
         elif resume:
             raise JournalError(f"{path}: there is no journal to go on with")
-        path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(path.suffix + ".partial")
         partial.write_text("".join(line + "\n" for line in whole), encoding="utf-8")
         partial.replace(path)  # without a line that was cut off, and without errors, which are tried again
@@ -108,25 +124,32 @@ class Journal:
             os.fsync(file.fileno())
         self.done[result.shard] = result
 
+    def close(self) -> None:
+        """Let another process write it."""
+        self._lock.release()
+
 
 def sweep(
     task: Task,
     journal: Journal,
     wanted: Sequence[int],
     *,
-    places: Sequence[str],
+    places: Sequence[Gpu | None],
     on_result: Callable[[ShardResult], None],
-    command: Sequence[str] = (sys.executable, "-m", "harness.sweep.shardworker"),
     timeout: float = TIMEOUT,
+    work: str = WORK,
 ) -> None:
-    """Run the wanted shards that the journal has not, one worker a place (a GPU's name, "" for the CPU)."""
+    """Run the wanted shards that the journal has not, one process a place: a GPU, or None for the CPU.
+
+    timeout: seconds after which a shard is given up. work: the function that runs one, of the task and its number.
+    """
     waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
     for shard in wanted:
         if shard not in journal.done:
             waiting.put(shard)
     finished: queue.SimpleQueue[ShardResult | BaseException | None] = queue.SimpleQueue()
-    workers = [_Worker(task, place, command, timeout) for place in places]
-    threads = [threading.Thread(target=w.serve, args=(waiting, finished), daemon=True) for w in workers]
+    servers = [_Server(task, _process(place), work, timeout) for place in places]
+    threads = [threading.Thread(target=s.serve, args=(waiting, finished), daemon=True) for s in servers]
     for thread in threads:
         thread.start()
     alive = len(threads)
@@ -141,16 +164,23 @@ def sweep(
                 journal.write(result)  # here only: a full disk ends the sweep with what is there already
                 on_result(result)
     finally:
-        for worker in workers:
-            worker.stop()
+        for server in servers:
+            server.stop()
+        for thread in threads:
+            thread.join(timeout=2)  # one that waits for a GPU does not hear of it
 
 
-class _Worker:
-    """A process that sweeps one shard after another, watched."""
+def _process(place: Gpu | None) -> Process:
+    if place is None:
+        return Process(os.environ, option="--timeout")
+    return Device(place, option="--timeout")
 
-    def __init__(self, task: Task, place: str, command: Sequence[str], timeout: float) -> None:
-        self.task, self.place, self.command, self.timeout = task, place, command, timeout
-        self._process: subprocess.Popen[bytes] | None = None
+
+class _Server:
+    """A thread's work: one shard after another in the process of one place."""
+
+    def __init__(self, task: Task, process: Process, work: str, timeout: float) -> None:
+        self.task, self.process, self.work, self.timeout = task, process, work, timeout
         self._stopped = False
 
     def serve(self, waiting: queue.SimpleQueue[int], finished: queue.SimpleQueue[Any]) -> None:
@@ -165,69 +195,22 @@ class _Worker:
         except BaseException as error:  # told to the thread that waits for results
             finished.put(error)
         finally:
-            self.stop()
+            self.process.close()
             finished.put(None)
 
     def _one(self, shard: int) -> ShardResult:
         started = time.monotonic()
-        if self._process is None:
-            self._process = self._start()
         try:
-            answer = self._ask(shard)
-        except (OSError, ValueError, _Silent) as error:
+            found: ShardResult = self.process.call(self.work, self.task, shard, limit=self.timeout)
+        except Exception as error:  # the process died or hung, the case file was changed, ...
             words = str(error) or type(error).__name__
-            self.stop(for_good=False)
             return ShardResult(shard, "error", words, seconds=round(time.monotonic() - started, 3))
-        return ShardResult(**answer)
+        return found
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        environment = dict(os.environ)
-        if self.place:
-            environment["CUDA_VISIBLE_DEVICES"] = self.place
-        here = str(Path(__file__).resolve().parents[2])
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (here, environment.get("PYTHONPATH"))))
-        words = [*self.command, json.dumps(asdict(self.task))]
-        return subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
-        )
-
-    def _ask(self, shard: int) -> dict[str, Any]:
-        process = self._process
-        assert process is not None
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(f"{shard}\n".encode())
-        process.stdin.flush()
-        line = b""
-        deadline = time.monotonic() + self.timeout
-        while not line.endswith(b"\n"):
-            ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
-                raise _Silent(f"the worker gave no answer in {self.timeout:g} s")
-            part = os.read(process.stdout.fileno(), 1 << 16)
-            if not part:
-                raise _Silent(f"the worker ended with status {process.wait()}")
-            line += part
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def stop(self, *, for_good: bool = True) -> None:
-        """End the process and what it started."""
-        self._stopped = self._stopped or for_good
-        process, self._process = self._process, None
-        if process is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, 9)
-        process.wait()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-
-
-class _Silent(RuntimeError):
-    """A worker died or hung."""
+    def stop(self) -> None:
+        """End the process, whatever it does. Called from another thread."""
+        self._stopped = True
+        self.process.stop()
 
 
 def part_of(shards: int, part: str) -> Iterator[int]:

@@ -1,20 +1,16 @@
-"""The process that sweeps shards of one variant: shard numbers in, one JSON line each out."""
+"""What the process of a sweep does: one shard of one variant, run and judged."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from harness import loader
-from harness.backends import Backend, Job, Setup, create
+from harness.backends import Backend, Job, Outcome, Setup, create
 from harness.backends.gpu import GpuBackend
 from harness.case import CaseError, Policies, format_of, policies
 from harness.inputs import InputSet
@@ -102,8 +98,11 @@ def _swept(backend: Backend, job: Job, policy: Policies, inputs: InputSet) -> Sw
     if swept is not None:
         return swept
 
-    def judge_one(part: Job, outcome: Any) -> Judgement:
-        return judge(job.case, policy, part.inputs, outcome.outputs, job.setup.pack)
+    def judge_one(part: Job, outcome: Outcome) -> Judgement:
+        found = judge(job.case, policy, part.inputs, outcome.outputs, job.setup.pack)
+        if found.passed and outcome.alternative:
+            return judge(job.case, policy, part.inputs, outcome.alternative, job.setup.pack)
+        return found
 
     return sweep_in_chunks(backend, job, inputs, judge_one)
 
@@ -112,19 +111,23 @@ def _joined(swept: Swept) -> str:
     return f"{sum(int(b.digest, 16) for b in swept.blocks) & ((1 << 64) - 1):016x}" if swept.blocks else ""
 
 
-def main(arguments: Mapping[str, Any]) -> None:
-    """Serve shard numbers from standard input until it ends."""
-    out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever prints, prints elsewhere
-    task = Task(**arguments)
-    item = item_of(Path(task.path), [task.case, task.variant], task.backend, task.target)
-    if dict(task.fingerprint) != fingerprint_of(item):
-        raise CaseError(f"{task.path} changed while it was being swept")
-    # This process is watched itself.
-    backend: Backend = GpuBackend() if task.backend == "gpu" else create(task.backend)
-    for line in sys.stdin:
-        print(json.dumps(asdict(run_shard(item, backend, task, int(line)))), file=out, flush=True)
+@dataclass(frozen=True)
+class _Loaded:
+    task: Task
+    item: Item
+    backend: Backend
 
 
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+_loaded: _Loaded | None = None
+
+
+def run_here(task: Task, shard: int) -> ShardResult:
+    """Sweep a shard in this process, which keeps the case and the backend for the next. Raises CaseError."""
+    global _loaded
+    if _loaded is None or _loaded.task != task:
+        item = item_of(Path(task.path), [task.case, task.variant], task.backend, task.target)
+        if dict(task.fingerprint) != fingerprint_of(item):
+            raise CaseError(f"{task.path} was changed while it was being swept")
+        # This process is the one that owns the GPU.
+        _loaded = _Loaded(task, item, GpuBackend() if task.backend == "gpu" else create(task.backend))
+    return run_shard(_loaded.item, _loaded.backend, task, shard)

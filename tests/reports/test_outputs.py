@@ -53,7 +53,8 @@ def test_the_terminal_ends_with_the_verdict_and_names_what_failed(failed):
     tail = text[text.rindex("FAILED") :]
     assert "rcp::asm.rn" in tail
     assert "prmt::asm.packed" in tail
-    assert re.search(r"[\d,]+ pass +\d+ fail +\d+ unsupported +\d+ error +\d+ not run +\d+ expected failures", tail)
+    counts = r"[\d,]+ pass \(.* hardware.*\) +\d+ fail +\d+ unsupported +\d+ error +\d+ not run +\d+ expected failures"
+    assert re.search(counts, tail)
     assert "--ptx-replay=" in text
     assert "not run: 12 results (gpu): no NVIDIA GPU" in text
 

@@ -13,8 +13,8 @@ HOST = tuple(Gpu(visible, "", visible, target, 0) for visible, target in
 def test_a_sweep_takes_every_gpu_of_its_target(monkeypatch):
     monkeypatch.setattr("harness.gpus.gpus", lambda: HOST)
     assert _target("gpu") == "sm_90a"
-    assert _places("sm_90a") == ["GPU-a", "GPU-c"]
-    assert _places("sm_80") == ["GPU-b"]
+    assert _places("sm_90a") == [HOST[0], HOST[2]]
+    assert _places("sm_80") == [HOST[1]]
     with pytest.raises(UsageError, match="--target sm_100a: no GPU here is of that kind; there is sm_90a, sm_80"):
         _places("sm_100a")
 

@@ -1,63 +1,123 @@
 """Sweeps in shards: what dies, hangs or is stopped costs its own shard, and the rest is done the second time."""
 
+import contextlib
+import functools
 import json
+import os
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 
+from harness import devicelock
+from harness.backends.device import Device
 from harness.cli import main
+from harness.gpus import Gpu
+from harness.sweep import shards
 from harness.sweep.shards import Journal, JournalError, ShardResult, Task, part_of, sweep
 
 TASK = Task("case.py", "case", "v", "gpu", "sm_90a", 1, 20, 16)
 
-WORKER = """
-import json, os, sys, time
-for line in sys.stdin:
-    shard = int(line)
-    if shard == 3: os.abort()
-    if shard == 5: time.sleep(60)
-    if shard == 7: print("not json", flush=True)
-    answer = {"shard": shard, "verdict": "pass", "total": 65536, "words": os.environ["CUDA_VISIBLE_DEVICES"]}
-    print(json.dumps(answer), flush=True)
-"""
+GPUS = tuple(Gpu(name, "a GPU", f"GPU-{name}-test", "sm_90a", 0) for name in "01")
 
 
-def swept(tmp_path, wanted, worker=WORKER, **options):
-    script = tmp_path / "worker.py"
-    script.write_text(worker)
+@pytest.fixture
+def on_stand_in(monkeypatch, tmp_path):
+    """GPUs without a context, and locks of their own."""
+    monkeypatch.setattr(shards, "Device", functools.partial(Device, begin="device_stand_in:begin"))
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "backends")
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+def swept(tmp_path, wanted, work="answer", places=GPUS, timeout=3.0):
     path = tmp_path / "journal.jsonl"
-    journal = Journal(path, TASK, resume=path.exists())
     told = []
-    command = (sys.executable, str(script))
-    options = {"places": ("0", "1"), "timeout": 2.0} | options
-    sweep(TASK, journal, wanted, on_result=told.append, command=command, **options)
+    with contextlib.closing(Journal(path, TASK, resume=path.exists())) as journal:
+        sweep(TASK, journal, wanted, places=places, on_result=told.append, timeout=timeout, work=f"shard_deeds:{work}")
     return journal, told
 
 
-def test_a_worker_that_aborts_hangs_or_babbles_costs_its_shard_only(tmp_path):
-    journal, _ = swept(tmp_path, range(10))
+@pytest.mark.parametrize("places", [GPUS, (None,)], ids=["gpu", "cpu"])
+def test_a_process_that_aborts_hangs_or_raises_costs_its_shard_only(tmp_path, on_stand_in, places):
+    journal, _ = swept(tmp_path, range(10), places=places)
     verdicts = {s: r.verdict for s, r in sorted(journal.done.items())}
     assert verdicts == {s: "error" if s in (3, 5, 7) else "pass" for s in range(10)}
-    assert "status -6" in journal.done[3].words
-    assert "no answer in 2 s" in journal.done[5].words
-    assert {r.words for r in journal.done.values() if r.verdict == "pass"} <= {"0", "1"}  # one GPU a worker
+    assert "aborted (SIGABRT)" in journal.done[3].words
+    assert "no end after 3 s: the kernel hangs, or needs a greater --timeout" in journal.done[5].words
+    assert journal.done[7].words == "no such luck"
+    if places == GPUS:
+        seen = {r.words for r in journal.done.values() if r.verdict == "pass"}
+        assert seen <= {"0", "1"}  # one GPU a process
 
 
-def test_a_second_start_does_what_is_missing_and_what_failed(tmp_path):
+def test_a_second_start_does_what_is_missing_and_what_failed(tmp_path, on_stand_in):
     swept(tmp_path, range(4))
     path = tmp_path / "journal.jsonl"
     lines = path.read_text().splitlines()
     done = {r["shard"] for r in map(json.loads, lines[1:-1]) if r["verdict"] == "pass"}
     path.write_text(path.read_text()[:-20])  # killed in the middle of a line: shards end in any order
-    journal, told = swept(tmp_path, range(10), WORKER.replace("shard ==", "shard == -"))
+    journal, told = swept(tmp_path, range(10), "always")
     assert sorted(journal.done) == list(range(10))
     assert {r.verdict for r in journal.done.values()} == {"pass"}
     assert {r.shard for r in told} == set(range(10)) - done
 
 
+def test_a_sweep_waits_for_who_times_and_who_times_waits_for_it(tmp_path, on_stand_in):
+    """The lock of the GPU, as all other work on it takes it."""
+    with devicelock.alone(GPUS[0].uuid):
+        running = threading.Thread(target=swept, args=(tmp_path, range(3), "always", GPUS[:1]))
+        running.start()
+        running.join(timeout=5)
+        assert running.is_alive()
+        assert len((tmp_path / "journal.jsonl").read_text().splitlines()) == 1  # its head
+    running.join(timeout=60)
+    assert len((tmp_path / "journal.jsonl").read_text().splitlines()) == 4
+
+
+ADDITION = '''
+"""Sums of bytes."""
+from harness import Case, asm
+from references.formats import U8
+
+def total(x, y):
+    return (x + y) & 255
+
+case = Case(
+    inputs={"x": U8, "y": U8}, outputs={"z": U8}, reference=total,
+    variants={"right": asm("add.u32 $0, $1, $2;", "=r,r,r", pack=1), "other": asm("mov.b32 $0, $1;", "=r,r,r", pack=1)},
+)
+'''
+
+
+def test_the_command_sweeps_on_a_gpu_in_the_process_that_owns_it(tmp_path, on_stand_in, monkeypatch, capsys):
+    """The stand-in adds, whatever the asm says."""
+    pytest.importorskip("torch")
+    pytest.importorskip("triton")
+    monkeypatch.setattr("harness.gpus.gpus", lambda: GPUS)
+    file = tmp_path / "sums.py"
+    file.write_text(ADDITION)
+    assert main(["sweep", f"{file}::right", "--journal", str(tmp_path / "j"), "--timeout", "200"]) == 0
+    assert "1 of 1 shards of 2^16 inputs: 1 pass" in capsys.readouterr().out
+    assert "torch" not in sys.modules or not sys.modules["torch"].cuda.is_initialized()
+    line = json.loads((tmp_path / "j").read_text().splitlines()[1])
+    assert (line["verdict"], line["total"], line["different"]) == ("pass", 1 << 16, 0)
+
+
+def test_two_sweeps_into_one_journal_are_one_too_many(tmp_path):
+    with (
+        contextlib.closing(Journal(tmp_path / "j", TASK, resume=False)),
+        pytest.raises(JournalError, match=rf"j is being written by process {os.getpid()} on "),
+    ):
+        Journal(tmp_path / "j", TASK, resume=True)
+    Journal(tmp_path / "j", TASK, resume=True).close()
+
+
 def test_a_journal_of_another_sweep_is_refused(tmp_path):
     path = tmp_path / "j.jsonl"
-    Journal(path, TASK, resume=False).write(ShardResult(1, "pass"))
+    with contextlib.closing(Journal(path, TASK, resume=False)) as journal:
+        journal.write(ShardResult(1, "pass"))
     with pytest.raises(JournalError, match="--resume goes on"):
         Journal(path, TASK, resume=False)
     changed = Task("case.py", "case", "v", "gpu", "sm_90a", 1, 20, 16, {"reference": "other"})

@@ -1,0 +1,124 @@
+"""Which Python files hold cases: one rule for pytest, `ptxdiff list` and `ptxdiff run`.
+
+A case file lies in a folder named `cases`, at any depth. A leading underscore in the name of a file, or of a folder on
+the way to it, hides it; so do the names in `NOT_ENTERED`. A folder named `cases` is left alone where no file in it
+uses the harness: it is somebody else's. Light: pytest imports this in projects that have no cases.
+"""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+FOLDER = "cases"
+
+# The folders that pytest does not enter where its setting `norecursedirs` is not changed.
+NOT_ENTERED = (".*", "_*", "*.egg", "build", "CVS", "dist", "node_modules", "venv", "{arch}")
+
+# The files that pytest collects tests from where its setting `python_files` is not changed.
+TEST_FILES = ("test_*.py", "*_test.py")
+
+_HARNESS = "harness"
+
+
+def hidden(path: Path, folder: Path) -> bool:
+    """Whether the file's name, or that of a folder between `folder` and it, says that it holds no case."""
+    *way, name = path.relative_to(folder).parts
+    if name == "conftest.py" or name.startswith(("_", ".")):
+        return True
+    return any(fnmatch.fnmatch(part, pattern) for part in way for pattern in NOT_ENTERED)
+
+
+def folder_of(path: Path, root: Path) -> Path | None:
+    """The outermost folder named `cases` that a file lies in; folders above `root` count as the file's own only."""
+    found = [p for p in path.parents if p.name == FOLDER and (p == path.parent or p.is_relative_to(root))]
+    return found[-1] if found else None
+
+
+def below(folder: Path) -> list[Path]:
+    """The Python files below a folder that are not hidden, in order of name."""
+    found: list[Path] = []
+    seen: set[str] = set()
+    for here, folders, files in os.walk(folder, followlinks=True):
+        real = os.path.realpath(here)
+        if real in seen:  # a link to a folder above it
+            folders.clear()
+            continue
+        seen.add(real)
+        found += (Path(here, name) for name in files if name.endswith(".py"))
+        folders[:] = [f for f in folders if not any(fnmatch.fnmatch(f, pattern) for pattern in NOT_ENTERED)]
+    return sorted(path for path in found if not hidden(path, folder))
+
+
+def case_files(folder: Path) -> list[Path]:
+    """The case files that a folder stands for: those in folders named `cases`, or where it has none, all its files.
+
+    Test modules are among them only where they use the harness: others hold no case.
+    """
+    folder = Path(folder)
+    files = below(folder)
+    absolute = folder.absolute()
+    if FOLDER not in absolute.parts:
+        inside = [p for p in files if FOLDER in p.relative_to(folder).parts[:-1]]
+        files = inside or files
+    return [p for p in files if not is_test_file(p, TEST_FILES) or uses_harness(p, [folder, Path.cwd()])]
+
+
+def is_test_file(path: Path, patterns: Iterable[str]) -> bool:
+    """Whether pytest collects tests from a file of this name. patterns: the setting `python_files`."""
+    return any(fnmatch.fnmatch(str(path) if "/" in pattern else path.name, pattern) for pattern in patterns)
+
+
+def is_ours(folder: Path, root: Path) -> bool:
+    """Whether any file below a folder uses the harness."""
+    roots = [folder, root]
+    return any(uses_harness(path, roots) for path in below(folder))
+
+
+def uses_harness(path: Path, roots: Sequence[Path]) -> bool:
+    """Whether a file imports the harness, itself or through modules below one of `roots`. Executes nothing."""
+    roots = [Path(os.path.abspath(root)) for root in roots]
+    waiting, seen = [path], {path}
+    while waiting:
+        for name in _imports(waiting.pop()):
+            if name.partition(".")[0] == _HARNESS:
+                return True
+            found = [p for p in _modules(name, roots) if p not in seen]
+            seen.update(found)
+            waiting += found
+    return False
+
+
+def _imports(path: Path) -> Iterator[str]:
+    """The full names of what a file imports; of a file that is no Python, the harness where it stands in the text."""
+    try:
+        text = path.read_bytes()
+        if b"import" not in text:
+            return
+        tree = ast.parse(text)
+    except OSError:
+        return
+    except (SyntaxError, ValueError):  # pytest, or the loader, tells what is wrong with it
+        if re.search(rb"(?m)^\s*(from|import)\s+harness\b", text):
+            yield _HARNESS
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _modules(name: str, roots: Sequence[Path]) -> Iterator[Path]:
+    """The files of a module that lies below one of the roots."""
+    relative = Path(*name.split("."))
+    for base in dict.fromkeys([*roots, *map(Path, sys.path)]):
+        for path in (base / relative.with_suffix(".py"), base / relative / "__init__.py"):
+            if any(path.is_relative_to(root) for root in roots) and path.is_file():
+                yield path

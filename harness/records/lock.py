@@ -1,0 +1,84 @@
+"""One writer a file: a lock beside it, held by the process that writes and gone when that process ends."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness.records.types import WriteError
+
+_NOT_TOLD = "another process"
+
+
+class FileLock:
+    """Holds a file for writing from now until `release`, or until this process ends, however it ends.
+
+    The lock is the kernel's (flock) on `NAME.lock` beside the file, which also says who holds it and is removed again.
+    The file itself cannot carry it: a resumed run replaces it. The folders of the path are made.
+    Raises WriteError, which names the holder, where another process or another run of this one holds the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._beside = lock_of(path)
+        try:
+            self._beside.parent.mkdir(parents=True, exist_ok=True)
+            self._held = self._taken(path)
+        except OSError as e:
+            raise WriteError(f"{path}: {e.strerror or e}") from e
+        told = {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "since": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        os.ftruncate(self._held, 0)
+        os.pwrite(self._held, json.dumps(told).encode(), 0)
+
+    def _taken(self, path: Path) -> int:
+        """A descriptor that holds the lock; where its holder removed the file meanwhile, of a new one."""
+        while True:
+            held = os.open(self._beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(held), os.stat(self._beside)):
+                    return held
+            except BlockingIOError:
+                words = f"{path} is being written by {_holder(held)}; name another file, or wait until that run ends"
+                os.close(held)
+                raise WriteError(words) from None
+            except FileNotFoundError:  # removed between `open` and `flock`
+                pass
+            except BaseException:
+                os.close(held)
+                raise
+            os.close(held)
+
+    def release(self) -> None:
+        """Give the file back. Does nothing the second time."""
+        if self._held < 0:
+            return
+        with contextlib.suppress(OSError):
+            os.unlink(self._beside)  # while the lock is held: nobody else's can be removed
+        os.close(self._held)
+        self._held = -1
+
+
+def lock_of(path: Path) -> Path:
+    """The file that carries the lock of another. A link to a file has the file's."""
+    real = path.resolve()
+    if real.exists() and not real.is_file():  # a link to a device
+        real = path.absolute()
+    return real.with_name(f"{real.name}.lock")
+
+
+def _holder(held: int) -> str:
+    """Who holds a lock, as its file says: `process 12 on host since 2026-01-01T00:00:00+00:00`."""
+    try:
+        told = json.loads(os.pread(held, 1 << 12, 0))
+        return f"process {told['pid']} on {told['host']} since {told['since']}"
+    except (OSError, ValueError, TypeError, KeyError):  # not written yet
+        return _NOT_TOLD

@@ -1,0 +1,164 @@
+"""What `ptxdiff list` shows is what `pytest cases` runs, and a file in `cases` without a case is said."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+from harness.loader import cases_in
+from tests.case_sources import FLIP, RIGHT
+
+RENAMED = RIGHT.replace("import Case, asm", "import Case as Problem, asm").replace("= Case(", "= Problem(")
+MADE = '''"""A case that another module makes."""
+from kernels_of_mine import problem
+
+case = problem()
+'''
+MAKER = RIGHT.replace("case = Case(", "def problem():\n  return Case(")
+LISTED = RIGHT.replace("case = Case(", "def problem():\n  return Case(") + "\ncases = [problem(), problem()]\n"
+MAPPED = LISTED.replace("cases = [problem(), problem()]", 'BY_NAME = {"small one": problem(), 8: [problem()]}')
+CALLED = RIGHT.replace("case = Case(", "flipping = Case(")
+TESTED = RIGHT + "\ndef test_of_mine():\n    assert flipped(2) == 3\n"
+
+
+def write(root: Path, **sources: str) -> None:
+    """`sub__x="..."` is cases/sub/x.py."""
+    for name, source in sources.items():
+        parts = [name] if name.startswith("__") else name.split("__")
+        path = root.joinpath("cases", *parts).with_suffix(".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+
+
+@pytest.fixture
+def both(run_cases, pytester, capsys, monkeypatch):
+    """Names of cases: as `ptxdiff list` shows them, and as pytest runs them."""
+    monkeypatch.syspath_prepend(pytester.path)
+    (pytester.path / "kernels_of_mine.py").write_text(MAKER)
+
+    def names(**sources: str) -> tuple[set[str], set[str]]:
+        write(pytester.path, **sources)
+        assert main(["list", "cases"]) == 0
+        listed = set(re.findall(r"^(\S+)  \(", capsys.readouterr().out, flags=re.M))
+        run_cases("--ptx-records=run.jsonl", "cases")
+        from harness.records import read
+
+        return listed, {r.key.case for r in read(Path("run.jsonl")).results}
+
+    return names
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ({"sub__x": RIGHT}, {"x"}),
+        ({"sub__deeper__x": RIGHT}, {"x"}),
+        ({"test_x": RIGHT}, {"test_x"}),
+        ({"x_test": RIGHT}, {"x_test"}),
+        ({"x": RENAMED}, {"x"}),
+        ({"x": MADE}, {"x"}),
+        ({"x": CALLED}, {"x.flipping"}),
+        ({"x": LISTED}, {"x.cases.0", "x.cases.1"}),
+        ({"x": MAPPED}, {"x.BY_NAME.small_one", "x.BY_NAME.8.0"}),
+        ({"x": RIGHT + "\nall_of_them = [case]\n_hidden = case\n"}, {"x"}),
+        ({"x": RIGHT, "_helper": "1 / 0", "conftest": "", "__init__": "", "_old__x": RIGHT}, {"x"}),
+        ({"x": RIGHT, "build__x": RIGHT, ".old__x": RIGHT}, {"x"}),
+        ({"x": RIGHT, "test_y": "def test_y():\n    pass\n"}, {"x"}),
+    ],
+    ids=lambda v: " ".join(v) if isinstance(v, dict) else "",
+)
+def test_what_is_listed_runs(both, source, expected):
+    listed, ran = both(**source)
+    assert listed == ran == expected
+
+
+def test_tests_beside_a_case_run_too(run_cases, pytester):
+    write(pytester.path, test_z=TESTED, plain_test="def test_y():\n    pass\n", x=RIGHT)
+    run_cases("cases").assert_outcomes(passed=4)
+    run_cases("cases/test_z.py").assert_outcomes(passed=2)
+    run_cases("cases/test_z.py::test_of_mine").assert_outcomes(passed=1)
+    run_cases("cases/test_z.py::right[sm_100a-emulator]").assert_outcomes(passed=1)
+
+
+def test_cases_in_a_container_are_chosen_by_address(run_cases, pytester):
+    write(pytester.path, x=MAPPED)
+    run_cases("cases/x.py::BY_NAME.8.0::right[sm_100a-emulator]").assert_outcomes(passed=1)
+    run_cases("-k", "small_one").assert_outcomes(passed=1, deselected=1)
+
+
+@pytest.mark.parametrize("helper", ["x = 1\n", "from harness import Case\n", "from harness import Case\n_case = 1\n"])
+def test_a_file_without_a_case_is_said(run_cases, pytester, capsys, helper):
+    write(pytester.path, right=RIGHT, sub__helper=helper)
+    result = run_cases("cases")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["*cases/sub/helper.py: a case file binds a Case to a name*no case file: _helper.py"])
+    assert main(["list", "cases"]) == 2
+    assert "cases/sub/helper.py: a case file binds a Case" in capsys.readouterr().err
+    (pytester.path / "cases" / "sub" / "helper.py").rename(pytester.path / "cases" / "sub" / "_helper.py")
+    run_cases("cases").assert_outcomes(passed=1)
+
+
+def test_a_test_module_with_neither_is_said(run_cases, pytester):
+    write(pytester.path, right=RIGHT, test_nothing="from harness import Case\n")
+    result = run_cases("cases")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["*cases/test_nothing.py: a case file binds a Case to a name*"])
+
+
+@pytest.mark.parametrize("other", ["sub__x", "x__x"])
+def test_two_cases_of_one_name_are_refused_by_both(run_cases, pytester, capsys, other):
+    write(pytester.path, x=RIGHT, **{other: RIGHT})
+    result = run_cases("cases")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    words = "a case called 'x' is in "
+    result.stdout.fnmatch_lines([f"*{words}*x.py as well, and results are kept by name*"])
+    assert main(["list", "cases"]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_names_across_files_are_compared_whole(run_cases, pytester):
+    """`a.py` with a case called `b`, and `a.b.py`."""
+    write(pytester.path, a=RIGHT + "b = Case(inputs=case.inputs, outputs=case.outputs, reference=flipped,"
+          " variants=case.variants)\n")  # fmt: skip
+    (pytester.path / "cases" / "a.b.py").write_text(RIGHT)
+    result = run_cases("cases")
+    result.stdout.fnmatch_lines(["*a case called 'a.b' is in *"])
+
+
+def test_keys_that_make_no_distinct_names_are_refused():
+    from harness import Case, asm
+    from references.formats import U8
+
+    def case():
+        return Case(
+            inputs={"x": U8}, outputs={"y": U8}, reference=lambda x: x,
+            variants={"a": asm("mov.b32 $0, $1;", "=r,r", pack=4)},
+        )  # fmt: skip
+
+    with pytest.raises(ValueError, match=r"two cases in c are called c\.a_b; use keys"):
+        cases_in({"c": {"a b": case(), "a-b": case()}})
+    with pytest.raises(ValueError, match=r"c\[\(1, 2\)\] is a Case, and its key makes no name"):
+        cases_in({"c": {(1, 2): case()}})
+    one = case()
+    ring = [one]
+    ring.append(ring)
+    assert cases_in({"r": ring, "s": (one,)}) == {"r.0": one}
+
+
+def test_run_takes_a_folder_of_another_name_as_list_does(pytester, capsys):
+    """In a process of its own: it runs pytest."""
+    (pytester.path / "kernels").mkdir()
+    (pytester.path / "kernels" / "flip.py").write_text(FLIP)
+    (pytester.path / "kernels" / "test_flop.py").write_text(RIGHT)
+    assert main(["list", "kernels"]) == 0
+    listed = re.findall(r"^(\S+)  \(", capsys.readouterr().out, flags=re.M)
+    command = [sys.executable, "-m", "harness.cli", "run", "kernels", "--backend", "emulator", "--target", "sm_90"]
+    done = subprocess.run([*command, "--", "--collect-only"], capture_output=True, text=True, timeout=120, check=False)
+    assert listed == ["flip", "test_flop"]
+    for item in ("flip.py::right", "flip.py::wrong", "test_flop.py::right"):
+        assert f"kernels/{item}[sm_90a-emulator]" in done.stdout, done.stdout

@@ -1,0 +1,352 @@
+"""Whole runs: a stopped one is cut short, a records file has one writer, and order and choice change nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from harness.cli import main
+from harness.recorder import records_path
+from harness.records import Key, WriteError, Writer, read
+from harness.records.lock import FileLock
+from reports import junit
+from reports.model import view
+from reports.verdict import overall
+from tests.case_sources import CONSTANT, FLIP, MIXED, RIGHT
+from tests.test_bad_days import CONFTEST, ROOT, plugin
+
+SLOW = RIGHT.replace(
+    "def flipped(x):\n",
+    """def flipped(x):
+    import pathlib, time
+    pathlib.Path(__file__).with_name("busy").touch()
+    time.sleep(600)
+""",
+)
+
+
+def items(path: Path) -> set[tuple[str, str, str, str]]:
+    return {r.key.item for r in read(path).results}
+
+
+def refused(path: Path, capsys: pytest.CaptureFixture[str]) -> bool:
+    """Whether no reader takes the run for a whole one: page, JUnit, the gate, and a new baseline."""
+    run = read(path)
+    assert run.end is None
+    assert not overall(view(run)).green
+    suites = ElementTree.fromstring(junit.text(run))
+    assert (suites.get("errors"), suites.get("failures")) != ("0", "0")
+    assert main(["report", str(path), "-f", "github-summary"]) == 0
+    assert "cut short" in capsys.readouterr().out.lower()
+    baseline = path.parent / "baseline"
+    assert main(["gate", str(path), "--baseline", str(baseline), "--accept"]) == 1
+    assert "the run was cut short" in capsys.readouterr().out
+    return not baseline.exists()
+
+
+# ---- A run that is stopped -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts pytest on case files in a process of its own, in a session of its own."""
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "cases").mkdir()
+    started = []
+
+    def begin(*options, **sources):
+        for name, source in sources.items():
+            (tmp_path / "cases" / f"{name}.py").write_text(source)
+        words = [sys.executable, "-m", "pytest", "cases", "-q", "-p", "no:cacheprovider", "--ptx-backend=emulator"]
+        words += ["--ptx-target=sm_100a", "--ptx-records=run.jsonl", *plugin(), *options]
+        process = subprocess.Popen(
+            words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        )  # fmt: skip
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def busy(folder: Path, process: subprocess.Popen[str]) -> None:
+    """Wait until the slow case is at work."""
+    deadline = time.monotonic() + 120
+    while not (folder / "cases" / "busy").exists():
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("options", [[], pytest.param(["-n2"], marks=pytest.mark.slow)])
+def test_a_run_stopped_by_ctrl_c_is_cut_short(start, tmp_path, capsys, options):
+    """A real signal to a real process. With workers, several processes."""
+    process = start(*options, a_first=RIGHT, b_slow=SLOW)
+    busy(tmp_path, process)
+    while not (tmp_path / "run.jsonl").exists() or b'"result"' not in (tmp_path / "run.jsonl").read_bytes():
+        assert process.poll() is None  # with workers, the other one may still be at the first case
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    out = process.communicate(timeout=60)[0]
+    assert process.returncode == pytest.ExitCode.INTERRUPTED
+    assert items(tmp_path / "run.jsonl") == {("a_first", "right", "sm_100a", "emulator")}
+    assert "cut short: 1 of 2 items have no result; --ptx-resume goes on" in out
+    assert refused(tmp_path / "run.jsonl", capsys)
+
+
+def test_a_run_stopped_at_its_first_failure_is_cut_short_until_it_is_resumed(run_cases, capsys):
+    wrong = FLIP.replace('"right"', '"a"').replace('"wrong"', '"b"')
+    result = run_cases("-x", "--ptx-records=run.jsonl", a=wrong, b=RIGHT)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["records: run.jsonl (cut short: 1 of 3 items have no result; *"])
+    assert read(Path("run.jsonl")).end is None
+    assert overall(view(read(Path("run.jsonl")))).notes[0].startswith("The run was cut short")
+    run_cases("--ptx-records=run.jsonl", "--ptx-resume").assert_outcomes(passed=2, failed=1)
+    assert read(Path("run.jsonl")).end is not None
+
+
+def test_a_failure_of_the_last_item_stops_nothing(run_cases):
+    run_cases("-x", "--ptx-records=run.jsonl", flip=FLIP).assert_outcomes(passed=1, failed=1)
+    assert read(Path("run.jsonl")).end is not None
+
+
+def test_a_choice_of_items_is_a_whole_run(run_cases):
+    result = run_cases("-k", "right", "--ptx-records=run.jsonl", flip=FLIP)
+    result.assert_outcomes(passed=1, deselected=1)
+    assert read(Path("run.jsonl")).end is not None
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_run_that_something_ends_is_cut_short_whatever_it_says(run_cases, pytester, capsys, code):
+    pytester.makeconftest(f"""
+        import pytest
+
+        def pytest_runtest_logfinish(nodeid):
+            pytest.exit("enough", returncode={code})
+    """)
+    assert run_cases("--ptx-records=run.jsonl", a=RIGHT, b=RIGHT).ret == code
+    assert refused(Path("run.jsonl"), capsys)
+
+
+def test_a_run_that_breaks_down_is_cut_short(run_cases, pytester, capsys):
+    pytester.makeconftest("""
+        def pytest_runtest_logfinish(nodeid):
+            if "b.py" in nodeid:
+                raise RuntimeError("a broken plugin")
+    """)
+    result = run_cases("--ptx-records=run.jsonl", a=RIGHT, b=RIGHT, c=RIGHT)
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
+    assert refused(Path("run.jsonl"), capsys)
+
+
+def test_a_case_file_that_cannot_be_read_leaves_no_whole_run(run_cases, capsys):
+    """pytest goes on where it is told to; what is missing was not checked."""
+    words = ["--continue-on-collection-errors", "--ptx-records=run.jsonl"]
+    result = run_cases(*words, a=RIGHT, b=RIGHT.replace("case =", "1 / 0\ncase ="))
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["records: run.jsonl (cut short: cases/b.py could not be collected; *"])
+    assert refused(Path("run.jsonl"), capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["-x", "--maxfail=1"])
+def test_workers_stopped_at_the_first_failure_leave_no_whole_run(start, tmp_path, option):
+    """Several processes."""
+    process = start("-n2", option, **{f"c{k}": FLIP for k in range(12)})
+    out = process.communicate(timeout=300)[0]
+    assert process.returncode != 0
+    assert read(tmp_path / "run.jsonl").end is None, out
+    assert "cut short: " in out
+
+
+def test_an_item_that_fails_without_a_result_is_an_error_of_the_run(run_cases, pytester):
+    """Whatever fails in pytest must not be absent from the records: they would say that the run passed."""
+    pytester.makeconftest("""
+        import pytest
+
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_runtest_call(item):
+            if "right" in item.name and "b.py" in item.nodeid:
+                raise RuntimeError("a broken plugin")
+    """)
+    run_cases("--ptx-records=run.jsonl", a=RIGHT, b=RIGHT).assert_outcomes(passed=1, failed=1)
+    run = read(Path("run.jsonl"))
+    assert {r.key.case: r.verdict for r in run.results} == {"a": "pass", "b": "error"}
+    assert "RuntimeError: a broken plugin" in next(r.words for r in run.results if r.verdict == "error")
+    assert overall(view(run)).word == "failed"
+
+
+# ---- One writer a file ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [[], pytest.param(["--ptx-resume"], marks=pytest.mark.slow)])
+def test_a_second_run_into_a_file_is_refused_and_told_who_holds_it(start, tmp_path, options):
+    """Two processes at once, of which the first is killed in the end."""
+    first = start(a_first=RIGHT, b_slow=SLOW)
+    busy(tmp_path, first)
+    before = (tmp_path / "run.jsonl").read_bytes()
+    second = start(*options)
+    out = second.communicate(timeout=120)[0]
+    assert second.returncode == pytest.ExitCode.USAGE_ERROR
+    (told,) = filter(None, out.splitlines())
+    assert told.startswith(f"ERROR: --ptx-records: run.jsonl is being written by process {first.pid} on ")
+    assert " since 20" in told
+    assert (tmp_path / "run.jsonl").read_bytes() == before
+    assert read(tmp_path / "run.jsonl").end is None  # readers need no lock
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    third = start("--ptx-resume", b_slow=RIGHT)
+    assert third.wait(timeout=120) == 0
+    assert read(tmp_path / "run.jsonl").end is not None
+    assert [p.name for p in tmp_path.glob("run.*")] == ["run.jsonl"]
+
+
+def test_a_file_has_one_holder_by_whatever_name(tmp_path):
+    path = tmp_path / "folder" / "run.jsonl"
+    held = FileLock(path)
+    path.write_text("")
+    (tmp_path / "link.jsonl").symlink_to(path)
+    for name in (path, tmp_path / "folder" / ".." / "folder" / "run.jsonl", tmp_path / "link.jsonl"):
+        with pytest.raises(WriteError, match=rf"{name.name} is being written by process {os.getpid()} on .* since 20"):
+            FileLock(name)
+    FileLock(tmp_path / "folder" / "other.jsonl").release()
+    held.release()
+    held.release()
+    FileLock(tmp_path / "link.jsonl").release()
+    assert [p.name for p in (tmp_path / "folder").iterdir()] == ["run.jsonl"]
+
+
+def test_what_a_dead_process_left_of_its_lock_holds_nothing(tmp_path):
+    (tmp_path / "run.jsonl.lock").write_text('{"pid": 1, "host": "gone", "since": "2026-01-01T00:00:00+00:00"}')
+    FileLock(tmp_path / "run.jsonl").release()
+    held = FileLock(tmp_path / "run.jsonl")
+    (tmp_path / "run.jsonl.lock").write_text("{half a li")
+    with pytest.raises(WriteError, match="is being written by another process"):
+        FileLock(tmp_path / "run.jsonl")
+    held.release()
+
+
+def test_a_writer_holds_its_file(tmp_path):
+    writer = Writer(tmp_path / "run.jsonl")
+    with pytest.raises(WriteError, match="is being written by process"):
+        Writer(tmp_path / "run.jsonl", resume=True)
+    writer.close()
+    Writer(tmp_path / "run.jsonl").close()
+
+
+def test_runs_into_one_folder_take_a_file_each(tmp_path):
+    first = records_path(str(tmp_path))
+    held = FileLock(first)
+    assert records_path(str(tmp_path)) != first
+    held.release()
+
+
+# ---- What passes rest on -------------------------------------------------------------------------------------------
+
+APPROXIMATE = '''"""An approximate reciprocal."""
+
+from harness import Case, asm, ulp
+from references import reciprocal
+from references.formats import F32
+
+case = Case(
+    inputs={"x": F32},
+    outputs={"y": F32},
+    reference=reciprocal.correctly_rounded,
+    variants={"approximate": asm("rcp.approx.f32 $0, $1;", match=ulp(1))},
+)
+'''
+
+
+def test_what_passes_rest_on_stands_beside_them(run_cases, pytester, capsys):
+    result = run_cases("--ptx-records=run.jsonl", flip=RIGHT, rcp=APPROXIMATE)
+    result.assert_outcomes(passed=2)
+    counts = Counter(r.evidence for r in read(Path("run.jsonl")).results)
+    assert set(counts) == {"confirmed", "model"}
+    words = f"pass ({counts['confirmed']} confirmed, {counts['model']} model)"
+    result.stdout.fnmatch_lines([f"results: {counts.total()} {words}"])
+    capsys.readouterr()
+    assert main(["report", "run.jsonl", "-f", "github-summary"]) == 0
+    assert f"**{counts.total()}** {words}" in capsys.readouterr().out
+    assert main(["report", "run.jsonl", "-o", "page.html"]) == 0
+    assert f"{counts.total()} {words}" in " ".join(capsys.readouterr().out.split())
+    assert words in Path("page.html").read_text()
+
+
+# ---- Any order, any choice -----------------------------------------------------------------------------------------
+
+CATALOGUE = {"flip": FLIP, "constant": CONSTANT, "mixed": MIXED, "rcp": APPROXIMATE}
+
+# Items in another order, and some of them left out, as a seed says.
+SHUFFLED = """
+import random
+
+def pytest_addoption(parser):
+    parser.addoption("--seed", type=int, default=0)
+
+def pytest_collection_modifyitems(config, items):
+    if seed := config.option.seed:
+        chance = random.Random(seed)
+        items[:] = chance.sample(items, chance.randint(1, len(items)))
+"""
+
+
+def facts(path: Path) -> dict[Key, tuple[object, ...]]:
+    """All that a result says, but for how long it took."""
+    return {r.key: tuple(v for k, v in vars(r).items() if k != "seconds") for r in read(path).results}
+
+
+def texts(path: Path) -> dict[str, str]:
+    return {name: text.text for name, text in read(path).texts.items()}
+
+
+def same(part: Path, whole: Path) -> bool:
+    """Whether the results of some items are those of a run of all."""
+    known = facts(whole)
+    chosen = {r.key.item for r in read(part).results}
+    assert facts(part) == {key: found for key, found in known.items() if key.item in chosen}
+    assert texts(part).items() <= texts(whole).items()
+    return bool(chosen)
+
+
+@pytest.mark.parametrize("rounds", [pytest.param(4, id="quick"), pytest.param(60, id="slow", marks=pytest.mark.slow)])
+def test_order_and_choice_change_no_result(run_cases, pytester, rounds):
+    """60 rounds of a second each in the slow variant."""
+    pytester.makeconftest(SHUFFLED)
+    targets = ("--ptx-target=sm_80", "--ptx-target=sm_100a")
+    run_cases(*targets, "--ptx-records=whole.jsonl", **CATALOGUE)
+    assert len({r.key.item for r in read(Path("whole.jsonl")).results}) == 12
+    for seed in range(1, rounds + 1):
+        run_cases(*targets, f"--seed={seed}", f"--ptx-records={seed}.jsonl")
+        assert same(Path(f"{seed}.jsonl"), Path("whole.jsonl")), seed
+    run_cases(*targets, "-k", "wrong or neighbour", "--ptx-records=chosen.jsonl")
+    assert same(Path("chosen.jsonl"), Path("whole.jsonl"))
+    run_cases(*targets, "--lf", "--ptx-records=failed.jsonl")
+    assert same(Path("failed.jsonl"), Path("whole.jsonl"))
+    assert {r.key.item for r in read(Path("failed.jsonl")).results} == {
+        r.key.item for r in read(Path("whole.jsonl")).results if r.verdict == "fail"
+    }
+
+
+@pytest.mark.slow
+def test_workers_change_no_result(start, tmp_path):
+    """Four processes."""
+    for name, options in (("one", ()), ("two", ("-n2",)), ("grouped", ("-n2", "--dist=loadgroup"))):
+        process = start(f"--ptx-records={name}.jsonl", *options, **CATALOGUE)
+        assert process.wait(timeout=300) == 1
+        assert read(tmp_path / f"{name}.jsonl").end is not None
+        assert facts(tmp_path / f"{name}.jsonl") == facts(tmp_path / "one.jsonl")
+        assert texts(tmp_path / f"{name}.jsonl") == texts(tmp_path / "one.jsonl")
