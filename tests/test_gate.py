@@ -384,7 +384,7 @@ def test_expected_failures_are_accepted_and_named(small, tmp_path, capsys):
 def test_the_gate_says_on_what_evidence_results_pass(small, tmp_path, capsys):
     run, folder = stored(small, tmp_path / "run.jsonl"), tmp_path / "baseline"
     code, text = said(capsys, run, folder, "--accept")
-    words = "96 passes (24 hardware, 10 confirmed, 20 specification, 10 model alone, 32 assembled only)"
+    words = "96 passes (24 hardware, 10 confirmed, 20 specification, 10 model, 32 assembled)"
     assert code == 0
     assert f"{words}: a model alone satisfies no gate without --allow-model" in text
     assert said(capsys, run, folder)[1].splitlines()[-1].endswith(words)

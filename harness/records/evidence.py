@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from harness.records.types import EVIDENCE, Result
 
-ASSEMBLED = "assembled only"
+ASSEMBLED = "assembled"
 _ORDER = (*reversed(EVIDENCE[1:]), ASSEMBLED, "none")
-_WORDS = {"model": "model alone", "none": "without evidence"}
 
 
 def evidence_of_passes(results: Iterable[Result]) -> Counter[str]:
@@ -22,13 +21,13 @@ def _evidence(result: Result) -> str:
 
 
 def beside(counts: Mapping[str, int]) -> str:
-    """The counts as they stand beside the number of passes, ` (3 hardware, 2 model alone)`; empty for none."""
-    words = [f"{counts[name]:,} {_WORDS.get(name, name)}" for name in _ORDER if counts.get(name)]
+    """The counts as they stand beside the number of passes, ` (3 hardware, 2 model)`; empty for none."""
+    words = [f"{counts[name]:,} {'without evidence' if name == 'none' else name}" for name in _ORDER if counts.get(name)]
     return f" ({', '.join(words)})" if words else ""
 
 
 def passes(results: Iterable[Result]) -> str:
-    """`12 passes (4 hardware, 3 confirmed, 5 model alone)`."""
+    """`12 passes (4 hardware, 3 confirmed, 5 model)`."""
     counts = evidence_of_passes(results)
     total = counts.total()
     return f"{total:,} pass{'es' * (total != 1)}{beside(counts)}"
