@@ -187,8 +187,6 @@ class Result:
     different: int = 0
     unchecked: int = 0
     """Codes that differ where no bound is promised."""
-    judged: Mapping[str, Share] = field(default_factory=dict)
-    """By output, and by `y (the case's reference)` for `meets=`: how many codes the policy judges at all."""
     classes: Mapping[str, int] = field(default_factory=dict)
     """Number of failing codes by class of difference."""
     ulps: Mapping[str, int] = field(default_factory=dict)
@@ -220,6 +218,8 @@ class Result:
     """Where inputs fail, for a case of two small inputs; None where none does."""
     device: str = ""
     """The UUID of the GPU that ran it, several in a merged run; the environment says more about it."""
+    judged: Mapping[str, Share] = field(default_factory=dict)
+    """By output, and by `y (the case's reference)` for `meets=`: how many codes the policy judges at all."""
 
 
 @dataclass(frozen=True)
