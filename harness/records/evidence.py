@@ -22,7 +22,9 @@ def _evidence(result: Result) -> str:
 
 def beside(counts: Mapping[str, int]) -> str:
     """The counts as they stand beside the number of passes, ` (3 hardware, 2 model)`; empty for none."""
-    words = [f"{counts[name]:,} {'without evidence' if name == 'none' else name}" for name in _ORDER if counts.get(name)]
+    words = [
+        f"{counts[name]:,} {'without evidence' if name == 'none' else name}" for name in _ORDER if counts.get(name)
+    ]
     return f" ({', '.join(words)})" if words else ""
 
 

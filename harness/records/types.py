@@ -134,10 +134,10 @@ class Share:
     sample of its inputs.
     """
 
-    codes: int = 0
-    judged: int = 0
-    ordinary: int = 0
-    ordinary_judged: int = 0
+    codes: Count = 0
+    judged: Count = 0
+    ordinary: Count = 0
+    ordinary_judged: Count = 0
 
     def __add__(self, other: Share) -> Share:
         """Both comparisons as one."""
@@ -197,8 +197,6 @@ class Result:
     different: Count = 0
     unchecked: Count = 0
     """Codes that differ where no bound is promised."""
-    judged: Mapping[str, Share] = field(default_factory=dict)
-    """By output, and by `y (the case's reference)` for `meets=`: how many codes the policy judges at all."""
     classes: Mapping[str, Count] = field(default_factory=dict)
     """Number of failing codes by class of difference."""
     ulps: Mapping[str, Count] = field(default_factory=dict)
@@ -230,6 +228,8 @@ class Result:
     """Where inputs fail, for a case of two small inputs; None where none does."""
     device: str = ""
     """The UUID of the GPU that ran it, several in a merged run; the environment says more about it."""
+    judged: Mapping[str, Share] = field(default_factory=dict)
+    """By output, and by `y (the case's reference)` for `meets=`: how many codes the policy judges at all."""
     identity: str = ""
     """Digest of the experiment: the code that ran, its launch, its inputs and the machine. "" where nothing ran."""
     body: str = ""
