@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from harness.records.types import EVIDENCE, Result
 
 ASSEMBLED = "assembled"
+_WORDS = {"none": "without evidence"}
 _ORDER = (*reversed(EVIDENCE[1:]), ASSEMBLED, "none")
 
 
