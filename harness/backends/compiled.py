@@ -55,7 +55,7 @@ def run_compiled(
     job: Job,
     kernel: CompiledKernel,
     evidence_of: Callable[[tuple[str, ...]], Any],
-    once: Once,
+    once: Once = lambda _, compute: compute(),
     limit: float = KERNEL_SECONDS,
 ) -> Outcome:
     """Run it on the job's inputs.

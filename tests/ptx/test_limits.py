@@ -157,7 +157,7 @@ def test_an_error_in_a_long_line_shows_the_part_around_it() -> None:
         {"args": X},
         {"args": [{}]},
         {"args": [[[1], [2, 3]]]},
-        {"args": [object()]},
+        {"args": [Ellipsis]},
         {"args": [None]},
         {"dtype": None},
         {"dtype": "V4"},
