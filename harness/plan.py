@@ -63,10 +63,10 @@ def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str
     if not case.elementwise:
         assert isinstance(variant, KernelVariant)
         return list(_kernel_items(case, variant, backend, effort))
-    sets = [s.name for s in sets_of(case, case_name, backend, effort)]
     packs = packs_of(case, variant) if isinstance(variant, AsmVariant) else (1,)
     if backend == "assembler":
         return list(_assembly_items(case, variant, packs, effort))
+    sets = [s.name for s in sets_of(case, case_name, backend, effort)]
     warps = _num_warps(variant)
     items = [
         WorkItem(Setup(pack=pack, block=block_of(pack), fusion=bool(variant.fusion), num_warps=warps[0]), name)

@@ -110,7 +110,7 @@ def test_few_inputs_are_all_run():
 
 def test_many_inputs_are_sampled():
     sets = input_sets(case_of(F32, F32, output=E4M3, hard_cases=[(1, 2)]), "c", "quick")
-    assert [s.name for s in sets] == ["hard/1", "edges/1", "ties/1", "random/1"]
+    assert [s.name for s in sets] == ["hard/1", "edges/1", "ties/1", "outputs/1", "random/1"]
     assert {n: u.tolist() for n, u in sets[0].all().items()} == {"x0": [1], "x1": [2]}
 
 

@@ -39,7 +39,7 @@ def test_every_two_values_of_any_two_axes_meet(axes):
 def test_every_input_set_goes_through_the_plain_setup_of_every_pack(backend):
     items = planned(case_of(), backend)
     plain = {(i.setup.pack, i.input_set) for i in items if not i.setup.shape}
-    assert plain == set(itertools.product((1, 2, 4), ("edges/1", "random/1")))
+    assert plain == set(itertools.product((1, 2, 4), ("edges/1", "outputs/1", "random/1")))
 
 
 def test_the_edges_meet_every_shape_context_and_placement():

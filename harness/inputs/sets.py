@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from harness.case import Case, format_of
 from harness.inputs.edges import edge_units, product
 from harness.inputs.generated import Counted, Generator, Stratified
+from harness.inputs.outputs import output_inputs
+from harness.inputs.rounding import rounding_inputs
 from harness.inputs.ties import tie_codes
 from harness.match import Domain, read_only
 from references.formats import Format, to_float64, unpack
@@ -108,6 +110,8 @@ def _input_sets(case: Case, case_name: str, effort: str) -> tuple[InputSet, ...]
 def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
     formats = {name: format_of(a) for name, a in case.inputs.items()}
     bits = sum(f.unit_bits for f in formats.values())
+    results = [format_of(a) for a in case.outputs.values()]
+    within = functools.partial(_within, case.where, formats)
     # A name stands for the same inputs everywhere, so that what is larger at a higher effort has a name of its own.
     size = "" if effort == "quick" else "-full"
     builders: list[tuple[str, Callable[[np.random.Generator], list[Codes]]]] = [
@@ -121,6 +125,8 @@ def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
         builders += [
             _edge_builder(formats, effort, size),
             (f"ties{size}/1", lambda rng: _ties(case, formats, effort, rng)),
+            (f"outputs{size}/1", lambda rng: output_inputs(case, formats, effort, rng, within)),
+            (f"rounding{size}/1", lambda rng: rounding_inputs(formats, results, effort, rng)),
             (f"random{size}/1", lambda rng: [_random(f, _RANDOM[effort], rng) for f in formats.values()]),
         ]
     for name, build in builders:
@@ -152,12 +158,20 @@ def _listed(
         return InputSet(name, int(name.startswith("edges")), seed, lambda first, last: {})
     units = {n: c.astype(f.numpy_dtype()) for (n, f), c in zip(formats.items(), columns, strict=True)}
     if where is not None and len(columns[0]):
-        keep = where.holds({n: values_of(f, units[n]) for n, f in formats.items()})
-        keep = keep.reshape(len(columns[0]), -1).all(axis=1)  # a unit of several codes lies in it with all of them
+        keep = _within(where, formats, units)
         units = {n: u[keep] for n, u in units.items()}
     count = len(next(iter(units.values())))
     units = {n: read_only(u) for n, u in units.items()}
     return InputSet(name, count, seed, lambda first, last: {n: u[first:last] for n, u in units.items()})
+
+
+def _within(where: Domain | None, formats: Mapping[str, Format], units: Units) -> NDArray[np.bool_]:
+    """Which rows of storage units lie in a domain; a unit of several codes lies in it with all of them."""
+    count = len(next(iter(units.values())))
+    if where is None:
+        return np.ones(count, dtype=bool)
+    holds = where.holds({n: values_of(f, units[n]) for n, f in formats.items()})
+    return np.asarray(holds.reshape(count, -1).all(axis=1))
 
 
 def values_of(fmt: Format, units: NDArray[np.generic]) -> NDArray[np.float64]:

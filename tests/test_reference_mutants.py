@@ -1,0 +1,149 @@
+"""Inputs of quick effort tell wrong answers from right ones: a table of mutants of references that must die."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+from references.formats import F32, Class, classify, to_float64
+from tests.reference_mutants import Mutant, Subject, judged, tells, verdict
+from tests.reference_mutations import mutants
+from tests.reference_subjects import subjects
+
+
+@functools.cache
+def subject_of(name: str) -> Subject:
+    return next(s for s in subjects() if s.name == name)
+
+
+@functools.cache
+def mutants_of(name: str) -> dict[str, Mutant]:
+    return {m.name: m for m in mutants(subject_of(name))}
+
+
+def dies(name: str, mutant: Mutant) -> bool:
+    subject = subject_of(name)
+    return tells(subject, mutant, subject.quick)
+
+
+# Subject and mutant. Edges, ties and random inputs alone let a third of them pass.
+KILLED = [
+    # Between two integers.
+    ("exp2[ex2.approx]", "y: x in [86, 87)"),
+    ("exp2[ex2.approx.ftz]", "y: x in [86, 87)"),
+    ("exp2[triton]", "y: x in [86, 87)"),
+    ("exp2[triton]", "y: x in [-80, -79)"),
+    ("rcp[rcp.rn]", "y: x in [48, 49)"),
+    ("sqrt", "y: a in [72, 73)"),
+    ("tanh", "y: a in [-68, -67)"),
+    ("lg2", "y: a in [104, 105)"),
+    # One binade of results.
+    ("exp2[ex2.approx]", "y: results of exponent field 213 wrong by 3"),
+    ("exp2[ex2.approx]", "y: results of exponent field 16 wrong by 3"),
+    ("u8_to_i32_max[documented]", "d: results of exponent field 88 wrong by 1"),
+    # An end of a class of results.
+    ("exp2[ex2.approx]", "y: the smallest normal number flushed, positive"),
+    ("exp2[ex2.approx]", "y: the smallest subnormal flushed, positive"),
+    ("exp2[ex2.approx]", "y: infinity saturated, positive"),
+    ("cvt_e4m3[cvt-pack4]", "y: the largest finite number lost, negative"),
+    ("f16x2_fma_clamp[f16x2]", "d: the smallest subnormal flushed, positive"),
+    ("mul_f16[f16]", "c: the smallest normal number flushed, negative"),
+    ("rcp.quotient[div.rn]", "c: the largest finite number lost, positive"),
+    ("mul float32", "y: the largest finite number lost, positive"),
+    # One code at a threshold.
+    ("exp2[triton]", "y: x = 0xc2fc0000 as 0xc2fc0001"),
+    ("exp2[triton]", "y: x = 0xc2fc0001 as 0xc2fc0000"),
+    ("exp2[ex2.approx]", "y: x = 0x43000000 as 0x42ffffff"),
+    ("rcp[rcp.rn]", "y: x = 0x200000 as 0x200001"),
+    ("rcp[rcp.rn]", "y: x = 0x200001 as 0x200000"),
+    ("rsqrt", "y: a = 0x80 as 0x81"),
+    # Ties, the end of the range, and what is rounded twice.
+    ("mul float16", "y: overflow as soon as the largest number is exceeded"),
+    ("mul float32", "y: overflow as soon as the largest number is exceeded"),
+    ("mul float32", "y: subnormal ties away"),
+    ("mul float32", "y: subnormal results rounded twice"),
+    ("mul bfloat16", "y: overflowing ties toward zero"),
+    ("add float32", "y: overflowing ties to odd"),
+    ("div float32", "y: subnormal ties away"),
+    # Cancellation.
+    ("fma float32", "y: the product rounded first"),
+    ("fma float32", "y: by way of a wider format"),
+    ("fma float32", "y: the product cut to 47 bits"),
+    ("fma float32", "y: results 36 binades below the last operand wrong by one"),
+    ("fma float16", "y: results 16 binades below the last operand wrong by one"),
+    ("fma bfloat16", "y: results 12 binades below the first operand wrong by one"),
+    ("fma float32", "y: exact cancellation gives -0"),
+    ("add float32", "y: results 23 binades below the first operand wrong by one"),
+    # Zero, NaN, operands.
+    ("fma float16", "y: the sign of zero, negative"),
+    ("rcp.quotient[div.rn]", "c: NaN as infinity"),
+    ("mul float32", "y: subnormal operands flushed"),
+    ("f32 to e2m1", "y: a a signalling NaN"),
+    ("f32 to i32", "y: 0x80000000 off by one"),
+    ("u8_to_i32_max[documented]", "d: b = 0x80000000"),
+]
+
+
+@pytest.mark.parametrize(("subject", "mutant"), KILLED, ids=lambda text: text)
+def test_a_wrong_answer_fails_at_quick_effort(subject, mutant):
+    assert dies(subject, mutants_of(subject)[mutant])
+
+
+@pytest.mark.parametrize("variant", ["ex2.approx", "ex2.approx.ftz", "triton"])
+def test_exp2_is_judged_between_any_two_integers_and_in_every_binade(variant):
+    name = f"exp2[{variant}]"
+    flushed = "ftz" in variant or variant == "triton"
+    missed = [
+        m.name
+        for m in mutants_of(name).values()
+        if ("x in [" in m.name or m.name.startswith("y: results of exponent field")) and not dies(name, m)
+    ]
+    # Beyond -150 and 128 results are zero and infinite, and field 255 is no number; where results may be flushed,
+    # subnormal ones that are a few steps wrong must differ in class.
+    none = [f"y: x in [{k}, {k + 1})" for k in (*range(-152, -126 if flushed else -150), 128, 129)]
+    none += [f"y: results of exponent field {k} wrong by 3" for k in ((0, 255) if flushed else (255,))]
+    none += [m for m in missed if m.startswith("y: -results")]
+    assert set(missed) <= set(none)
+
+
+def test_exp2_wrong_above_86_2_fails():
+    """Of 16,516 inputs at quick effort one lay between 86 and 87, at 86.185."""
+
+    def wrong(codes, right):
+        x = to_float64(F32, codes["x"])
+        return {"y": np.where((x > 86.2) & (x < 87), right["y"] + 3, right["y"])}
+
+    for variant in ("ex2.approx", "ex2.approx.ftz", "triton"):
+        assert dies(f"exp2[{variant}]", Mutant("x in (86.2, 87)", wrong))
+
+
+def test_a_mutant_that_changes_nothing_survives():
+    """The other side: a mutant dies for its bits, and a bound lets pass what it allows."""
+    name = "exp2[ex2.approx]"
+    assert not dies(name, Mutant("the right answer", lambda codes, right: right))
+    normal = Mutant("a step", lambda codes, right: {"y": np.where(is_normal(right["y"]), right["y"] ^ 1, right["y"])})
+    assert not dies(name, normal)
+    assert dies("rcp[rcp.rn]", normal)
+
+
+def is_normal(codes):
+    return classify(F32, codes) == Class.NORMAL
+
+
+@pytest.mark.parametrize("name", ["exp2[triton]", "rcp.quotient[triton]", "f16x2_fma_clamp[triton-fusion-on]"])
+def test_the_judge_says_the_same(name):
+    subject, found = subject_of(name), set()
+    for mutant in list(mutants_of(name).values())[::40]:
+        assert judged(subject, mutant, subject.quick) == dies(name, mutant), mutant.name
+        found.add(dies(name, mutant))
+    assert found == {True, False}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [s.name for s in subjects()])
+def test_no_mutant_survives_that_has_a_witness(name):
+    """Slow: thousands of mutants, each with a search for inputs on which it differs."""
+    subject = subject_of(name)
+    assert not [m.name for m in mutants(subject, thin=4) if verdict(subject, m) == "survives"]
