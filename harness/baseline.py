@@ -25,13 +25,18 @@ class BaselineError(ValueError):
 
 
 def accepted(run: RunRecords) -> RunRecords:
-    """What a baseline keeps of a run: keys, verdicts, evidence, digests, errors, resources, definitions, speed."""
+    """What a baseline keeps: keys, verdicts, evidence, what share was judged, digests, errors, resources, definitions,
+    speed.
+    """
     results = [
         Result(
             r.key,
             r.verdict,
             expected_failure=r.expected_failure,
             evidence=r.evidence,
+            total=r.total,
+            unchecked=r.unchecked,
+            judged=r.judged,
             words="" if r.outcome == "pass" else r.words,
             diagnosis=r.diagnosis,
             ulps=_extremes(r),

@@ -8,7 +8,7 @@ import pytest
 from harness import baseline
 from harness.cli import main
 from harness.gate import ACCEPTED, CORRECTNESS, REGRESSION, Policy, gate
-from harness.records import End, Writer
+from harness.records import End, Share, Writer
 from tests.reports import synthetic
 from tests.sealed import sealed, unsealed
 
@@ -208,6 +208,21 @@ def test_accepting_drops_what_is_gone_unless_it_is_kept(base, tmp_path):
     assert len(baseline.load(folder).results) == len(base.results)
     baseline.write(emulated, folder)
     assert [f.name for f in folder.iterdir()] == ["rcp.jsonl"]
+
+
+def test_a_baseline_keeps_what_share_was_judged(base):
+    """Else nobody sees it shrink, and codes that differ unchecked look new in the very run that was accepted."""
+
+    def judged(share, unchecked):
+        change = {"total": 100, "unchecked": unchecked, "judged": {"y": Share(100, share, 100, share)}}
+        return with_results(base, lambda r: dataclasses.replace(r, **change) if r.verdict == "pass" else r)
+
+    before = baseline.accepted(judged(90, 5))
+    assert gate(judged(90, 5), before, MODELS).code == ACCEPTED
+    for run, words in ((judged(10, 5), "ordinary codes of y that are not judged"), (judged(90, 6), "differ unchecked")):
+        decision = gate(run, before, MODELS)
+        assert decision.code == CORRECTNESS
+        assert all(words in f.text for f in against(decision))
 
 
 def test_a_missing_or_faulty_baseline_says_what_to_do(tmp_path):

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from harness import Case, asm
+from harness.backends import Job, Setup
+from harness.backends.emulator import EmulatorBackend
 from harness.records import Result, read
+from references.formats import U8
 
 BIAS = '''"""The reciprocal square root of a sum; one variant makes the sum in its input's register."""
 
@@ -256,3 +262,18 @@ def test_asm_within_a_function_that_writes_an_input_passes_on_no_backend(results
     assert planted.verdict == "error"
     assert "inline asm, line 1" in planted.words
     assert "writes the input $1" in planted.words
+
+
+def test_the_limit_of_a_run_holds_where_registers_are_shared(tmp_path):
+    endless = "{ .reg .pred p; mov.b32 $0, 0; L: add.u32 $0, $0, 1; setp.lt.u32 p, $1, 256; @p bra L; }"
+    case = Case(
+        inputs={"x": U8}, outputs={"y": U8}, reference=lambda x: x,
+        variants={"v": asm(endless, constraints="=r,r", pack=4)},
+    )  # fmt: skip
+    setup = Setup(pack=4, shape=(4,), context="shared")
+    job = Job(case, "c", tmp_path / "c.py", "v", case.variants["v"], "sm_90a", setup, {"x": np.zeros(4, np.uint8)})
+    began = time.monotonic()
+    outcome = EmulatorBackend(limit=0.5).run(job)
+    assert outcome.status == "error"
+    assert "0.5 s" in outcome.words
+    assert time.monotonic() - began < 20

@@ -103,7 +103,7 @@ class EmulatorBackend:
         fuse = job.setup.fusion and contraction_open
         try:
             if job.setup.context == "shared":
-                return run_shared(job, form, fuse)
+                return run_shared(job, form, fuse, self.limit)
             units: dict[str, NDArray[np.generic]] = dict(job.inputs)
             outputs: dict[str, NDArray[np.generic]] = {}
             for _ in range(job.setup.steps if job.setup.context == "loop" else 1):

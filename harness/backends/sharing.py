@@ -31,10 +31,10 @@ def may_share(case: Case, variant: AsmVariant, pack: int) -> bool:
         return False  # the other contexts tell what is wrong
 
 
-def run_shared(job: Job, form: AsmForm, fuse: bool) -> Outcome:
+def run_shared(job: Job, form: AsmForm, fuse: bool, limit: float) -> Outcome:
     """Run the asm with registers shared until the result is another than without. Raises PtxError for the plain run.
 
-    The outcome has the outputs of the first assignment that changes them, with a finding that names its operands; the
+    limit: the seconds that each run may take. The outcome has the outputs of the first assignment that changes them, with a finding that names its operands; the
     plain outputs where none does.
     """
     from harness.backends.emulator import one_line, run_once
@@ -43,17 +43,17 @@ def run_shared(job: Job, form: AsmForm, fuse: bool) -> Outcome:
 
     found = sharing(form.text, form.constraints, job.target)
     hazards = {(h.output, h.input): h for h in found.hazards}
-    plain = run_once(job, form, job.inputs, {}, fuse)
+    plain = run_once(job, form, job.inputs, {}, fuse, limit)
     notes = () if found.complete else (_incomplete(len(found.assignments), len(hazards)),)
     for share in found.assignments:
         chosen = [hazards[pair] for pair in share.items()]
         units = job.inputs if chosen[0].tied < 0 else _equal_inputs(job, form, chosen[0])
         if units is None:
             continue
-        expected = plain if units is job.inputs else run_once(job, form, units, {}, fuse)
+        expected = plain if units is job.inputs else run_once(job, form, units, {}, fuse, limit)
         words = "; ".join(_words(job.case, form, hazard) for hazard in chosen)
         try:
-            outputs = run_once(job, form, units, share, fuse)
+            outputs = run_once(job, form, units, share, fuse, limit)
         except PtxError as e:
             return Outcome("ran", outputs=plain, findings=(f"{words}: {one_line(e)}",), notes=notes)
         if not _same_bits(expected, outputs):

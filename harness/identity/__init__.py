@@ -4,7 +4,8 @@ Every memo, cache, resumed run, gate and device job compares these and has no ke
 into bytes, `code` functions; `experiment` is what decides bits, `definition` what decides the verdict.
 """
 
-from harness.identity.code import digest_with_code, executed
+from harness.identity.code import digest_with_code
 from harness.identity.encoding import digest, encode
+from harness.identity.source import executed
 
 __all__ = ["digest", "digest_with_code", "encode", "executed"]

@@ -1,20 +1,24 @@
 """What a function is made of: its source, and that of all it calls, wherever it lives, with the values it names.
 
-The walk follows globals, closures, defaults, attributes of functions, methods and base classes. It ends at the standard
-library, at this package and at installed packages. Of a small installed package the file that holds the function counts
-whole; of this one and of the large ones the version, and that only where identities stay on one machine (`exact`): two
-machines with different versions of torch test the same case. Comments, docstrings and layout do not count.
+The walk follows globals, closures, defaults, imports inside functions, attributes, methods, base classes and classes of
+values. It ends at the standard library, at this package and at installed packages. Of a small installed package the
+file that holds the function counts whole. Of this package and of the large ones the version counts, and only where
+identities stay on one machine (`exact`): two machines with different versions of torch test the same case. Comments,
+docstrings and layout do not count.
 """
 
 from __future__ import annotations
 
-import ast
+import collections
+import copyreg
 import dataclasses
+import enum
 import functools
 import hashlib
+import importlib
 import importlib.metadata
+import importlib.util
 import inspect
-import linecache
 import sys
 import sysconfig
 import types
@@ -23,24 +27,22 @@ from pathlib import Path
 from typing import Any
 
 from harness.identity.encoding import encode, tagged
+from harness.identity.source import byte_code, file_text, imports_in, names_in, source
 
 _LIBRARIES = tuple({str(Path(p).resolve()) for n, p in sysconfig.get_paths().items() if n in ("stdlib", "platstdlib")})
 _PACKAGES = tuple({str(Path(p).resolve()) for n, p in sysconfig.get_paths().items() if n in ("purelib", "platlib")})
 _HARNESS = str(Path(__file__).resolve().parents[1])
 _BY_VERSION = ("harness", "numpy", "torch", "triton", "numba", "ml_dtypes", "scipy", "mpmath")
 
-# Names by which code reaches what it does not spell: the whole module then counts.
+# Names by which code reaches what it does not spell: in a module, and in its own. The whole module then counts.
 _DYNAMIC = frozenset({"getattr", "vars", "globals", "eval", "exec", "__import__", "import_module", "__dict__"})
+_DYNAMIC_HERE = _DYNAMIC - {"getattr", "__dict__"} | {"modules"}
 
-_DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType)
+_FIELD: Any = vars(collections.namedtuple("_FIELD", "name"))["name"]
+_DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, type(_FIELD))
 
-_sources: dict[str, str] = {}
-"""The text of files as they were when a function of them was first looked at, or when the loader ran them."""
-
-
-def executed(path: str, text: str) -> None:
-    """Note the text of a file that was executed: what the file holds later is not what runs."""
-    _sources[path] = text
+_PLAIN: tuple[Any, ...] = (int, float, complex, str, bytes, bytearray, tuple, list, set, frozenset, dict)
+"""Types whose subclasses hold a value beside their attributes."""
 
 
 class _Walk:
@@ -70,23 +72,22 @@ class _Walk:
     def _is_code(self, value: Any) -> bool:
         if isinstance(value, types.ModuleType | type | types.GenericAlias | types.UnionType) or callable(value):
             return True
-        if isinstance(value, _DESCRIPTORS):
-            return True
+        if dataclasses.is_dataclass(value) or isinstance(value, (enum.Enum, *_PLAIN)):
+            return self._own(type(value)) or isinstance(value, collections.defaultdict)
         home = type(value).__module__.partition(".")[0]
-        plain = home in ("numpy", "torch", "ml_dtypes") or dataclasses.is_dataclass(value)
-        return home == "triton" or (hasattr(value, "__dict__") and not plain)
+        return home not in ("numpy", "torch", "ml_dtypes") and not isinstance(value, Mapping)
 
-    def _code(self, value: Any) -> bytes:
+    def _own(self, cls: type) -> bool:
+        """Whether a class is the user's. Those of `references` hold plain values, and count with the harness."""
+        return cls.__module__.partition(".")[0] != "references" and self._outside(cls) is None
+
+    def _code(self, value: Any) -> bytes | None:
         if isinstance(value, types.ModuleType):
-            own = _file_text(getattr(value, "__file__", None)).encode()
-            return tagged("module", self._outside_module(value) or own)
+            return self._module(value)
         if type(value).__module__ == "typing" or isinstance(value, types.GenericAlias | types.UnionType):
             return tagged("type", repr(value).encode())
         if isinstance(value, _DESCRIPTORS):
             return tagged("slot", _name(value).encode())
-        if type(value).__name__ in ("Heuristics", "Autotuner"):
-            rules = {n: getattr(value, n, None) for n in ("values", "configs", "keys")}
-            return tagged("jit", type(value).__name__.encode(), self.encode(value.fn), self.encode(rules))
         if isinstance(value, functools.partial):
             return tagged("partial", *map(self.encode, (value.func, value.args, value.keywords)))
         if isinstance(value, types.MethodType):
@@ -96,26 +97,86 @@ class _Walk:
             return self._function(value) if outside is None else tagged("closed", outside, self._cells(value))
         if isinstance(value, type):
             return self._outside(value) or self._class(value)
-        if inspect.isfunction(getattr(value, "fn", None)):  # a @triton.jit function
+        if isinstance(value, types.BuiltinFunctionType | types.MethodWrapperType):
+            return self._builtin(value)
+        return self._instance(value) if self._own(type(value)) else self._foreign(value)
+
+    def _module(self, module: types.ModuleType) -> bytes:
+        """A module that is a value: any of its functions may be called."""
+        outside = self._outside_module(module)
+        if outside is not None:
+            return tagged("module", outside)
+        text = file_text(getattr(module, "__file__", None)).encode()
+        return tagged("module", text, self.encode({n: v for n, v in vars(module).items() if callable(v)}))
+
+    def _builtin(self, function: Any) -> bytes:
+        owner = getattr(function, "__self__", None)  # that of {...}.get is the dictionary
+        bound = [] if owner is None or isinstance(owner, types.ModuleType) else [self.encode(owner)]
+        return tagged("builtin", f"{getattr(function, '__module__', '')}.{_name(function)}".encode(), *bound)
+
+    def _instance(self, value: Any) -> bytes:
+        """A value of a class of the user's: its attributes, what it holds as a list or a number, and the class."""
+        cls = type(value)
+        if isinstance(value, enum.Enum):
+            return tagged("enum", value.name.encode(), self.encode(cls))
+        slots = [n for c in cls.__mro__ for n, v in vars(c).items() if isinstance(v, types.MemberDescriptorType)]
+        held = next((plain(value) for plain in _PLAIN if isinstance(value, plain)), None)
+        state = {n: getattr(value, n) for n in slots if hasattr(value, n)} | dict(getattr(value, "__dict__", {}))
+        return tagged("instance", self.encode(cls), self.encode(state), self.encode(held))
+
+    def _foreign(self, value: Any) -> bytes | None:
+        """A value of a class that the walk does not enter; None for one that nothing tells from others."""
+        if type(value).__name__ in ("Heuristics", "Autotuner"):
+            rules = {n: getattr(value, n, None) for n in ("values", "configs", "keys")}
+            return tagged("jit", type(value).__name__.encode(), self.encode(value.fn), self.encode(rules))
+        if inspect.isfunction(function := getattr(value, "fn", None)):  # a @triton.jit function
             marks = {n: getattr(value, n, None) for n in ("noinline", "do_not_specialize", "debug")}
-            return tagged("jit", type(value).__name__.encode(), self.encode(value.fn), self.encode(marks))
+            marks["annotations"] = function.__annotations__  # they say what is a compile-time constant
+            return tagged("jit", type(value).__name__.encode(), self.encode(function), self.encode(marks))
         if callable(inner := getattr(value, "__wrapped__", None)):  # functools.cache
             return tagged("wrapped", type(value).__name__.encode(), self.encode(inner))
-        if hasattr(value, "__dict__") and not isinstance(value, types.BuiltinFunctionType):
+        if hasattr(value, "__dict__"):
             return tagged("instance", self.encode(type(value)), self.encode(dict(vars(value))))
-        if isinstance(value, types.BuiltinFunctionType | types.MethodWrapperType) or callable(value):
-            return tagged("builtin", f"{getattr(value, '__module__', '')}.{_name(value)}".encode())
-        return encode(value)
+        reduce = copyreg.dispatch_table.get(type(value))
+        try:
+            parts = reduce(value) if reduce else value.__reduce_ex__(2)
+        except Exception:  # whatever a class says against being copied
+            return None
+        return tagged("made", _name(type(value)).encode(), self.encode(parts))
 
     def _function(self, function: types.FunctionType) -> bytes:
         attributes = {n: v for n, v in vars(function).items() if n != "__wrapped__"}
         values = (function.__defaults__, function.__kwdefaults__, attributes)
-        names = _names(function.__code__)
+        names = names_in(function.__code__)
+        if names & _DYNAMIC_HERE:
+            names |= _public(function.__globals__)
         known = {n: v for n, v in function.__globals__.items() if n in names and v is not function}
         made_of = [source(function), *([byte_code(function.__code__)] if self.exact else [])]
-        return tagged(
-            "function", *made_of, self._cells(function), *map(self.encode, values), self._taken(known, names, ())
-        )
+        taken = (self._taken(known, names, ()), self._imported(function, names))
+        return tagged("function", *made_of, self._cells(function), *map(self.encode, values), *taken)
+
+    def _imported(self, function: types.FunctionType, names: Set[str]) -> bytes:
+        """What a function takes from modules that it imports itself."""
+        parts = []
+        for level, name, taken in imports_in(function.__code__):
+            package = function.__globals__.get("__package__") or ""
+            for module in (name, *(f"{name}.{t}" for t in taken)):
+                found = self._importable("." * level + module, package)
+                if found is not None:
+                    parts += [self.encode(module), self._taken({found.__name__: found}, names | {found.__name__}, ())]
+        return tagged("imports", *parts)
+
+    def _importable(self, name: str, package: str) -> types.ModuleType | None:
+        """A module of the user's by name; None for others, which the function's source names."""
+        try:
+            name = importlib.util.resolve_name(name, package)
+            top = name.partition(".")[0]
+            if top in (*_BY_VERSION, "references") or top in sys.stdlib_module_names:
+                return None
+            module = importlib.import_module(name)
+        except Exception:  # no module but a name in one, or one that cannot be imported here: the call will tell
+            return None
+        return module if self._outside_module(module) is None else None
 
     def _cells(self, function: types.FunctionType) -> bytes:
         """The values that a function closes over."""
@@ -129,15 +190,19 @@ class _Walk:
             if not isinstance(value, types.ModuleType) or self._outside_module(value) is not None:
                 parts += [self.encode(name), self.encode(value)]
             elif value not in inside:
-                parts += [self.encode(name), self._taken(vars(value), names, (*inside, value))]
-                if names & _DYNAMIC:
-                    parts.append(_file_text(getattr(value, "__file__", None)).encode())
+                inner = names | _public(vars(value)) if names & _DYNAMIC else names
+                parts += [self.encode(name), self._taken(vars(value), inner, (*inside, value))]
         return tagged("names", *parts)
 
     def _class(self, cls: type) -> bytes:
-        members = {n: v for n, v in vars(cls).items() if n not in _OF_EVERY_CLASS}
-        functions = {n: _unwrapped(v) for n, v in members.items()}
-        return tagged("class", cls.__qualname__.encode(), self.encode(cls.__bases__), self.encode(functions))
+        members = {n: _unwrapped(v) for n, v in vars(cls).items() if n not in _OF_EVERY_CLASS and not _generated(v)}
+        if issubclass(cls, enum.Enum):
+            functions = {n: f for n, f in members.items() if isinstance(f, types.FunctionType | tuple)}
+            members = {n: f for n, f in functions.items() if self._outside(f) is None}
+            members |= {m: v.value for m, v in cls.__members__.items()}
+        elif dataclasses.is_dataclass(cls):
+            members |= {f.name: (f.default, f.default_factory, f.init, f.compare) for f in dataclasses.fields(cls)}
+        return tagged("class", cls.__qualname__.encode(), self.encode(cls.__bases__), self.encode(members))
 
     def _outside(self, value: Any) -> bytes | None:
         """A function or class that the walk does not enter; None for the user's own, and for those of references."""
@@ -156,14 +221,24 @@ class _Walk:
             return tagged("package", name, *([_version(top)] if self.exact else []))
         place = str(Path(file).resolve())
         if any(place.startswith(f"{p}/") for p in _PACKAGES):
-            return tagged("package", name, _file_text(place).encode())
+            return tagged("package", name, file_text(place).encode())
         return tagged("package", name) if any(place.startswith(f"{p}/") for p in (*_LIBRARIES, _HARNESS)) else None
 
 
 _OF_EVERY_CLASS = frozenset(
     {"__dict__", "__weakref__", "__module__", "__doc__", "__annotations__", "__firstlineno__", "__static_attributes__",
-     "__dataclass_fields__", "__abstractmethods__", "_abc_impl", "__annotate_func__", "__annotations_cache__"}
+     "__dataclass_fields__", "__dataclass_params__", "__replace__", "__abstractmethods__", "_abc_impl",
+     "__annotate_func__", "__annotations_cache__"}
 )  # fmt: skip
+
+
+def _public(names: Mapping[str, Any]) -> set[str]:
+    return {n for n in names if not n.startswith("__")}
+
+
+def _generated(member: Any) -> bool:
+    """Whether a method was written by `dataclass` or `namedtuple`: another Python writes it otherwise."""
+    return isinstance(member, types.FunctionType) and member.__code__.co_filename.startswith("<string>")
 
 
 def _unwrapped(member: Any) -> Any:
@@ -186,88 +261,12 @@ def _name(value: Any) -> str:
     return str(getattr(value, "__qualname__", None) or getattr(value, "__name__", None) or type(value).__qualname__)
 
 
-def _names(code: types.CodeType) -> set[str]:
-    """The globals and attributes that code may name, its inner functions included."""
-    inner = [_names(c) for c in code.co_consts if isinstance(c, types.CodeType)]
-    return set(code.co_names).union(*inner)
-
-
 @functools.cache
 def _version(package: str) -> bytes:
     try:
         return importlib.metadata.version("ptxdiff" if package == "harness" else package).encode()
     except importlib.metadata.PackageNotFoundError:
         return b""
-
-
-def _file_text(path: str | None) -> str:
-    if not path:
-        return ""
-    if path not in _sources:
-        try:
-            _sources[path] = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
-            _sources[path] = "".join(linecache.getlines(path))
-    return _sources[path]
-
-
-def source(function: types.FunctionType) -> bytes:
-    """A function's source without comments, docstrings and layout; its byte code where there is no source."""
-    code = function.__code__
-    if id(code) not in _made:
-        node = _node(code)
-        text = byte_code(code) if node is None else tagged("source", ast.unparse(node).encode())
-        _made[id(code)] = (code, text)
-    return _made[id(code)][1]
-
-
-_made: dict[int, tuple[types.CodeType, bytes]] = {}
-"""Code objects with their sources, by id, which stays theirs as they are kept here."""
-
-
-def byte_code(code: types.CodeType) -> bytes:
-    """What Python runs, with its constants and names, and that of inner functions."""
-    constants = [byte_code(c) if isinstance(c, types.CodeType) else encode(c) for c in code.co_consts]
-    return tagged("code", code.co_code, encode(code.co_names), *constants)
-
-
-def _node(code: types.CodeType) -> ast.AST | None:
-    """The definition in its file that a code object was made of; None where it cannot be told."""
-    here = [n for n in _definitions(_file_text(code.co_filename)) if _first_line(n) == code.co_firstlineno]
-    here = [n for n in here if getattr(n, "name", "<lambda>") == code.co_name]
-    if len(here) > 1:
-        inside = [(a, b) for a, _, b, _ in code.co_positions() if a and b is not None and a > 0]
-        here = [n for n in here if all(_holds(n, line, column) for line, column in inside)]
-        here.sort(key=lambda n: (n.end_lineno or 0, n.end_col_offset or 0))
-        here = here[:1]
-    return here[0] if here else None
-
-
-def _holds(node: Any, line: int, column: int) -> bool:
-    first, last = (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
-    return bool(first <= (line, column) < last)
-
-
-def _first_line(node: Any) -> int:
-    return int(min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))]))
-
-
-@functools.lru_cache(maxsize=256)
-def _definitions(text: str) -> tuple[Any, ...]:
-    """The functions and lambdas of a file, docstrings taken out."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return ()
-    found: list[ast.AST] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            if ast.get_docstring(node) is not None:
-                node.body = node.body[1:] or [ast.Pass()]
-            found.append(node)
-        elif isinstance(node, ast.Lambda):
-            found.append(node)
-    return tuple(found)
 
 
 def digest_with_code(value: Any, *, exact: bool = False) -> str:

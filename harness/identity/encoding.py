@@ -32,14 +32,21 @@ def encode(value: Any, other: Fallback | None = None) -> bytes:
     """The encoding of a value: equal for equal types and bits, in every process.
 
     None, bool, int, float (by its bits), str, bytes, Fraction, enums, paths, tuples, lists, sets, mappings (in order),
-    dataclasses, and numpy's arrays, numbers and dtypes. other: gives the encoding of any further value, such as a
-    function, or None. What nobody can encode is equal to itself in this process only.
+    dataclasses, and numpy's arrays, numbers and dtypes. other: is asked first about every value that is not of a plain
+    type itself, such as a function or an object of a user's class; it gives an encoding or None. Any further object
+    gets an encoding that no other object has, and that changes from process to process.
     """
-    if isinstance(value, enum.Enum):
-        return tagged("enum", _class(value), value.name.encode(), encode(value.value, other))
     found = _scalar(value)
     if found is not None:
         return found
+    if type(value) not in _CONTAINERS and other is not None and (found := other(value)) is not None:
+        return found
+    if isinstance(value, enum.Enum):
+        return tagged("enum", _class(value), value.name.encode(), encode(value.value, other))
+    if isinstance(value, str):
+        return tagged("str", value.encode("utf-8", "surrogatepass"))
+    if isinstance(value, bytes | bytearray):
+        return tagged("bytes", bytes(value))
     if isinstance(value, tuple | list):
         if len(value) > _MANY and all(type(v) is int for v in value):  # a table: one by one it would take seconds
             return tagged(f"{type(value).__name__} of int", repr(list(value)).encode())
@@ -48,13 +55,14 @@ def encode(value: Any, other: Fallback | None = None) -> bytes:
         return tagged("set", *sorted(encode(v, other) for v in value))
     if isinstance(value, Mapping):
         return tagged("map", *(part for k, v in value.items() for part in (encode(k, other), encode(v, other))))
-    if other is not None and (found := other(value)) is not None:
-        return found
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         parts = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
         return tagged("data", _class(value), *(encode(p, other) for pair in parts for p in pair))
     found = _array(value)
     return _only_here(value) if found is None else found
+
+
+_CONTAINERS = (tuple, list, set, frozenset, dict)
 
 
 def _scalar(value: Any) -> bytes | None:
@@ -70,9 +78,9 @@ def _scalar(value: Any) -> bytes | None:
         return tagged("float", struct.pack(">d", value))
     if type(value) is complex:
         return tagged("complex", struct.pack(">dd", value.real, value.imag))
-    if isinstance(value, str):
+    if type(value) is str:
         return tagged("str", value.encode("utf-8", "surrogatepass"))
-    if isinstance(value, bytes | bytearray):
+    if type(value) in (bytes, bytearray):
         return tagged("bytes", bytes(value))
     return None
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from harness.identity.code import executed
+from harness.identity.source import executed
 
 
 def execute_file(path: Path, name: str) -> ModuleType:

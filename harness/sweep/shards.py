@@ -1,13 +1,13 @@
 """All inputs of one variant, however many: in shards, on every GPU, and on from where it was stopped.
 
-A journal holds one line for each finished shard, so that nothing is lost but the shards in progress. A GPU is used as
-everywhere: in a watched process, under the GPU's lock (`harness.backends.device`). The emulator works in a watched
-process too. One that dies or hangs costs its shard an `error` line, and is replaced.
+A journal holds one line for each finished shard, so that nothing is lost but the shards in progress. Its lines end in
+checksums, as those of records do (`harness.records.seal`). The GPU belongs to a watched process, under the GPU's lock
+(`harness.backends.device`). The emulator works in a watched process too. A process that dies or hangs costs its shard
+an `error` line, and is replaced.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import queue
@@ -20,7 +20,9 @@ from typing import Any
 
 from harness.backends.device import Device, Process
 from harness.gpus import Gpu
+from harness.identity.experiment import harness
 from harness.records import FileLock, WriteError
+from harness.records.seal import Seal, SealError
 
 SHARD_BITS = 36
 TIMEOUT = 900.0
@@ -55,7 +57,7 @@ class Task:
 class ShardResult:
     """One finished shard. verdict: pass, fail or error. digest: of all its output bits. offenders: the first ones.
 
-    judged: by output, the fields of `harness.records.Share`; empty in journals of earlier versions.
+    judged: by output, the fields of `harness.records.Share`.
     """
 
     shard: int
@@ -80,6 +82,7 @@ class Journal:
     def __init__(self, path: Path, task: Task, *, resume: bool) -> None:
         self.path = path
         self.done: dict[int, ShardResult] = {}
+        self._seal = Seal()
         try:
             self._lock = FileLock(path)
         except WriteError as error:
@@ -91,35 +94,37 @@ class Journal:
             raise
 
     def _begin(self, path: Path, task: Task, *, resume: bool) -> None:
-        head = json.dumps({"sweep": asdict(task)})
-        whole = [head]
+        # As a reader finds it: JSON has no tuples.
+        head = json.loads(json.dumps({"sweep": asdict(task), "harness": harness()}))
         if path.exists():
             if not resume:
                 raise JournalError(f"{path} is there already; --resume goes on with it")
-            whole = self._take_up(head)
+            self._take_up(head)
         elif resume:
             raise JournalError(f"{path}: there is no journal to go on with")
         partial = path.with_suffix(path.suffix + ".partial")
-        partial.write_text("".join(line + "\n" for line in whole), encoding="utf-8")
+        whole = [head, *map(asdict, self.done.values())]
+        partial.write_bytes(b"".join(map(self._line, whole)))
         partial.replace(path)  # without a line that was cut off, and without errors, which are tried again
 
-    def _take_up(self, head: str) -> list[str]:
-        lines = self.path.read_text(encoding="utf-8").split("\n")
-        if lines[0] != head:
+    def _take_up(self, head: Mapping[str, Any]) -> None:
+        """Note the shards that the file has."""
+        found = list(_objects(self.path))
+        if found[:1] != [head]:
             raise JournalError(
-                f"{self.path} belongs to another sweep, or the variant, its reference or its policies were changed"
+                f"{self.path} belongs to another sweep, or the variant, its reference, its policies or ptxdiff itself "
+                "were changed; start a new journal"
             )
-        for line in lines[1:]:
-            with contextlib.suppress(ValueError):  # the last line, cut off
-                found = ShardResult(**json.loads(line))
-                if found.verdict != "error":
-                    self.done[found.shard] = found
-        return [head, *(json.dumps(asdict(r)) for r in self.done.values())]
+        results = [ShardResult(**obj) for obj in found[1:]]
+        self.done = {r.shard: r for r in results if r.verdict != "error"}
+
+    def _line(self, obj: Mapping[str, Any]) -> bytes:
+        return self._seal.close(json.dumps(obj).encode())
 
     def write(self, result: ShardResult) -> None:
         """Append a shard; on the disk before this returns."""
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(result)) + "\n")
+        with self.path.open("ab") as file:
+            file.write(self._line(asdict(result)))
             file.flush()
             os.fsync(file.fileno())
         self.done[result.shard] = result
@@ -127,6 +132,17 @@ class Journal:
     def close(self) -> None:
         """Let another process write it."""
         self._lock.release()
+
+
+def _objects(path: Path) -> Iterator[Any]:
+    """The JSON objects of a journal's lines, without a last line that was cut off. Raises JournalError."""
+    seal = Seal()
+    *lines, _cut_off = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, 1):
+        try:
+            yield json.loads(seal.open(line))
+        except SealError as error:
+            raise JournalError(f"{path}:{number}: {error}") from None
 
 
 def sweep(

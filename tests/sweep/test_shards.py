@@ -127,6 +127,35 @@ def test_a_journal_of_another_sweep_is_refused(tmp_path):
         Journal(tmp_path / "none.jsonl", TASK, resume=True)
 
 
+def test_a_journal_of_another_version_of_the_harness_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "j.jsonl"
+    with contextlib.closing(Journal(path, TASK, resume=False)) as journal:
+        journal.write(ShardResult(1, "pass"))
+    monkeypatch.setattr(shards, "harness", lambda: "another")
+    with pytest.raises(JournalError, match="another sweep"):
+        Journal(path, TASK, resume=True)
+
+
+def test_a_bit_that_flipped_in_a_journal_makes_no_pass(tmp_path):
+    """A shard is refused, or done again; what was not written is never taken for a result."""
+    path = tmp_path / "j.jsonl"
+    written = {1: ("fail", 3), 2: ("pass", 0)}
+    with contextlib.closing(Journal(path, TASK, resume=False)) as journal:
+        for shard, (verdict, different) in written.items():
+            journal.write(ShardResult(shard, verdict, different=different))
+    whole = path.read_bytes()
+    for bit in range(0, 8 * len(whole), 7):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        try:
+            journal = Journal(path, TASK, resume=True)
+        except JournalError:
+            continue
+        journal.close()
+        assert {s: (r.verdict, r.different) for s, r in journal.done.items()}.items() <= written.items(), bit
+
+
 def test_parts_share_the_shards():
     assert sorted([*part_of(10, "1/3"), *part_of(10, "2/3"), *part_of(10, "3/3")]) == list(range(10))
     with pytest.raises(ValueError, match="k/n"):

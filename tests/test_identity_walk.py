@@ -1,0 +1,150 @@
+"""The walk from a function to all that it calls: an edit of any of it changes the digest, in every process alike."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.identity import digest_with_code
+
+LIBRARY = """
+def helper(x):
+    return x + 1
+"""
+
+# What stands before a reference, the reference, and an edit of either or of the library.
+EDITS = {
+    "a method of a dataclass": (
+        "import dataclasses\n@dataclasses.dataclass(frozen=True)\nclass C:\n    by: int\n"
+        "    def shift(self, x):\n        return x + self.by\nC1 = C(1)\n",
+        "C1.shift(x)", "x + self.by", "x - self.by",
+    ),
+    "a method of a named tuple": (
+        "import collections\nclass C(collections.namedtuple('C', 'by')):\n"
+        "    def shift(self, x):\n        return x + self.by\nC1 = C(1)\n",
+        "C1.shift(x)", "x + self.by", "x - self.by",
+    ),
+    "a method of an enum": (
+        "import enum\nclass C(enum.Enum):\n    ONE = 1\n    def shift(self, x):\n        return x + self.value\n",
+        "C.ONE.shift(x)", "x + self.value", "x - self.value",
+    ),
+    "a member of an enum": ("import enum\nclass C(enum.Enum):\n    ONE = 1\n", "x + C.ONE.value", "= 1", "= 2"),
+    "what a dictionary gives for a missing key": (
+        "class Table(dict):\n    def __missing__(self, key):\n        return 1\nTABLE = Table()\n",
+        "TABLE[x]", "return 1", "return 2",
+    ),
+    "the factory of a defaultdict": (
+        "import collections\nTABLE = collections.defaultdict(lambda: 1)\n", "TABLE[x]", "lambda: 1", "lambda: 2",
+    ),
+    "the value of an integer's subclass": ("class Bits(int):\n    pass\nBY = Bits(1)\n", "x + BY", "(1)", "(2)"),
+    "a slot of a callable": (
+        "class Scale:\n    __slots__ = ('by',)\n    def __init__(self, by):\n        self.by = by\n"
+        "    def __call__(self, x):\n        return x * self.by\nscale = Scale(1)\n",
+        "scale(x)", "Scale(1)", "Scale(2)",
+    ),
+    "the state of a decorator that is a class": (
+        "import functools\nclass Scale:\n    def __init__(self, f):\n        functools.update_wrapper(self, f)\n"
+        "        self.by = 1\n    def __call__(self, x):\n        return self.__wrapped__(x) * self.by\n"
+        "@Scale\ndef scaled(x):\n    return x\n",
+        "scaled(x)", "* self.by", "* 2 * self.by",
+    ),
+    "the state of an object with a function called fn": (
+        "class Scale:\n    def __init__(self, fn, by):\n        self.fn, self.by = fn, by\n"
+        "    def __call__(self, x):\n        return self.fn(x) * self.by\nscale = Scale(lambda x: x, 1)\n",
+        "scale(x)", "lambda x: x, 1", "lambda x: x, 2",
+    ),
+    "what an itemgetter takes": (
+        "import operator\nfirst = operator.itemgetter(0)\n", "first((x, -x))", "itemgetter(0)", "itemgetter(1)",
+    ),
+    "the table of a bound method": ("look = {1: 2}.get\n", "look(x)", "{1: 2}", "{1: 3}"),
+    "the pattern of a regular expression": (
+        "import re\nP = re.compile('a')\n", "x if P.match('a') else -x", "'a')", "'b')",
+    ),
+    "what a function imports itself": (
+        "", "__import_helper(x)", "x + 1", "x + 2",
+    ),
+    "what a function reaches by its module's dictionary": (
+        "def helper(x):\n    return x + 1\n", "globals()['hel' + 'per'](x)", "x + 1", "x + 2",
+    ),
+    "what a closed-over module calls": (
+        "def made():\n    import {library} as library\n    return lambda x: library.helper(x)\ninner = made()\n",
+        "inner(x)", "x + 1", "x + 2",
+    ),
+}  # fmt: skip
+
+IMPORTING = "from {library} import helper as h\n    return h(x)"
+
+
+class Written:
+    """Modules written to a folder and imported under names of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.count = folder, 0
+
+    def __call__(self, library: str, before: str, body: str) -> tuple[str, str]:
+        """The name of the module that holds `reference`, and of its library."""
+        self.count += 1
+        names = [f"ptxdiff_walk_{what}_{abs(hash(self.folder))}_{self.count}" for what in ("library", "user")]
+        text = "def reference(x):\n    " + (IMPORTING if body.startswith("__import") else f"return {body}") + "\n"
+        (self.folder / f"{names[0]}.py").write_text(library)
+        (self.folder / f"{names[1]}.py").write_text((before + text).replace("{library}", names[0]))
+        importlib.invalidate_caches()
+        return names[1], names[0]
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return Written(tmp_path)
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS.keys())
+def test_an_edit_of_what_a_reference_uses_changes_its_digest(written, edit):
+    before, body, old, new = edit
+    assert old in before + LIBRARY
+    # The name of the library is in the text: the module is written again under the same one.
+    user, library = written(LIBRARY, before, body)
+    one = digest_with_code(importlib.import_module(user).reference)
+    for name, text in ((user, before), (library, LIBRARY)):
+        path = written.folder / f"{name}.py"
+        path.write_text(path.read_text().replace(old, new) if old in text else path.read_text())
+    assert one != _elsewhere(written.folder, user)
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS.keys())
+def test_without_an_edit_another_process_finds_the_same_digest(written, edit):
+    before, body, _, _ = edit
+    user, _ = written(LIBRARY, before, body)
+    assert digest_with_code(importlib.import_module(user).reference) == _elsewhere(written.folder, user)
+
+
+def _elsewhere(folder: Path, module: str) -> str:
+    """The digest of a module's reference in a process of its own, whose byte code is not cached."""
+    code = (
+        f"import sys; sys.dont_write_bytecode = True; sys.path.insert(0, {str(folder)!r}); import {module} as m\n"
+        "from harness.identity import digest_with_code\nprint(digest_with_code(m.reference))"
+    )
+    options = ["-X", f"pycache_prefix={folder / 'cold'}"]
+    return subprocess.run(
+        [sys.executable, *options, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd()
+    ).stdout.strip()
+
+
+def test_the_annotation_of_a_kernels_parameter_counts(tmp_path):
+    """It may be all that makes a parameter a compile-time constant, by a name of the user's."""
+    pytest.importorskip("triton")
+    from harness.identity.modules import execute_file
+
+    digests = []
+    for name, kind in (("one", "tl.constexpr"), ("two", "int")):
+        path = tmp_path / f"{name}.py"
+        path.write_text(
+            f"import triton\nimport triton.language as tl\nKIND = {kind}\n"
+            "@triton.jit\ndef f(x, BY: KIND):\n    return x + BY\n"
+        )
+        digests.append(digest_with_code(execute_file(path, f"ptxdiff_annotation_{name}").f))
+    assert digests[0] != digests[1]
