@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import random
 import subprocess
 import sys
@@ -25,7 +26,8 @@ from tests.identity_cases import FILES, VERDICTS
 UNLIKE = [
     0, 0.0, -0.0, False, None, "", b"", (), [], {}, frozenset(), Fraction(0), np.float32(0), np.float32(-0.0),
     np.int64(0), np.zeros(2, np.int32), np.zeros(2, np.float32), np.zeros((2, 1), np.int32), 1, True, 1.0, 2, 2.0,
-    float("nan"), "0", ("a", "b"), ("ab",), (("a",), "b"), {"a": 1}, {"a": True}, {"b": 1}, 1 << 70,
+    float("nan"), ..., slice(0, 1), slice(0, 1.0), range(1),
+    range(2), "0", ("a", "b"), ("ab",), (("a",), "b"), {"a": 1}, {"a": True}, {"b": 1}, 1 << 70,
 ]  # fmt: skip
 
 
@@ -174,6 +176,28 @@ def test_a_digest_is_the_same_in_another_process(modules):
     code += f"print(*[digest_with_code(getattr(m, n), exact=True) for n in {FUNCTIONS!r}])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
     assert told.stdout.split() == [digest_with_code(getattr(made, n), exact=True) for n in FUNCTIONS]
+
+
+def test_every_case_here_has_the_same_definition_in_another_process():
+    """The process that owns a GPU compares its own with that of the one that sends the job."""
+    code = (
+        "from pathlib import Path\n"
+        "from harness.identity.definition import definition\n"
+        "from harness.loader import load\n"
+        "for file in sorted(Path('cases').glob('[!_]*.py')):\n"
+        "    for c in load(file):\n"
+        "        for v in c.case.variants.values():\n"
+        "            print(c.name, sorted(definition(c.case, v, exact=True).items()))\n"
+    )
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    ]  # fmt: skip
+    assert told[0].count("\n") > 20
+    assert told[0] == told[1]
 
 
 def test_what_functools_wraps_counts():

@@ -34,7 +34,8 @@ def may_share(case: Case, variant: AsmVariant, pack: int) -> bool:
 def run_shared(job: Job, form: AsmForm, fuse: bool, limit: float) -> Outcome:
     """Run the asm with registers shared until the result is another than without. Raises PtxError for the plain run.
 
-    limit: the seconds that each run may take. The outcome has the outputs of the first assignment that changes them, with a finding that names its operands; the
+    limit: the seconds that each run may take.
+    The outcome has the outputs of the first assignment that changes them, with a finding that names its operands; the
     plain outputs where none does.
     """
     from harness.backends.emulator import one_line, run_once

@@ -66,8 +66,10 @@ _CONTAINERS = (tuple, list, set, frozenset, dict)
 
 
 def _scalar(value: Any) -> bytes | None:
-    if value is None or isinstance(value, bool):
+    if value is None or value is Ellipsis or value is NotImplemented or isinstance(value, bool):
         return tagged("is", repr(value).encode())
+    if isinstance(value, slice | range):
+        return tagged(type(value).__name__, *map(encode, (value.start, value.stop, value.step)))
     if isinstance(value, PurePath):
         return tagged("path", str(value).encode())
     if isinstance(value, Fraction):
