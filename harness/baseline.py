@@ -25,7 +25,7 @@ class BaselineError(ValueError):
 
 
 def accepted(run: RunRecords) -> RunRecords:
-    """What a baseline keeps of a run: keys, verdicts, evidence, digests, errors, resources, definitions, speed."""
+    """What a baseline keeps: keys, verdicts, evidence, what was judged, digests, errors, resources, definitions, speed."""
     results = [
         Result(
             r.key,
@@ -34,6 +34,9 @@ def accepted(run: RunRecords) -> RunRecords:
             evidence=r.evidence,
             words="" if r.outcome == "pass" else r.words,
             diagnosis=r.diagnosis,
+            total=r.total,
+            unchecked=r.unchecked,
+            judged=r.judged,
             ulps=_extremes(r),
             inputs_digest=r.inputs_digest,
             outputs_digest=r.outputs_digest,
