@@ -25,7 +25,7 @@ class BaselineError(ValueError):
 
 
 def accepted(run: RunRecords) -> RunRecords:
-    """What a baseline keeps: keys, verdicts, evidence, what was judged, digests, errors, resources, definitions, speed."""
+    """Keys, verdicts, evidence, shares judged, digests, errors, resources, definitions and speed: what a baseline keeps."""
     results = [
         Result(
             r.key,

@@ -10,7 +10,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import Case, Domain, ExpectedFailure, Meets, absolute, asm, baseline, between, exact, magnitude, runner, ulp
+from harness import (
+    Case,
+    Domain,
+    ExpectedFailure,
+    Meets,
+    absolute,
+    asm,
+    baseline,
+    between,
+    contexts,
+    exact,
+    magnitude,
+    runner,
+    ulp,
+)
 from harness.backends import Job, Outcome
 from harness.gate import CORRECTNESS, gate
 from harness.loader import LoadedCase
@@ -120,8 +134,8 @@ def test_meets_is_held_to_the_same_share():
 
 def test_an_expected_failure_does_not_excuse_an_empty_promise(monkeypatch):
     monkeypatch.setattr(runner, "diagnose", lambda job, outcome: "missing early clobber")
-    monkeypatch.setattr(runner, "judge_same", lambda *a: runner.Judgement(total=1, different=1))
-    expected = ExpectedFailure("missing early clobber", context="loop")
+    monkeypatch.setattr(contexts, "judge_same", lambda *a: runner.Judgement(total=1, different=1))
+    expected = ExpectedFailure("missing early clobber", context=("shared", "loop"))
     found = run(Scripted(y=wrong), {"carry": {"y": "x"}, "expected_failure": expected}, match=exact(on=NOTHING))
     assert any(r.expected_failure for r in found.results)
     assert found.verdict == "error"

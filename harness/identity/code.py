@@ -9,16 +9,19 @@ machines with different versions of torch test the same case. Comments, docstrin
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
+import dis
 import functools
 import hashlib
+import importlib
 import importlib.metadata
 import inspect
 import linecache
 import sys
 import sysconfig
 import types
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +115,10 @@ class _Walk:
         values = (function.__defaults__, function.__kwdefaults__, attributes)
         names = _names(function.__code__)
         known = {n: v for n, v in function.__globals__.items() if n in names and v is not function}
+        known |= {f"import {n}": m for n, m in _imported(function).items()}
+        names |= {n for n in known if n.startswith("import ")}
+        if names & _DYNAMIC:
+            values += (_file_text(function.__code__.co_filename),)
         made_of = [source(function), *([byte_code(function.__code__)] if self.exact else [])]
         return tagged(
             "function", *made_of, self._cells(function), *map(self.encode, values), self._taken(known, names, ())
@@ -128,7 +135,7 @@ class _Walk:
             value = known[name]
             if not isinstance(value, types.ModuleType) or self._outside_module(value) is not None:
                 parts += [self.encode(name), self.encode(value)]
-            elif value not in inside:
+            elif all(value is not m for m in inside):
                 parts += [self.encode(name), self._taken(vars(value), names, (*inside, value))]
                 if names & _DYNAMIC:
                     parts.append(_file_text(getattr(value, "__file__", None)).encode())
@@ -141,7 +148,9 @@ class _Walk:
 
     def _outside(self, value: Any) -> bytes | None:
         """A function or class that the walk does not enter; None for the user's own, and for those of references."""
-        module = sys.modules.get(getattr(value, "__module__", None) or "")
+        # Of a function, the module that runs it: functools.wraps gives it the name of another.
+        known = value.__globals__ if isinstance(value, types.FunctionType) else {}
+        module = sys.modules.get(known.get("__name__") or getattr(value, "__module__", None) or "")
         place = None if module is None else self._outside_module(module)
         return None if place is None else tagged("outside", place, _name(value).encode())
 
@@ -190,6 +199,29 @@ def _names(code: types.CodeType) -> set[str]:
     """The globals and attributes that code may name, its inner functions included."""
     inner = [_names(c) for c in code.co_consts if isinstance(c, types.CodeType)]
     return set(code.co_names).union(*inner)
+
+
+def _imported(function: types.FunctionType) -> dict[str, types.ModuleType]:
+    """The modules that a function imports when it runs, imported now; those that there are not, not."""
+    found: dict[str, types.ModuleType] = {}
+    for code in _codes(function.__code__):
+        level = 0
+        for step in dis.get_instructions(code):
+            if step.opname == "IMPORT_NAME":
+                name = "." * level + str(step.argval)
+                with contextlib.suppress(Exception):
+                    found[name] = importlib.import_module(name, function.__globals__.get("__package__"))
+            elif isinstance(step.argval, int):
+                level = step.argval
+    return found
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """A code object and those of the functions in it."""
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield from _codes(inner)
 
 
 @functools.cache
