@@ -141,3 +141,11 @@ def updated_in_place(x, p, n, B: tl.constexpr):
     tl.store(x + o, tl.load(x + o, mask=o < n) + tl.load(x + o, mask=o < n, volatile=False), mask=o < n)
     q = p + tl.program_id(0)
     tl.store(q, tl.load(q) + 1)
+
+
+@triton.jit
+def changed_input(x, y, n, B: tl.constexpr):
+    o = tl.program_id(0) * B + tl.arange(0, B)
+    a = tl.load(x + o, mask=o < n)
+    tl.store(y + o, a, mask=o < n)
+    tl.store(x + o, a ^ 1, mask=o < n)

@@ -11,9 +11,13 @@ import pytest
 
 pytest.importorskip("triton", reason="Triton is not installed; it compiles the kernels of these tests")
 
-from harness import emulated
+from harness import Case, emulated, kernel
+from harness.backends.emulator import EmulatorBackend
 from harness.launcher import LaunchError
+from harness.loader import LoadedCase
 from harness.ptx.errors import MemoryFault, PtxError, UndefinedBits
+from harness.runner import Item, run_item
+from references.formats import U8
 from tests import mistaken_kernels as k
 
 TARGETS = ["sm_80", "sm_90a", "sm_100a"]
@@ -134,3 +138,17 @@ class TestRacesOnGlobalMemory:
         x = numbers(128)
         emulated(k.shifted_in_place, target, races=False)[(1,)](x, 128, B=128)
         np.testing.assert_array_equal(x, (numbers(128) ^ 64) + 1)
+
+
+def test_an_input_that_a_kernel_overwrites_is_a_finding():
+    """Its outputs are right, and what runs after it gets other inputs than it was given."""
+    case = Case(
+        inputs={"x": U8},
+        outputs={"y": U8},
+        reference=lambda x: x,
+        variants={"v": kernel(k.changed_input, grid=lambda s: (s["n"] // s["B"] + 1,), meta={"B": 256})},
+    )
+    item = Item(LoadedCase(case, "c", "case", FILE, ""), "v", "sm_90a", "emulator")
+    found = run_item(item, EmulatorBackend(), "quick")
+    assert found.verdict == "fail"
+    assert all("x is an input and" in r.findings[0] and "were overwritten" in r.findings[0] for r in found.results)

@@ -17,6 +17,7 @@ from harness import (
     Meets,
     absolute,
     asm,
+    baseline,
     between,
     contexts,
     exact,
@@ -196,6 +197,22 @@ def test_the_gate_sees_that_more_differs_where_nothing_is_promised():
     decision = gate(records(more), records(first))
     assert decision.code == CORRECTNESS
     assert any("unchecked" in f.text for f in decision.findings)
+
+
+def test_a_baseline_keeps_what_was_judged_of_a_run(tmp_path):
+    def gated(run, accepted):
+        baseline.write(accepted, tmp_path)
+        return gate(run, baseline.load(tmp_path))
+
+    wide = records(*run(Scripted(y=right), match=exact(on=magnitude("x", 2.0**-100, 2.0**100))).results)
+    narrow = records(*run(Scripted(y=right), match=exact(on=magnitude("x", 1, 4))).results)
+    assert any("not judged" in f.text for f in gated(narrow, wide).findings if f.code == CORRECTNESS)
+    few, more = (
+        records(*(dataclasses.replace(r, unchecked=n, outputs_digest=()) for r in narrow.results if r.total > 2))
+        for n in (1, 2)
+    )
+    assert gated(few, few).code == 0
+    assert any("differ unchecked" in f.text for f in gated(more, few).findings if f.code == CORRECTNESS)
 
 
 def test_shares_are_records():

@@ -127,6 +127,7 @@ def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool, limit: float) -> _B
     )
     outputs = [tensors[t.name] for t in launch.outputs]
     findings = [f for memory in outputs for f in memory.findings()]
+    findings += [f for t in launch.inputs for f in tensors[t.name].changes()]
     return _Bits({m.tensor.name: m.read() for m in outputs}, tuple(findings))
 
 
@@ -141,6 +142,7 @@ class _Memory:
         self.bytes = np.full(max(1, tensor.extent) * unit, _GAP, dtype=np.uint8)
         if units is not None:
             self._units(self.bytes)[...] = units
+        self.given = self.bytes.copy() if units is not None else self.bytes
         residue = 0 if alignment % 16 == 0 else unit
         self.buffer = Buffer(self.bytes, tensor.name, defined=units is not None, residue=residue)
 
@@ -157,6 +159,14 @@ class _Memory:
     def read(self) -> NDArray[Any]:
         """The units, contiguous."""
         return np.array(self._units(self.bytes))
+
+    def changes(self) -> list[str]:
+        """Bytes of an input that are not what they were: inputs are read only, as on a device."""
+        changed = np.flatnonzero(self.bytes != self.given)
+        if not changed.size:
+            return []
+        name = self.tensor.name
+        return [f"{name} is an input and {changed.size} of its bytes were overwritten, first byte {changed[0]}"]
 
     def findings(self) -> list[str]:
         """Bytes that should have been written and were not, and the other way round."""
