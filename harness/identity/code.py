@@ -135,13 +135,15 @@ class _Walk:
             return tagged("jit", type(value).__name__.encode(), self.encode(function), self.encode(marks))
         if callable(inner := getattr(value, "__wrapped__", None)):  # functools.cache
             return tagged("wrapped", type(value).__name__.encode(), self.encode(inner))
-        if hasattr(value, "__dict__"):
-            return tagged("instance", self.encode(type(value)), self.encode(dict(vars(value))))
         reduce = copyreg.dispatch_table.get(type(value))
+        if reduce is None and hasattr(value, "__dict__"):
+            return tagged("instance", self.encode(type(value)), self.encode(dict(vars(value))))
         try:
             parts = reduce(value) if reduce else value.__reduce_ex__(2)
         except Exception:  # whatever a class says against being copied
             return None
+        if isinstance(parts, str) and not any(getattr(m, parts, None) is value for m in _homes(value)):
+            return None  # a name under which something else is found, or nothing
         return tagged("made", _name(type(value)).encode(), self.encode(parts))
 
     def _function(self, function: types.FunctionType) -> bytes:
@@ -230,6 +232,12 @@ _OF_EVERY_CLASS = frozenset(
      "__dataclass_fields__", "__dataclass_params__", "__replace__", "__abstractmethods__", "_abc_impl",
      "__annotate_func__", "__annotations_cache__"}
 )  # fmt: skip
+
+
+def _homes(value: Any) -> list[types.ModuleType | None]:
+    """The modules in which a value may stand under its name."""
+    names = (getattr(value, "__module__", None), type(value).__module__, "numpy", "scipy.special")
+    return [sys.modules.get(n) for n in names if isinstance(n, str)]
 
 
 def _public(names: Mapping[str, Any]) -> set[str]:
