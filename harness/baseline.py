@@ -4,7 +4,7 @@ A baseline is a folder with one file a case, each a records file of its own with
 messages and anything else that says nothing about what was accepted, so that a change of it reads well in a diff. For
 the same reason a line's checksum is of that line alone; the last line's is of the whole file.
 
-Failures that were accepted stand in it with their words, and are counted in its last line.
+A baseline lists accepted failures with their words, and counts them in its last line.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from harness.records import End, Record, RecordError, Result, Run, RunRecords, Seal, Timing, lines, read, text_hash
 
-# Of a file in bytes, beyond which a hash stands for the rest: file systems take 255.
+# The longest file name in bytes; a hash replaces the rest of a longer one. File systems take 255.
 LONGEST_NAME = 180
 
 
@@ -69,7 +69,7 @@ def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> l
     """
     run = accepted(run)
     if keep is not None:
-        # What could not be run here does not take the place of what was accepted where it could.
+        # An accepted result stays where this machine could not run it again.
         kept = {r.key for r in keep.results}
         run.results = [r for r in run.results if r.verdict != "not run" or r.key not in kept]
         keys = {r.key for r in run.results}

@@ -1,8 +1,8 @@
 """Which Python files hold cases: one rule for pytest, `ptxdiff list` and `ptxdiff run`.
 
 A case file lies in a folder named `cases`, at any depth. A leading underscore in the name of a file, or of a folder on
-the way to it, hides it; so do the names in `NOT_ENTERED`. A folder named `cases` is left alone where no file in it
-uses the harness: it is somebody else's. Light: pytest imports this in projects that have no cases.
+the way to it, hides it; so do the names in `NOT_ENTERED`. A folder named `cases` is ignored where no file in
+it uses the harness. This module imports little, because pytest loads it in projects that have no cases.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def uses_harness(path: Path, roots: Sequence[Path]) -> bool:
 
 
 def _imports(path: Path) -> Iterator[str]:
-    """The full names of what a file imports; of a file that is no Python, the harness where it stands in the text."""
+    """The full names of what a file imports. Of a file that is no valid Python: the harness, if it imports that."""
     try:
         text = path.read_bytes()
         if b"import" not in text:

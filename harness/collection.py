@@ -51,7 +51,7 @@ class CaseModule(pytest.Module):
     """A test module in a folder of cases: its tests, as pytest collects them, and then its cases."""
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
-        """List both. Raises CaseError where there is neither."""
+        """List the tests and the cases. Raises CaseError where the file has neither."""
         tests = list(super().collect())
         if not loader.cases_in(vars(self.obj)):  # not executed a second time for nothing
             if not tests:

@@ -1,4 +1,4 @@
-"""What other contexts than the straight one must equal: the same variant, run straight."""
+"""The loop and the shared context: each must give the bits that the same variant gives when it is run straight."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Units = Mapping[str, NDArray[np.generic]]
 def run_loop(backend: Backend, job: Job, carry: Mapping[str, str]) -> tuple[Job, Outcome, Judgement]:
     """Run a loop of one step, of two and so on, up to the job's; each must equal as many straight runs.
 
-    The first that does not, or the last: its job, its outcome, and what it differs in. Raises ReferenceFault.
+    Returns job, outcome and judgement of the first loop that differs, or of the last. Raises ReferenceFault.
     """
     part, outcome, judgement = job, Outcome("not run", "a loop of no steps"), Judgement()
     for steps, straight in enumerate(_straight(backend, job, carry), 1):

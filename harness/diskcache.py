@@ -1,4 +1,4 @@
-"""What is kept between runs in the user's cache folder, by hash of what it was made from.
+"""Files kept between runs in the user's cache folder, named by a hash of what they were made from.
 
 Each file begins with a digest of its name and contents: a damaged file, or one under another's name, counts as none.
 The folder is `$PTXDIFF_CACHE_DIR`, else `ptxdiff` in the user's cache folder; an empty variable turns all caches off.
@@ -45,7 +45,7 @@ class DiskCache:
         return None if self.folder is None else self.folder / f"{digest.hexdigest()}.bin"
 
     def get(self, *parts: bytes) -> bytes | None:
-        """What was made from `parts`; None where there is nothing, or nothing whole."""
+        """The contents made from `parts`; None where there is no file, or a damaged one."""
         path = self._path(*parts)
         if path is None:
             return None
@@ -58,7 +58,7 @@ class DiskCache:
         return data if stored[:_DIGEST] == _sum(path.name, data) else None
 
     def put(self, data: bytes, *parts: bytes) -> None:
-        """Keep contents; now and then this makes room. A folder that cannot be written only costs time."""
+        """Keep contents, and now and then delete old files. A folder that cannot be written is no error."""
         path = self._path(*parts)
         if path is None:
             return

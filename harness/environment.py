@@ -36,7 +36,7 @@ def environment(folder: Path, *, gpu: bool) -> dict[str, Any]:
 
 
 def other_environment(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Which fact that decides bits or verdicts is not as it was, in words; "" where all are."""
+    """The first fact that decides bits or verdicts and differs now, in words; "" where none does."""
     for name in _DECIDING:
         if name in before and name in now and before[name] != now[name]:
             what = "the harness's own code" if name == "harness" else f"{name} {before[name]}"

@@ -9,7 +9,7 @@ from harness.records import Result
 
 
 def settle(results: list[Result], expected: ExpectedFailure | None, label: str) -> None:
-    """Mark the expected failures among an item's results, and make one that did not come in a context a failure.
+    """Mark the expected failures among an item's results; fail an item that passes where it should have failed.
 
     A failure with another diagnosis stays a failure. `label` names the item.
     """

@@ -68,7 +68,7 @@ class Decision:
     passes: str = ""
     """The run's passes, and on what evidence."""
     totals: Mapping[str, int] = field(default_factory=dict)
-    """"baseline": results that it has; and the run's passes by evidence."""
+    """The number of results in the baseline, as "baseline", and of the run's passes by evidence."""
 
     @property
     def code(self) -> int:
@@ -129,7 +129,7 @@ def nothing_ran(run: RunRecords) -> str:
 
 
 def no_passes(run: RunRecords, baseline: RunRecords | None = None) -> list[Finding]:
-    """What of a run is accepted as a baseline only where that is asked for: failures, errors, what runs no longer."""
+    """The results that only `--accept-failures` accepts: failures, errors, and passes that became unsupported."""
     ran = {r.key.item for r in baseline.results if r.verdict == "pass"} if baseline else set()
     lost = [r for r in run.results if r.verdict == "unsupported" and r.key.item in ran]
     return [*_failures(run.results), *_grouped(lost, "passes in the baseline, unsupported")]
@@ -140,13 +140,13 @@ def _failures(results: Iterable[Result]) -> list[Finding]:
 
 
 def _accepted_failures(results: Iterable[Result]) -> list[Finding]:
-    """What the baseline lists as accepted though it failed: it satisfies no gate."""
+    """Failures that the baseline lists as accepted: they satisfy no gate."""
     found = _grouped(r for r in results if _failed(r))
     return [Finding(ACCEPTED, f.subject, f"accepted in the baseline though it is no pass: {f.text}") for f in found]
 
 
 def _failed(r: Result) -> bool:
-    """Whether a result is refused for what it is. A verdict that nobody knows is no pass."""
+    """Whether a result is refused by its own verdict. An unknown verdict is no pass."""
     return r.verdict not in ("pass", "unsupported", "not run") and not r.expected_failure
 
 
@@ -211,7 +211,7 @@ def _cells(differences: Iterable[Difference]) -> set[Cell]:
 def _recompiled(
     run: RunRecords, baseline: RunRecords, comparison: Comparison, redefined: set[tuple[str, str]]
 ) -> Iterator[Finding]:
-    """Variants that are written as before and compile to other PTX, by another compiler say."""
+    """Variants with the same definition that compile to other PTX, because of another compiler for example."""
     changed: dict[tuple[str, str], set[str]] = defaultdict(set)
     for case, variant, target in _cells(comparison.of("ptx")):
         if (case, variant) not in redefined:
@@ -226,7 +226,7 @@ def _recompiled(
 
 
 def _less_judged(run: RunRecords, baseline: RunRecords) -> Iterator[Finding]:
-    """Results of which less is judged than was accepted, or more differs unchecked; also where the policy changed."""
+    """Results with a smaller judged share than the accepted one, or with more codes that differ unchecked."""
     accepted = {r.key: r for r in baseline.results if _executed(r)}
     groups: dict[tuple[str, str], list[tuple[Fraction, Fraction, Result]]] = defaultdict(list)
     for now in filter(_executed, run.results):
@@ -317,7 +317,7 @@ def _models(
 ) -> Iterator[Finding]:
     """Passes with nothing but a model behind them, unless the baseline has better evidence for the same definition.
 
-    Evidence for other PTX is none for this.
+    Evidence for other PTX does not count.
     """
     best: dict[Cell, str] = {}
     for r in run.results:

@@ -24,14 +24,14 @@ Mask = NDArray[np.bool_]
 Units = Mapping[str, NDArray[np.generic]]
 
 LEAST = Fraction(1, 1000)
-"""The least share that a policy has to judge of the ordinary codes of an item's input sets, every input counted once.
+"""The least share of the ordinary codes of an item's input sets that a policy must judge; every input counts once.
 
-The positive half of one binade of bfloat16 is one code of 508, and float32's and float64's are as many or more of the
-random inputs, a third of which lie within 12 binades of one. So a range of numbers is more than this. A number, or ten
-of them, are fewer among the 16,384 random inputs of the quickest run, and vouch for nothing else."""
+One binade is more than this: 1 code in 508 of positive bfloat16, and of float32 and float64 at least as large a share,
+because a third of the random inputs lie within 12 binades of one. One number, or ten, are less: the quickest run has
+16,384 random inputs."""
 
 CASES_REFERENCE = " (the case's reference)"
-"""What follows an output's name where it is held to the case's reference, by `meets=`."""
+"""The suffix of an output's name where `meets=` compares it with the case's reference."""
 
 
 def shares(case: Case, policy: Policies, inputs: Units, sizes: Mapping[str, int]) -> dict[str, Share]:
@@ -106,7 +106,7 @@ def pooled(found: Iterable[Mapping[str, Share]]) -> dict[str, Share]:
 
 
 def too_little(policy: Policies, total: Mapping[str, Share]) -> str:
-    """Why what was judged is too little to pass anything, and what to write; empty where it is enough."""
+    """The error for a share below `LEAST`, with what to change in the case; empty where every share is enough."""
     for name, share in total.items():
         judged, of = (share.ordinary_judged, share.ordinary) if share.ordinary else (share.judged, share.codes)
         if judged >= LEAST * of:

@@ -1,16 +1,14 @@
 """The gate: the right exit code for every planted change, and a stated decision for everything else."""
 
 import dataclasses
-import json
 
 import pytest
 
 from harness import baseline
-from harness.cli import main
 from harness.gate import ACCEPTED, CORRECTNESS, REGRESSION, Policy, gate
-from harness.records import End, Share, Writer
+from harness.records import Share
 from tests.reports import synthetic
-from tests.sealed import sealed, unsealed
+from tests.reports.synthetic import with_results
 
 MODELS = Policy(allow_model=True)
 
@@ -23,12 +21,6 @@ def base():
 @pytest.fixture(scope="module")
 def accepted(base):
     return baseline.accepted(base)
-
-
-def with_results(run, change):
-    """The run with each result changed, or left out where the change gives None."""
-    changed = [change(r) for r in run.results]
-    return synthetic.finished(dataclasses.replace(run, results=[r for r in changed if r is not None]))
 
 
 def on(run, target):
@@ -233,229 +225,12 @@ def test_a_missing_or_faulty_baseline_says_what_to_do(tmp_path):
         baseline.load(tmp_path)
 
 
-def stored(run, path):
-    writer = Writer(path)
-    writer.write(run.run, *run.cases.values(), *run.results, *run.timings, *([run.end] if run.end else []))
-    writer.close()
-    return path
-
-
-def resealed(change):
-    """A change of one line, by number, whose checksums are right again."""
-
-    def changed(text, number=1):
-        lines = unsealed(text.encode())
-        lines[number] = change(lines[number])
-        return sealed(lines).decode()
-
-    return changed
-
-
-BAD_DAYS = {
-    "no file": (None, 2, "No such file"),
-    "an empty file": (lambda t: "", 2, "a records file begins with a run record"),
-    "a line that is no JSON": (resealed(lambda x: x[:99] + b"}"), 2, "run.jsonl:2: not JSON"),
-    "a newer schema": (
-        lambda t: t.replace('"schema":2', '"schema":9', 1),
-        2,
-        "run.jsonl:1: schema 9, and this",
-    ),
-    "a field nobody knows": (resealed(lambda x: b'{"colour":1,' + x[1:]), 2, "unknown field 'colour'"),
-    "a changed line": (lambda t: t.replace('"pass"', '"past"', 1), 2, "the checksum is wrong"),
-    "killed in mid-write": (lambda t: t[: t.rindex('{"record":"end"') - 40], 1, "the run was cut short"),
-    "killed before its end": (lambda t: t[: t.rindex('{"record":"end"')], 1, "the run was cut short"),
-}
-
-
-@pytest.mark.parametrize("day", BAD_DAYS)
-def test_records_that_cannot_be_trusted_are_refused_with_a_sentence(small, tmp_path, capsys, day):
-    change, code, words = BAD_DAYS[day]
-    run = tmp_path / "run.jsonl"
-    if change is not None:
-        run.write_text(change(stored(small, run).read_text()))
-    baseline.write(small, tmp_path / "baseline")
-    found, text = said(capsys, run, tmp_path / "baseline")
-    assert found == code
-    assert words in text
-
-
-@pytest.fixture(scope="module")
-def small():
-    return synthetic.catalogue(2, per_cell=6, targets=("sm_90a", "sm_100a"))
-
-
-def said(capsys, run, folder, *more):
-    """The exit code and everything printed."""
-    code = main(["gate", str(run), "--baseline", str(folder), "--allow-model", *more])
-    printed = capsys.readouterr()
-    return code, printed.out + printed.err
-
-
-def test_a_baseline_that_lost_its_end_is_refused(small, tmp_path, capsys):
-    run = stored(small, tmp_path / "run.jsonl")
-    (path, *_) = baseline.write(small, tmp_path / "baseline")
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-5]))
-    code, text = said(capsys, run, tmp_path / "baseline")
-    assert code == 2
-    assert "the end is missing; restore the file from git" in text
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"end": None}, "not made the baseline: the run was cut short"),
-        (
-            {"results": [], "end": End("", 1.0, {})},
-            "not made the baseline: nothing ran: the run holds no result",
-        ),
-    ],
-)
-def test_half_a_run_is_made_no_baseline(small, tmp_path, capsys, change, words):
-    folder = tmp_path / "baseline"
-    before = {p: p.read_text() for p in baseline.write(small, folder)}
-    run = stored(dataclasses.replace(small, **change), tmp_path / "run.jsonl")
-    code, text = said(capsys, run, folder, "--accept")
-    assert code == 1
-    assert words in text
-    assert {p: p.read_text() for p in folder.iterdir()} == before
-
-
-def test_what_is_gone_is_accepted_as_gone_only_when_asked(small, tmp_path, capsys):
-    folder = tmp_path / "baseline"
-    baseline.write(small, folder)
-    less = with_results(small, lambda r: r if r.key.variant != "triton" else None)
-    run = stored(less, tmp_path / "run.jsonl")
-    assert said(capsys, run, folder)[0] == CORRECTNESS
-    assert said(capsys, run, folder, "--accept")[0] == 0
-    assert said(capsys, run, folder)[0] == CORRECTNESS
-    assert said(capsys, run, folder, "--accept", "--replace")[0] == 0
-    assert said(capsys, run, folder)[0] == ACCEPTED
-
-
-def wrong_on_the_gpu(run):
-    return with_results(run, lambda r: synthetic.failing(r) if r.key.backend == "gpu" else r)
-
-
-def test_failures_are_accepted_only_where_that_is_asked_for(small, tmp_path, capsys):
-    run, folder = stored(wrong_on_the_gpu(small), tmp_path / "run.jsonl"), tmp_path / "baseline"
-    code, text = said(capsys, run, folder, "--accept")
-    assert code == 1
-    assert "rcp::asm.rn: fail on sm_90a, 3 results: 1 of 4096 codes differ" in text
-    assert "accept the run with --accept-failures, and the baseline lists them" in text
-    assert not folder.exists()
-
-
-def test_accepted_failures_are_listed_in_the_baseline_and_refused_all_the_same(small, tmp_path, capsys):
-    run, folder = stored(wrong_on_the_gpu(small), tmp_path / "run.jsonl"), tmp_path / "baseline"
-    code, text = said(capsys, run, folder, "--accept", "--accept-failures")
-    assert code == 0
-    assert "accepted, and listed in the baseline: rcp::asm.rn: fail on sm_90a, 3 results: 1 of 4096 codes" in text
-    assert "the gate refuses these all the same" in text
-    lines = [json.loads(line) for line in (folder / "rcp.jsonl").read_text().splitlines()]
-    listed = [line for line in lines if line.get("verdict") == "fail"]
-    assert len(listed) == lines[-1]["verdicts"]["fail"] == 12
-    assert {line["words"] for line in listed} == {"1 of 4096 codes differ: +1 ulp"}
-    code, text = said(capsys, run, folder)
-    assert code == CORRECTNESS
-    assert "✗ rcp::asm.rn: fail on sm_90a" in text
-    assert "· rcp::asm.rn: accepted in the baseline though it is no pass: fail on sm_90a" in text
-
-
-@pytest.mark.parametrize("verdict", ["error", "unsupported"])
-def test_what_is_no_pass_any_more_is_asked_for_too(small, tmp_path, capsys, verdict):
-    folder = tmp_path / "baseline"
-    before = {p: p.read_text() for p in baseline.write(small, folder)}
-
-    def change(r):
-        other = {"verdict": verdict, "evidence": "none", "words": "ptxas: nothing doing", "outputs_digest": ()}
-        return dataclasses.replace(r, **other) if (r.key.variant, r.key.target) == ("asm.rn", "sm_90a") else r
-
-    run = stored(with_results(small, change), tmp_path / "run.jsonl")
-    code, text = said(capsys, run, folder, "--accept")
-    assert code == 1
-    assert "rcp::asm.rn: " in text
-    assert f"{verdict} on sm_90a" in text
-    assert {p: p.read_text() for p in folder.iterdir()} == before
-    assert said(capsys, run, folder, "--accept", "--accept-failures")[0] == 0
-
-
-def test_a_run_that_was_cut_short_is_refused_whatever_is_asked(small, tmp_path, capsys):
-    run = stored(dataclasses.replace(wrong_on_the_gpu(small), end=None), tmp_path / "run.jsonl")
-    code, text = said(capsys, run, tmp_path / "baseline", "--accept", "--accept-failures")
-    assert code == 1
-    assert "not made the baseline: the run was cut short" in text
-
-
-def test_expected_failures_are_accepted_and_named(small, tmp_path, capsys):
-    declared = with_results(
-        small,
-        lambda r: dataclasses.replace(synthetic.failing(r), expected_failure=True) if r.key.backend == "gpu" else r,
-    )
-    code, text = said(capsys, stored(declared, tmp_path / "run.jsonl"), tmp_path / "baseline", "--accept")
-    assert code == 0
-    assert "8 variants fail as their cases declare: ex2::asm.approx, ex2::asm.packed" in text
-
-
-def test_the_gate_says_on_what_evidence_results_pass(small, tmp_path, capsys):
-    run, folder = stored(small, tmp_path / "run.jsonl"), tmp_path / "baseline"
-    code, text = said(capsys, run, folder, "--accept")
-    words = "96 passes (24 hardware, 10 confirmed, 20 specification, 10 model, 32 assembled)"
-    assert code == 0
-    assert f"{words}: a model alone satisfies no gate without --allow-model" in text
-    assert said(capsys, run, folder)[1].splitlines()[-1].endswith(words)
-
-
-def test_what_could_not_run_here_takes_nothing_from_the_baseline(small, tmp_path, capsys):
-    folder = tmp_path / "baseline"
-    baseline.write(small, folder)
-    without = with_results(
-        small,
-        lambda r: (
-            dataclasses.replace(r, verdict="not run", outputs_digest=(), words="no GPU")
-            if r.key.backend == "gpu"
-            else r
-        ),
-    )
-    assert said(capsys, stored(without, tmp_path / "run.jsonl"), folder, "--accept")[0] == 0
-    assert {r.verdict for r in baseline.load(folder).results if r.key.backend == "gpu"} == {"pass"}
-
-
-@pytest.mark.parametrize("option", ["--accept-failures", "--replace"])
-def test_options_of_accept_alone_are_refused_alone(small, tmp_path, capsys, option):
-    code, text = said(capsys, stored(small, tmp_path / "run.jsonl"), tmp_path / "baseline", option)
-    assert code == 2
-    assert "add --accept" in text
-
-
 def test_a_verdict_that_nobody_knows_is_no_pass(base, accepted):
     """Reading refuses it; the gate would too."""
     run = with_results(base, lambda r: dataclasses.replace(r, verdict="past") if r.key.variant == "asm.rn" else r)
     decision = gate(run, accepted, MODELS)
     assert decision.code == CORRECTNESS
     assert any("past on" in f.text for f in against(decision))
-
-
-def test_a_broken_baseline_is_replaced_where_that_is_asked_for(small, tmp_path, capsys):
-    run, folder = stored(small, tmp_path / "run.jsonl"), tmp_path / "baseline"
-    folder.mkdir()
-    (folder / "rcp.jsonl").write_text("nonsense\n")
-    code, text = said(capsys, run, folder, "--accept")
-    assert code == 2
-    assert "make all of the baseline again with --accept --replace" in text
-    code, text = said(capsys, run, folder, "--accept", "--replace")
-    assert code == 0
-    assert "cannot be read, so nothing is compared with it" in text
-    assert said(capsys, run, folder)[0] == ACCEPTED
-
-
-def test_a_name_too_long_for_a_file_is_cut_and_stays_its_own(small, tmp_path):
-    def named(name):
-        return [dataclasses.replace(r, key=dataclasses.replace(r.key, case=name)) for r in small.results[:3]]
-
-    names = ["x" * 400 + end for end in "ab"]
-    run = dataclasses.replace(small, results=[r for n in names for r in named(n)], timings=[])
-    assert len(baseline.write(run, tmp_path / "baseline")) == 2
-    assert {r.key.case for r in baseline.load(tmp_path / "baseline").results} == set(names)
 
 
 def test_many_results_of_one_change_of_verdict_are_one_finding(base, accepted):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from harness.identity import digest_with_code
@@ -132,6 +133,13 @@ def _elsewhere(folder: Path, module: str) -> str:
     return subprocess.run(
         [sys.executable, *options, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd()
     ).stdout.strip()
+
+
+def test_two_functions_of_arrays_made_of_python_functions_differ():
+    """numpy tells no more of them than a name, so that no other process has the same."""
+    one, two = (np.frompyfunc(lambda x, by=by: x + by, 1, 1) for by in (1, 2))
+    assert digest_with_code(one) != digest_with_code(two)
+    assert digest_with_code(np.add) == digest_with_code(np.add) != digest_with_code(np.subtract)
 
 
 def test_the_annotation_of_a_kernels_parameter_counts(tmp_path):

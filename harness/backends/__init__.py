@@ -101,7 +101,7 @@ class Outcome:
     approximate: by output, the approximate instructions that its emulated values may depend on; empty on hardware.
     device: the UUID of the GPU that ran it.
     identity: the digest of the experiment (`harness.identity.experiment`); "" where nothing ran.
-    notes: how the bits came about, where that needs saying.
+    notes: remarks on how the bits were made, such as assignments of registers that were not tried.
     """
 
     status: Status

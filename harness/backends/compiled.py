@@ -48,7 +48,7 @@ def compile_job(job: Job) -> CompiledKernel | Outcome:
 
 
 Once = Callable[[Experiment, Callable[[], Outcome]], Outcome]
-"""Gives the outcome of an experiment: an earlier one, or that of the function."""
+"""Returns the outcome of an experiment: the one it kept, or else the function's."""
 
 
 def run_compiled(
@@ -98,7 +98,7 @@ def _run(job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[str, ...
 
 
 def _fault(error: PtxError) -> Outcome:
-    """What the kernel did wrong is a finding; what the emulator does not know, or not in time, an error."""
+    """A finding for what the kernel did wrong; an error for what the emulator cannot run, or not in time."""
     from harness.ptx.errors import ExecutionError, TimeLimit
 
     if isinstance(error, ExecutionError) and not isinstance(error, TimeLimit):

@@ -122,7 +122,7 @@ class Device(Process):
     """One GPU and the process that works on it.
 
     prefix: a program to run the process under. variables: what its environment has besides this process's. begin: what
-    a new process calls first. option: what a user sets a greater limit with.
+    a new process calls first. option: the command-line option that sets the limit.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Device(Process):
         """Seconds that starting the process took last, the CUDA context included."""
 
     def call(self, function: str, *arguments: Any, limit: float, alone: bool = False) -> Any:
-        """See `Process.call`. Waiting for the GPU does not count for the limit either.
+        """See `Process.call`. The time spent waiting for the GPU does not count towards the limit either.
 
         alone: keep every other ptxdiff process of this user off the GPU meanwhile.
         """
@@ -188,7 +188,7 @@ def of_target(target: str, prefix: Sequence[str] = (), variables: Mapping[str, s
 
 
 def ready() -> None:
-    """Nothing: that it is answered says that the process has started."""
+    """Do nothing: the answer shows that the process has started."""
 
 
 def begin() -> None:

@@ -82,7 +82,7 @@ class EmulatorBackend:
         return replace(outcome, evidence=evidence, contraction_open=facts.contraction_open, approximate=approximate)
 
     def _once(self, identity: Experiment, compute: Callable[[], Outcome]) -> Outcome:
-        """The outcome of an experiment, computed once; one that came to nothing, for want of time say, is not kept."""
+        """The outcome of an experiment, computed once. An error, such as a run out of time, is not kept."""
         if identity in self._results:
             return self._results[identity]
         outcome = replace(compute(), identity=identity.digest)
@@ -203,7 +203,9 @@ def shareable(case: Case, form: AsmForm, carry: Mapping[str, str]) -> dict[int, 
 
 
 def concerned(job: Job, approximate: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """The outputs that may depend on approximate instructions, with their names, of all that the code has.
+    """The outputs that may depend on approximate instructions, with the instructions' names.
+
+    approximate: by output, all approximate instructions of the code.
 
     Inline asm is followed from operand to operand. What else there may be (a kernel's own code, memory, a loop that
     feeds results back) may pass a value anywhere: there every output depends on all.
@@ -236,7 +238,7 @@ def evidence_of(forms: tuple[str, ...]) -> Evidence:
 
 
 def _experiment(job: Job, form: AsmForm, contraction_open: bool) -> Experiment:
-    """The asm alone as an experiment. Its code is the program that the asm is on the job's target."""
+    """The asm alone as an experiment. Its code is the program to which the asm is bound for the job's target."""
     from harness.ptx import program_text
 
     setup, case = job.setup, job.case

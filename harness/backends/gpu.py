@@ -235,9 +235,9 @@ _launched: dict[int, tuple[Any, Launch, str]] = {}
 
 
 def _forget_other_constants(function: Any, launch: Launch, target: str) -> None:
-    """Let Triton look a kernel up on disk again where its constants are not those of the launch before.
+    """Empty Triton's table of compiled kernels in memory where the constants differ from those of the last launch.
 
-    Triton's table of compiled kernels in memory compares constants with ==: 0.0 is then -0.0, and 2 is 2.0.
+    That table compares constants with ==, which takes 0.0 for -0.0 and 2 for 2.0. Triton then looks on disk again.
     """
     _, last, before = _launched.get(id(function), (None, None, ""))
     if last is launch:  # a sweep launches thousands of times

@@ -32,11 +32,11 @@ def may_share(case: Case, variant: AsmVariant, pack: int) -> bool:
 
 
 def run_shared(job: Job, form: AsmForm, fuse: bool, limit: float) -> Outcome:
-    """Run the asm with registers shared until the result is another than without. Raises PtxError for the plain run.
+    """Run the asm in each assignment of shared registers until one changes the result.
 
-    limit: the seconds that each run may take.
-    The outcome has the outputs of the first assignment that changes them, with a finding that names its operands; the
-    plain outputs where none does.
+    limit: the seconds that each run may take. Where an assignment changes the result, the outcome has its outputs and a
+    finding that names the operands; the others are then not tried. Else it has the plain outputs.
+    Raises PtxError where the plain run does.
     """
     from harness.backends.emulator import one_line, run_once
     from harness.ptx import PtxError
@@ -58,7 +58,7 @@ def run_shared(job: Job, form: AsmForm, fuse: bool, limit: float) -> Outcome:
         except PtxError as e:
             return Outcome("ran", outputs=plain, findings=(f"{words}: {one_line(e)}",), notes=notes)
         if not _same_bits(expected, outputs):
-            # Bits of other inputs than the job's say nothing beside the job's.
+            # The report shows outputs beside the job's inputs: these come from other inputs.
             shown = outputs if expected is plain else plain
             return Outcome("ran", outputs=shown, findings=(words,), notes=notes)
     return Outcome("ran", outputs=plain, notes=notes)

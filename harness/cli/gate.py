@@ -72,7 +72,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _accept(run: RunRecords, folder: Path, args: argparse.Namespace) -> int:
-    """Make a run the baseline, unless it was cut short, or holds what is no pass and nobody asked for that."""
+    """Make a run the baseline, unless it was cut short, or has failures and `--accept-failures` is not given."""
     from harness.baseline import BaselineError, load, write
     from harness.compare import compare
     from harness.gate import no_passes, unacceptable

@@ -144,7 +144,7 @@ def _summary(console: Console, task: Task, journal: Journal, wanted: Sequence[in
 
 
 def _judged_too_little(task: Task, done: Sequence[ShardResult]) -> str:
-    """Why shards that passed vouch for nothing: their policies judge next to none of the inputs swept so far."""
+    """The error of a sweep whose policies judge next to none of the inputs swept so far; empty for another."""
     from harness.case import policies
     from harness.promise import pooled, too_little
     from harness.records import Share

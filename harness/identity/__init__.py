@@ -1,7 +1,8 @@
-"""Identities: what decides the bits of an experiment, and what decides the verdict on them, as values.
+"""Identities: two values, of which one holds all that decides bits, and the other all that decides the verdict.
 
-Every memo, cache, resumed run, gate and device job compares these and has no key of its own. `encoding` turns values
-into bytes, `code` functions; `experiment` is what decides bits, `definition` what decides the verdict.
+Every memo, cache, resumed run, gate and device job compares these and has no key of its own. `encoding` turns plain
+values into bytes; `code` does so for functions, with their texts from `source`. `experiment` is the identity of a run,
+which decides bits. `definition` is that of a variant with its policies, which decides the verdict.
 """
 
 from harness.identity.code import digest_with_code

@@ -1,4 +1,4 @@
-"""What a function is made of: its source, and that of all it calls, wherever it lives, with the values it names.
+"""What a function does: its source, the source of all that it calls, and the values that both use.
 
 The walk follows globals, closures, defaults, imports inside functions, attributes, methods, base classes and classes of
 values. It ends at the standard library, at this package and at installed packages. Of a small installed package the
@@ -48,7 +48,7 @@ _PLAIN: tuple[Any, ...] = (int, float, complex, str, bytes, bytearray, tuple, li
 class _Walk:
     """One walk from a function. A value met again is a number, so that circles end.
 
-    exact: let the byte code count as well. Only the same Python makes the same of a source.
+    exact: the byte code counts as well. It differs between versions of Python.
     """
 
     def __init__(self, exact: bool) -> None:
@@ -60,7 +60,7 @@ class _Walk:
         return encode(value, self.other)
 
     def other(self, value: Any) -> bytes | None:
-        """The encoding of what is no plain value; None where another rule has it."""
+        """The encoding of a value that is not plain; None where `encode` has a rule for it."""
         if not self._is_code(value):
             return None
         if id(value) in self.met:
@@ -135,13 +135,15 @@ class _Walk:
             return tagged("jit", type(value).__name__.encode(), self.encode(function), self.encode(marks))
         if callable(inner := getattr(value, "__wrapped__", None)):  # functools.cache
             return tagged("wrapped", type(value).__name__.encode(), self.encode(inner))
-        if hasattr(value, "__dict__"):
-            return tagged("instance", self.encode(type(value)), self.encode(dict(vars(value))))
         reduce = copyreg.dispatch_table.get(type(value))
+        if reduce is None and hasattr(value, "__dict__"):
+            return tagged("instance", self.encode(type(value)), self.encode(dict(vars(value))))
         try:
             parts = reduce(value) if reduce else value.__reduce_ex__(2)
         except Exception:  # whatever a class says against being copied
             return None
+        if isinstance(parts, str) and not any(getattr(m, parts, None) is value for m in _homes(value)):
+            return None  # a name under which something else is found, or nothing
         return tagged("made", _name(type(value)).encode(), self.encode(parts))
 
     def _function(self, function: types.FunctionType) -> bytes:
@@ -183,7 +185,7 @@ class _Walk:
         return self.encode([_cell(c) for c in function.__closure__ or ()])
 
     def _taken(self, known: Mapping[str, Any], names: Set[str], inside: tuple[Any, ...]) -> bytes:
-        """What code takes by name; of a module of the user's, what the code may take from that."""
+        """The values that code takes by name. From a module of the user's, those attributes that the code may name."""
         parts = []
         for name in sorted(names & set(known)):
             value = known[name]
@@ -205,13 +207,13 @@ class _Walk:
         return tagged("class", cls.__qualname__.encode(), self.encode(cls.__bases__), self.encode(members))
 
     def _outside(self, value: Any) -> bytes | None:
-        """A function or class that the walk does not enter; None for the user's own, and for those of references."""
+        """The encoding of a function or class that the walk does not enter; None for one that it enters."""
         module = sys.modules.get(getattr(value, "__module__", None) or "")
         place = None if module is None else self._outside_module(module)
         return None if place is None else tagged("outside", place, _name(value).encode())
 
     def _outside_module(self, module: types.ModuleType) -> bytes | None:
-        """What stands for a module that the walk does not enter; None for one that it does."""
+        """The encoding of a module that the walk does not enter; None for one that it enters."""
         top = module.__name__.partition(".")[0]
         file = getattr(module, "__file__", None)
         if top == "references" or (file is None and top == "__main__"):
@@ -230,6 +232,12 @@ _OF_EVERY_CLASS = frozenset(
      "__dataclass_fields__", "__dataclass_params__", "__replace__", "__abstractmethods__", "_abc_impl",
      "__annotate_func__", "__annotations_cache__"}
 )  # fmt: skip
+
+
+def _homes(value: Any) -> list[types.ModuleType | None]:
+    """The modules in which a value may stand under its name."""
+    names = (getattr(value, "__module__", None), type(value).__module__, "numpy", "scipy.special")
+    return [sys.modules.get(n) for n in names if isinstance(n, str)]
 
 
 def _public(names: Mapping[str, Any]) -> set[str]:

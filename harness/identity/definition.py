@@ -1,4 +1,4 @@
-"""What decides the verdict on given bits, and which bits are wanted: everything that a case and a variant say.
+"""What decides the verdict: everything that a case and one of its variants state.
 
 The parts have names, so that a gate can say which of them changed. A part is a digest, equal on every machine where the
 same is written.
@@ -16,7 +16,7 @@ from harness.identity.code import digest_with_code
 KEPT_DIGITS = 16
 
 _known: dict[tuple[int, int, bool], tuple[Case, Variant, dict[str, str]]] = {}
-"""Definitions by case and variant, which are kept, so that no others get their ids."""
+"""Definitions by the ids of case and variant. Both are kept alive, so that no other object gets their ids."""
 
 
 def definition(case: Case, variant: Variant, *, exact: bool = False) -> dict[str, str]:
@@ -47,7 +47,7 @@ def _wanted(case: Case, variant: Variant) -> dict[str, Any]:
 
 
 def _made_of(case: Case, variant: Variant) -> dict[str, Any]:
-    """What runs. A part that says nothing of a kind of variant is left out."""
+    """What runs: the parts that this kind of variant has."""
     carry = policies(case, variant).carry
     parts: dict[str, Any] = {"launch": (variant.fusion, carry)}
     if isinstance(variant, AsmVariant):

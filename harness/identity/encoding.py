@@ -115,7 +115,7 @@ def _class(value: Any) -> bytes:
 
 
 def _only_here(value: Any) -> bytes:
-    """An encoding that no other process can repeat, nor another object of this one."""
+    """An encoding that differs from that of every other object, here and in every other process."""
     _kept.append(value)  # alive, so that no other object gets its id
     return tagged("object", _class(value), _NONCE, str(id(value)).encode())
 

@@ -1,4 +1,4 @@
-"""What decides the bits: everything that is handed to the machine that runs them, as one immutable value."""
+"""What decides bits: everything that is handed to the machine that runs the code, as one immutable value."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Experiment:
 
     @property
     def digest(self) -> str:
-        """The value as one word, which records keep."""
+        """The value in hexadecimal digits. Records hold it as `identity`."""
         return digest(self)[:DIGITS]
 
 

@@ -1,4 +1,7 @@
-"""Files executed as modules, always from their text: a `.pyc` is told from another by whole seconds and size only."""
+"""Files executed as modules, always from their text.
+
+Python trusts a `.pyc` whose source has the same size and the same time in whole seconds, so an edit may be missed.
+"""
 
 from __future__ import annotations
 

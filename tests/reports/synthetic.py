@@ -423,3 +423,9 @@ def _changed(kind: str, plan: Mapping[str, Any], r: Result) -> Result:
     if kind == "ulp":
         return replace(r, outputs_digest=moved, ulps={**r.ulps, "2": 3, "0": r.ulps["0"] - 3})
     return replace(r, outputs_digest=moved)
+
+
+def with_results(run: RunRecords, change: Callable[[Result], Result | None]) -> RunRecords:
+    """The run with each result changed, or left out where the change gives None."""
+    changed = [change(r) for r in run.results]
+    return finished(replace(run, results=[r for r in changed if r is not None]))
