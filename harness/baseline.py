@@ -25,7 +25,7 @@ class BaselineError(ValueError):
 
 
 def accepted(run: RunRecords) -> RunRecords:
-    """Keys, verdicts, evidence, shares judged, digests, errors, resources, definitions and speed: what a baseline keeps."""
+    """What a baseline keeps: keys, verdicts, evidence, shares judged, digests, errors, resources, definition, times."""
     results = [
         Result(
             r.key,

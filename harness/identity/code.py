@@ -12,20 +12,25 @@ import ast
 import contextlib
 import dataclasses
 import dis
+import enum
 import functools
 import hashlib
 import importlib
 import importlib.metadata
 import inspect
 import linecache
+import operator
+import re
 import sys
 import sysconfig
 import types
 from collections.abc import Iterator, Mapping, Set
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from harness.identity.encoding import encode, tagged
+from harness.identity.encoding import encode, is_plain, tagged
 
 _LIBRARIES = tuple({str(Path(p).resolve()) for n, p in sysconfig.get_paths().items() if n in ("stdlib", "platstdlib")})
 _PACKAGES = tuple({str(Path(p).resolve()) for n, p in sysconfig.get_paths().items() if n in ("purelib", "platlib")})
@@ -34,6 +39,16 @@ _BY_VERSION = ("harness", "numpy", "torch", "triton", "numba", "ml_dtypes", "sci
 
 # Names by which code reaches what it does not spell: the whole module then counts.
 _DYNAMIC = frozenset({"getattr", "vars", "globals", "eval", "exec", "__import__", "import_module", "__dict__"})
+
+_OWN = frozenset({"vars", "globals", "eval", "exec"})
+"""Names by which a function reaches what else its module holds: the module's text then counts."""
+
+_CONTAINERS = (dict, list, tuple, set, frozenset)
+
+_REDUCED = (range, slice, Decimal, date, operator.itemgetter, operator.attrgetter, operator.methodcaller)
+"""What is made of code by neither the user nor us, and tells by `__reduce__` what it is made of."""
+
+_IMPORT = dis.opmap["IMPORT_NAME"]
 
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
@@ -62,6 +77,8 @@ class _Walk:
 
     def other(self, value: Any) -> bytes | None:
         """The encoding of what is no plain value; None where another rule has it."""
+        if is_plain(value):
+            return self._of_own_class(value)
         if not self._is_code(value):
             return None
         if id(value) in self.met:
@@ -75,9 +92,14 @@ class _Walk:
             return True
         if isinstance(value, _DESCRIPTORS):
             return True
+        if isinstance(value, (*_REDUCED, re.Pattern)):
+            return True
         home = type(value).__module__.partition(".")[0]
-        plain = home in ("numpy", "torch", "ml_dtypes") or dataclasses.is_dataclass(value)
-        return home == "triton" or (hasattr(value, "__dict__") and not plain)
+        if home in ("numpy", "torch", "ml_dtypes"):
+            return False
+        if dataclasses.is_dataclass(value):
+            return self._outside(type(value)) is None
+        return home == "triton" or hasattr(value, "__dict__") or self._outside(type(value)) is None
 
     def _code(self, value: Any) -> bytes:
         if isinstance(value, types.ModuleType):
@@ -104,20 +126,44 @@ class _Walk:
             return tagged("jit", type(value).__name__.encode(), self.encode(value.fn), self.encode(marks))
         if callable(inner := getattr(value, "__wrapped__", None)):  # functools.cache
             return tagged("wrapped", type(value).__name__.encode(), self.encode(inner))
-        if hasattr(value, "__dict__") and not isinstance(value, types.BuiltinFunctionType):
-            return tagged("instance", self.encode(type(value)), self.encode(dict(vars(value))))
-        if isinstance(value, types.BuiltinFunctionType | types.MethodWrapperType) or callable(value):
-            return tagged("builtin", f"{getattr(value, '__module__', '')}.{_name(value)}".encode())
-        return encode(value)
+        if isinstance(value, types.BuiltinFunctionType | types.MethodWrapperType):
+            of = getattr(value, "__self__", None)  # a list, of its method
+            known = of is None or isinstance(of, types.ModuleType | type)
+            return tagged("builtin", self._builtin(value), *([] if known else [self.encode(of)]))
+        if type(value).__name__ == "ufunc":  # that of numpy.frompyfunc hides its function: equal to itself alone
+            return encode(value) if "(vectorized)" in _name(value) else tagged("ufunc", self._builtin(value))
+        if isinstance(value, re.Pattern):
+            return tagged("pattern", self.encode((value.pattern, value.flags)))
+        if isinstance(value, _REDUCED):
+            return tagged("reduced", type(value).__name__.encode(), self.encode(value.__reduce__()))
+        if hasattr(value, "__dict__") or self._outside(type(value)) is None:
+            number = value.__reduce_ex__(2)[1] if isinstance(value, int | float | complex) else None
+            return tagged("instance", *map(self.encode, (type(value), _state(value), number)))
+        return tagged("builtin", self._builtin(value))
+
+    def _builtin(self, value: Any) -> bytes:
+        return f"{getattr(value, '__module__', '')}.{_name(value)}".encode()
+
+    def _of_own_class(self, value: Any) -> bytes | None:
+        """A plain value with the code of its class, where that is the user's; None for any other."""
+        if self._outside(type(value)) is not None:
+            return None
+        if id(value) in self.met:
+            return tagged("again", str(self.met[id(value)]).encode())
+        self.met[id(value)] = len(self.met)
+        self.kept.append(value)
+        base = next((b for b in _CONTAINERS if isinstance(value, b)), None)
+        plain = base(value) if base else value.value if isinstance(value, enum.Enum) else str(value)
+        return tagged("own", *map(self.encode, (type(value), getattr(value, "_name_", None), plain, _state(value))))
 
     def _function(self, function: types.FunctionType) -> bytes:
         attributes = {n: v for n, v in vars(function).items() if n != "__wrapped__"}
-        values = (function.__defaults__, function.__kwdefaults__, attributes)
+        values: tuple[Any, ...] = (function.__defaults__, function.__kwdefaults__, attributes)
         names = _names(function.__code__)
         known = {n: v for n, v in function.__globals__.items() if n in names and v is not function}
-        known |= {f"import {n}": m for n, m in _imported(function).items()}
+        known |= {f"import {n}": m for n, m in _imported(function, self.exact).items()}
         names |= {n for n in known if n.startswith("import ")}
-        if names & _DYNAMIC:
+        if names & _OWN:
             values += (_file_text(function.__code__.co_filename),)
         made_of = [source(function), *([byte_code(function.__code__)] if self.exact else [])]
         return tagged(
@@ -142,9 +188,10 @@ class _Walk:
         return tagged("names", *parts)
 
     def _class(self, cls: type) -> bytes:
-        members = {n: v for n, v in vars(cls).items() if n not in _OF_EVERY_CLASS}
+        members = {n: v for n, v in vars(cls).items() if n not in _OF_EVERY_CLASS and not _generated(cls, n, v)}
         functions = {n: _unwrapped(v) for n, v in members.items()}
-        return tagged("class", cls.__qualname__.encode(), self.encode(cls.__bases__), self.encode(functions))
+        made_of = (cls.__bases__, type(cls), functions)
+        return tagged("class", cls.__qualname__.encode(), *map(self.encode, made_of))
 
     def _outside(self, value: Any) -> bytes | None:
         """A function or class that the walk does not enter; None for the user's own, and for those of references."""
@@ -175,6 +222,34 @@ _OF_EVERY_CLASS = frozenset(
 )  # fmt: skip
 
 
+def _state(value: Any) -> dict[str, Any]:
+    """An object's attributes, those in slots included."""
+    slots = [n for c in type(value).__mro__ for n in _slots(vars(c).get("__slots__", ()))]
+    return {n: getattr(value, n) for n in slots if hasattr(value, n)} | dict(getattr(value, "__dict__", {}))
+
+
+def _slots(written: Any) -> tuple[str, ...]:
+    names = (written,) if isinstance(written, str) else tuple(written)
+    return tuple(n for n in names if n not in ("__dict__", "__weakref__") and not n.startswith("__"))
+
+
+def _generated(cls: type, name: str, member: Any) -> bool:
+    """Whether a member of a class was written by `dataclass`, `NamedTuple` or `Enum` after the fields or members."""
+    if dataclasses.is_dataclass(cls) and name.startswith("__"):
+        code = getattr(member, "__code__", None)
+        return code is None or code.co_filename.startswith("<") or code.co_filename == dataclasses.__file__
+    if issubclass(cls, enum.Enum):
+        return name.startswith("_") and getattr(member, "__code__", None) is None
+    fields = vars(cls).get("_fields", ()) if issubclass(cls, tuple) else ()
+    return bool(fields) and (name in fields or name in _OF_NAMED_TUPLES)
+
+
+_OF_NAMED_TUPLES = frozenset(
+    {"__new__", "_make", "_replace", "__replace__", "_asdict", "__repr__", "__getnewargs__", "__match_args__",
+     "__orig_bases__"}
+)  # fmt: skip
+
+
 def _unwrapped(member: Any) -> Any:
     """The function behind a static or class method, or the functions of a property."""
     if isinstance(member, property):
@@ -201,27 +276,38 @@ def _names(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*inner)
 
 
-def _imported(function: types.FunctionType) -> dict[str, types.ModuleType]:
-    """The modules that a function imports when it runs, imported now; those that there are not, not."""
-    found: dict[str, types.ModuleType] = {}
-    for code in _codes(function.__code__):
-        level = 0
-        for step in dis.get_instructions(code):
-            if step.opname == "IMPORT_NAME":
-                name = "." * level + str(step.argval)
-                with contextlib.suppress(Exception):
-                    found[name] = importlib.import_module(name, function.__globals__.get("__package__"))
-            elif isinstance(step.argval, int):
-                level = step.argval
+def _imported(function: types.FunctionType, exact: bool) -> dict[str, Any]:
+    """The modules that a function imports when it runs, imported now, by name; in words those that nobody enters."""
+    package = function.__globals__.get("__package__") or ""
+    found: dict[str, Any] = {}
+    for name in sorted(set(_imports(function.__code__))):
+        top = name.partition(".")[0]
+        if top in _BY_VERSION or top in sys.stdlib_module_names:
+            found[name] = f"{name} {_version(top).decode() if exact else ''}"
+            continue
+        with contextlib.suppress(Exception):  # where there is no such module, what runs says so
+            found[name] = importlib.import_module(name, package)
     return found
 
 
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """A code object and those of the functions in it."""
-    yield code
+def _imports(code: types.CodeType) -> Iterator[str]:
+    """What code and the functions in it import, in the words of `importlib.import_module`."""
+    level = 0
+    names: tuple[Any, ...] | None = ()
+    for step in dis.get_instructions(code) if _IMPORT in code.co_code[::2] else ():
+        if step.opname == "IMPORT_NAME":
+            module = "." * level + str(step.argval or "")
+            yield from [module] * bool(step.argval)
+            yield from (f"{module}{'.' * bool(step.argval)}{n}" for n in names or () if n != "*")
+        elif isinstance(step.argval, int):
+            level = step.argval
+        elif step.argval is None or isinstance(step.argval, tuple):
+            names = step.argval
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
-            yield from _codes(inner)
+            yield from _imports(inner)
+        elif isinstance(inner, str) and set(code.co_names) & {"import_module", "__import__"}:
+            yield inner
 
 
 @functools.cache

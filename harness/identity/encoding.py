@@ -35,6 +35,8 @@ def encode(value: Any, other: Fallback | None = None) -> bytes:
     dataclasses, and numpy's arrays, numbers and dtypes. other: gives the encoding of any further value, such as a
     function, or None. What nobody can encode is equal to itself in this process only.
     """
+    if other is not None and is_plain(value) and (own := other(value)) is not None:
+        return own
     if isinstance(value, enum.Enum):
         return tagged("enum", _class(value), value.name.encode(), encode(value.value, other))
     found = _scalar(value)
@@ -57,8 +59,15 @@ def encode(value: Any, other: Fallback | None = None) -> bytes:
     return _only_here(value) if found is None else found
 
 
+def is_plain(value: Any) -> bool:
+    """Whether this is an enum's member, a container or text of a class of its own, which may hold code besides."""
+    if type(value) in (dict, list, tuple, set, frozenset, str):
+        return False
+    return isinstance(value, (enum.Enum, dict, list, tuple, set, frozenset, str))
+
+
 def _scalar(value: Any) -> bytes | None:
-    if value is None or isinstance(value, bool):
+    if value is None or value is ... or isinstance(value, bool):
         return tagged("is", repr(value).encode())
     if isinstance(value, PurePath):
         return tagged("path", str(value).encode())
