@@ -140,7 +140,24 @@ def _inside(case: Case, match: Match, inputs: Units, size: int) -> Callable[[], 
 def _compare_reference(
     case: Case, policy: Policies, inputs: Units, codes: Mapping[str, Codes], got: Mapping[str, Codes], into: Judgement
 ) -> list[_Output]:
-    """Each output against every accepted answer: an element passes if it is any one of them."""
+    """Each element against every accepted answer: it passes if all its outputs are those of one reference."""
+    found = [
+        _compare_one(case, replace(policy, reference=reference), inputs, codes, got)
+        for reference in alternatives(policy.reference)
+    ]
+    best = functools.reduce(functools.partial(_better, case), found)
+    for output in best.values():
+        if output.fmt.is_float:
+            add_counts(into.ulps, step_histogram(output.fmt, output.expected, output.got))
+            if case.elementwise and case.inputs:
+                _merge_ranges(into.ranges, _ranges(case, codes, output))
+    return list(best.values())
+
+
+def _compare_one(
+    case: Case, policy: Policies, inputs: Units, codes: Mapping[str, Codes], got: Mapping[str, Codes]
+) -> dict[str, _Output]:
+    """Each output against every answer that one reference and the ftz policy accept."""
     best: dict[str, _Output] = {}
     for answer in accepted(case, policy, codes):
         for name, argument in case.outputs.items():
@@ -156,12 +173,23 @@ def _compare_reference(
                 flushed = (difference == Difference.SAME) | (first.difference == Difference.FLUSH)
                 merged = np.where(flushed & (first.difference != Difference.SAME), difference, first.difference)
                 best[name] = _Output(name, fmt, first.expected, g, merged)
-    for output in best.values():
-        if output.fmt.is_float:
-            add_counts(into.ulps, step_histogram(output.fmt, output.expected, output.got))
-            if case.elementwise and case.inputs:
-                _merge_ranges(into.ranges, _ranges(case, codes, output))
-    return list(best.values())
+    return best
+
+
+def _better(case: Case, one: dict[str, _Output], other: dict[str, _Output]) -> dict[str, _Output]:
+    """The differences from two references: the other's for the elements that it accepts, else the first's.
+
+    An element of an elementwise case is accepted with all its outputs: one of this reference beside one of that is
+    neither's answer. Outputs of whole kernels need not correspond, and are compared each by itself.
+    """
+    passing: dict[str, Mask] = {n: np.asarray(o.difference <= Difference.UNCHECKED) for n, o in other.items()}
+    if case.elementwise:
+        units = {n: o.fmt.codes_per_unit for n, o in other.items()}
+        several = len(set(units.values())) > 1  # codes do not correspond, storage units do
+        rows = {n: p.reshape(-1, units[n] if several else 1).all(axis=1) for n, p in passing.items()}
+        whole = np.all(list(rows.values()), axis=0)
+        passing = {n: np.repeat(whole, units[n] if several else 1) for n in passing}
+    return {n: replace(o, difference=np.where(passing[n], other[n].difference, o.difference)) for n, o in one.items()}
 
 
 def _flat(case: Case, reference: Reference, name: str, expected: Codes, got: Codes) -> tuple[Codes, Codes]:
@@ -212,19 +240,18 @@ def _compare_meets(
     """Against the case's own reference, on the domain where the variant promises to meet it."""
     assert policy.meets is not None
     promised = replace(policy.meets.match, on=policy.meets.on, outside=None)
-    best: dict[str, _Output] = {}
+    found: list[dict[str, _Output]] = []
     for reference in alternatives(case.reference):
         answer = apply_reference(case, reference, codes)
+        found.append({})
         for name, argument in case.outputs.items():
             fmt = format_of(argument)
             e, g = _flat(case, case.reference, name, answer[name], got[name])
             difference = classify_differences(fmt, promised, policy.nan, e, g, _inside(case, promised, inputs, e.size))
             # Outside the stated domain nothing is promised of this reference: the variant's own has been checked.
             difference = np.where(difference == Difference.UNCHECKED, int(Difference.SAME), difference)
-            if name in best:
-                e, difference = best[name].expected, np.where(difference == 0, difference, best[name].difference)
-            best[name] = _Output(name + CASES_REFERENCE, fmt, e, g, difference)
-    return list(best.values())
+            found[-1][name] = _Output(name + CASES_REFERENCE, fmt, e, g, difference)
+    return list(functools.reduce(functools.partial(_better, case), found).values())
 
 
 def _explained(

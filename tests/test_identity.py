@@ -18,6 +18,7 @@ import pytest
 from harness import between, exact, ulp
 from harness.backends.emulator import EmulatorBackend
 from harness.identity import digest_with_code, encode
+from harness.identity import source as identity_source
 from harness.identity.definition import changed_parts, definition
 from harness.loader import load
 from harness.runner import Item, run_item
@@ -90,6 +91,19 @@ def other(x):
 """
 
 
+class Made:
+    """A module, which itself stays as it was written, and the digests of what it has."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+    def digest_of(self, name: str) -> str:
+        return digest_with_code(getattr(self._module, name))
+
+
 class Modules:
     """A user's module and its library, written to a folder and imported under names of their own."""
 
@@ -102,9 +116,7 @@ class Modules:
         (self.folder / f"{names[0]}.py").write_text(library)
         (self.folder / f"{names[1]}.py").write_text(user.format(library=names[0]))
         importlib.invalidate_caches()
-        found = importlib.import_module(names[1])
-        found.digest_of = lambda name: digest_with_code(getattr(found, name)).replace(names[0], "")
-        return found
+        return Made(importlib.import_module(names[1]))
 
 
 @pytest.fixture
@@ -198,6 +210,64 @@ def test_every_case_here_has_the_same_definition_in_another_process():
     ]  # fmt: skip
     assert told[0].count("\n") > 20
     assert told[0] == told[1]
+
+
+HIDDEN = {
+    "globals": ("def ref(x):\n    return globals()['f'](x)\ndef f(x):\n    return x", "return x", "return -x"),
+    "eval": ("def ref(x):\n    return eval('f(x)')\ndef f(x):\n    return x", "return x", "return -x"),
+    "wraps": ("@functools.wraps(functools.reduce)\ndef ref(x):\n    return x", "return x", "return -x"),
+    "dataclass": ("@dataclass\nclass C:\n    s: int\n    def f(self, x):\n        return x\nref = C(1)", "return x",
+                  "return -x"),
+    "slots": ("@dataclass(slots=True)\nclass C:\n    s: int\n    def __call__(self, x):\n        return x\nref = C(1)",
+              "return x", "return -x"),
+    "value in a slot": ("@dataclass(slots=True)\nclass C:\n    s: int\n    def __call__(self, x):\n        return x\n"
+                        "ref = C(1)", "C(1)", "C(1.0)"),
+    "dict": ("class C(dict):\n    def __missing__(self, x):\n        return x\nref = C()", "return x", "return -x"),
+    "named tuple": ("class C(NamedTuple):\n    s: int\n    def f(self, x):\n        return x\nref = C(1)", "return x",
+                    "return -x"),
+    "enum": ("class C(enum.Enum):\n    A = 1\n    def f(self, x):\n        return x\nref = C.A", "return x",
+             "return -x"),
+    "integer": ("class C(int):\n    pass\nref = C(1)", "C(1)", "C(2)"),
+    "metaclass": ("class M(type):\n    def f(cls, x):\n        return x\nclass ref(metaclass=M):\n    pass", "return x",
+                  "return -x"),
+    "item": ("ref = operator.itemgetter('M')", "'M'", "'N'"),
+    "method of a list": ("ref = [1, 2].__getitem__", "[1, 2]", "[1, 3]"),
+    "method of an array": ("ref = np.array([1, 2]).take", "[1, 2]", "[1, 3]"),
+    "ufunc": ("ref = np.add", "add", "multiply"),
+    "range": ("ref = range(4)", "range(4)", "range(5)"),
+    "pattern": ("ref = re.compile('a')", "'a'", "'b'"),
+}  # fmt: skip
+HEAD = """
+import enum, functools, operator, re
+import numpy as np
+from dataclasses import dataclass
+from typing import NamedTuple
+"""
+
+
+@pytest.mark.parametrize(("text", "old", "new"), HIDDEN.values(), ids=HIDDEN)
+def test_code_counts_wherever_it_hides(modules, text, old, new):
+    assert old in text
+    one, same, other = (modules(user=HEAD + t) for t in (text, text, text.replace(old, new)))
+    assert one.digest_of("ref") == same.digest_of("ref") != other.digest_of("ref")
+
+
+@pytest.mark.parametrize("line", ["from {name} import helper as f", "import {name}; f = {name}.helper"])
+def test_what_a_function_imports_when_it_runs_counts(tmp_path, monkeypatch, line):
+    name = f"ptxdiff_test_inside_{'from' in line}"
+    space: dict[str, Any] = {}
+    exec(f"def ref(x):\n    {line.format(name=name)}\n    return f(x)", space)
+    found = []
+    for change in ("x + 1", "x + 2"):
+        (tmp_path / f"{name}.py").write_text(f"def helper(x):\n    return {change}\n")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        importlib.invalidate_caches()
+        identity_source._sources.clear()
+        sys.dont_write_bytecode, kept = True, sys.dont_write_bytecode
+        found += [digest_with_code(space["ref"]), digest_with_code(space["ref"])]
+        sys.dont_write_bytecode = kept
+    assert found[0] == found[1] != found[2] == found[3]
 
 
 def test_what_functools_wraps_counts():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import Case, Domain, Meets, absolute, asm, exact, magnitude, relative, ulp
-from harness.case import policies
+from harness.case import either, policies
 from harness.evaluate import ReferenceFault
 from harness.judge import Judgement, judge, judge_same
 from harness.match import DomainError
@@ -364,3 +365,21 @@ def test_the_judge_agrees_with_its_definition_in_rationals(expected, got, match)
     found = judged([got], [expected], fmt=F16, match=match)
     assert found.passed == passes()
     assert found.different + int(found.passed) == 1
+
+
+def test_one_reference_of_several_answers_for_all_outputs_of_an_element():
+    """Smaller and larger in either order: twice the smaller is neither's answer."""
+    case = Case(
+        inputs={"a": U8, "b": U8},
+        outputs={"y": U8, "z": U8},
+        reference=either(lambda a, b: (a, b), lambda a, b: (b, a)),
+        variants={"v": asm("{ mov.b32 $0, $2; mov.b32 $1, $3; }")},
+    )
+    policy = policies(case, case.variants["v"])
+    given = {"a": units(U8, 1, 1, 1, 1), "b": units(U8, 2, 2, 2, 2)}
+    got = {"y": units(U8, 1, 2, 1, 2), "z": units(U8, 2, 1, 1, 2)}
+    found = judge(case, policy, given, got)
+    assert [(o.index, o.output) for o in found.offenders] == [(3, "y"), (2, "z")]
+    own = replace(policy, reference=lambda a, b: (a, a), meets=Meets(Domain("all", lambda v: v["a"] >= 0), exact()))
+    found = judge(case, own, given, {"y": units(U8, 1, 1, 1, 1), "z": units(U8, 1, 1, 1, 1)})
+    assert found.classes == {"value": 4}

@@ -204,11 +204,13 @@ class _Walk:
             members |= {m: v.value for m, v in cls.__members__.items()}
         elif dataclasses.is_dataclass(cls):
             members |= {f.name: (f.default, f.default_factory, f.init, f.compare) for f in dataclasses.fields(cls)}
-        return tagged("class", cls.__qualname__.encode(), self.encode(cls.__bases__), self.encode(members))
+        return tagged("class", cls.__qualname__.encode(), *map(self.encode, (cls.__bases__, type(cls), members)))
 
     def _outside(self, value: Any) -> bytes | None:
         """The encoding of a function or class that the walk does not enter; None for one that it enters."""
-        module = sys.modules.get(getattr(value, "__module__", None) or "")
+        # Of a function, the module in which it runs: functools.wraps gives it the name of another.
+        home = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else None
+        module = sys.modules.get(home or getattr(value, "__module__", None) or "")
         place = None if module is None else self._outside_module(module)
         return None if place is None else tagged("outside", place, _name(value).encode())
 

@@ -113,20 +113,34 @@ class Oracle:
         flagged: Tensor | None = None
         first: dict[str, Tensor] = {}
         for comparison in self.comparisons:
-            for name, codes_ok in self._agreeing(comparison, codes, got, first).items():
-                per = self.outputs[name].codes_per_unit
-                bad = ~codes_ok.reshape(-1, per).all(-1) if per > 1 else ~codes_ok
-                flagged = bad if flagged is None else flagged | bad
+            accepted = self._accepted(comparison, codes, got, first)
+            flagged = ~accepted if flagged is None else flagged | ~accepted
         assert flagged is not None
         return flagged, first
 
+    def _accepted(self, comparison: Comparison, codes: Codes, got: Codes, first: dict[str, Tensor]) -> Tensor:
+        """Which units agree in all outputs with the answers of one reference, inside its domain and outside."""
+        answers = self.answers(comparison, codes)
+        each = len(answers) // len(alternatives(comparison.reference))
+        accepted: Tensor | None = None
+        for start in range(0, len(answers), each):
+            whole: Tensor | None = None
+            for name, ok in self._agreeing(comparison, answers[start : start + each], got, first).items():
+                per = self.outputs[name].codes_per_unit
+                good = ok.reshape(-1, per).all(-1) if per > 1 else ok
+                whole = good if whole is None else whole & good
+            assert whole is not None
+            accepted = whole if accepted is None else accepted | whole
+        assert accepted is not None
+        return accepted
+
     def _agreeing(
-        self, comparison: Comparison, codes: Codes, got: Codes, first: dict[str, Tensor]
+        self, comparison: Comparison, answers: list[dict[str, Tensor]], got: Codes, first: dict[str, Tensor]
     ) -> dict[str, Tensor]:
-        """By output, where some accepted answer agrees under the policy, and under the one outside its domain."""
+        """By output, where some of the answers agrees under the policy, and under the one outside its domain."""
         inside: dict[str, Tensor] = {}
         outside: dict[str, Tensor] = {}
-        for answer in self.answers(comparison, codes):
+        for answer in answers:
             for name, fmt in self.outputs.items():
                 match = comparison.match[name]
                 if comparison.own:

@@ -96,6 +96,19 @@ def test_so_it_does_for_formats_without_flushes(fmt, match):
     assert wrong.any()
 
 
+def test_one_of_several_specifications_answers_for_all_outputs():
+    case = Case(
+        inputs={"a": U8},
+        outputs={"y": U8, "z": U8},
+        reference=either(lambda a: (a, a ^ 1), lambda a: (a ^ 1, a)),
+        variants={"v": asm("{ mov.b32 $0, $1; }", constraints="=r,r")},
+    )
+    oracle = Oracle(case, policies(case, case.variants["v"]), None)
+    a = torch.tensor([2, 2, 2, 2])
+    got = {"y": torch.tensor([2, 3, 2, 3]), "z": torch.tensor([3, 2, 2, 3])}
+    assert oracle.flags({"a": a}, got)[0].tolist() == [False, False, True, True]
+
+
 def test_a_second_specification_of_the_host_keeps_a_sweep_there():
     assert runs_on_host(either(same, numpy_reference(lambda x: x + 1)))
 
