@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
 
 from harness.case import (
     AsmVariant,
@@ -17,7 +18,7 @@ from harness.case import (
     valid_policy_names,
 )
 from harness.match import Match
-from references.formats import Format, Scalar, Shaped
+from references.formats import Format, Scalar, Shaped, fraction
 
 
 def check_case(case: Case) -> None:
@@ -153,6 +154,10 @@ def _check_variant(case: Case, where: str, variant: Variant) -> None:
     if variant.meets is not None and not isinstance(variant.meets, Meets):
         raise CaseError(f"{where}: meets={variant.meets!r}; write Meets(domain, match)")
     resolved = policies(case, variant)
+    for name, match in resolved.match.items():
+        _check_bound(where, name, format_of(case.outputs[name]), match)
+        if resolved.meets is not None:
+            _check_bound(where, name, format_of(case.outputs[name]), resolved.meets.match)
     both = set(resolved.targets) & set(resolved.refused)
     if both:
         raise CaseError(f"{where}: {_listed(both)} both in targets= and in refused=")
@@ -188,6 +193,24 @@ def _check_function(case: Case, where: str, variant: Variant) -> None:
         raise CaseError(f"{where}: {variant.kind}() takes a Triton function; decorate {function!r} with @triton.jit")
     if variant.kind == "plain" and not case.elementwise:
         raise CaseError(f"{where}: plain() computes elementwise; arguments with dimensions need kernel(...)")
+
+
+def _check_bound(where: str, output: str, fmt: Format, match: Match) -> None:
+    """Refuse a bound within which nearly everything lies: wrong code would pass it."""
+    if match.kind == "ulp":
+        too_wide = 4 * match.bound >= 1 << fmt.code_bits
+    elif match.kind == "relative":
+        too_wide = match.bound >= 1
+    else:
+        most = fraction(fmt, fmt.max_finite) if fmt.is_float else Fraction(1 << fmt.code_bits, 4)
+        too_wide = match.kind == "absolute" and match.bound >= most
+    if too_wide:
+        raise CaseError(
+            f"{where}: {match.describe()} on {output} ({fmt.name}) accepts nearly every number; "
+            "give a bound that wrong code does not meet"
+        )
+    if match.outside is not None:
+        _check_bound(where, output, fmt, match.outside)
 
 
 def _check_carry(case: Case, where: str, carry: Mapping[str, str]) -> None:

@@ -6,7 +6,22 @@ from typing import Any
 
 import pytest
 
-from harness import ALL, Case, Domain, ExpectedFailure, Meets, asm, exact, kernel, only, plain, since, ulp
+from harness import (
+    ALL,
+    Case,
+    Domain,
+    ExpectedFailure,
+    Meets,
+    absolute,
+    asm,
+    exact,
+    kernel,
+    only,
+    plain,
+    relative,
+    since,
+    ulp,
+)
 from harness.case import CaseError, policies
 from references.formats import BF16X2, E2M1X2, E4M3, F16, F32, F64, TF32, U8
 
@@ -34,6 +49,10 @@ LOOP = ExpectedFailure("missing early clobber", context=("shared", "loop"))
 POSITIVE = Domain("x > 0", lambda v: v["x"] > 0)
 
 CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
+    ({"match": ulp(1 << 30)}, "accepts nearly every number"),
+    ({"match": absolute(1e39)}, "accepts nearly every number"),
+    ({"match": relative(1)}, "accepts nearly every number"),
+    ({"variants": variant(match=exact(on=POSITIVE, outside=ulp(1 << 31)))}, "accepts nearly every number"),
     ({"outputs": {}}, "at least one output"),
     ({"variants": {}}, "at least one variant"),
     ({"variants": [1]}, "variants are given by name"),

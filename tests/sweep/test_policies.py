@@ -21,7 +21,7 @@ from references.formats import BF16, E4M3, F16, F32, F64, I32, U8  # noqa: E402
 
 MATCHES = [
     exact(), exact(zero_sign="any"), ulp(1), ulp(2, overflow=True, underflow=True), absolute(2**-20),
-    absolute(0.5, zero_sign="any"), absolute(1e30, overflow=True), relative(2**-10), relative(2, underflow=True),
+    absolute(0.5, zero_sign="any"), absolute(300, overflow=True), relative(2**-10), relative(0.75, underflow=True),
 ]  # fmt: skip
 
 
