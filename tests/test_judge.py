@@ -71,7 +71,7 @@ TABLE: list[tuple[int, int, dict[str, Any], str]] = [
     (NAN, NAN, {"nan": "payload"}, "same"),
     (NAN, 0x7FFFFFFF, {"nan": "canonical"}, "same"),
     (NAN, NAN + 1, {"nan": "canonical"}, "NaN payload"),
-    (NAN, INF, {"kind": ulp, "bound": 1 << 30}, "NaN"),
+    (NAN, INF, {"kind": ulp, "bound": (1 << 30) - 1}, "NaN"),
     (INF, NAN, {}, "NaN"),
     (ONE, NAN, {"kind": absolute, "bound": 1e30}, "NaN"),
     # Infinity: only where the policy allows overflow, and then within the bound.
