@@ -18,7 +18,7 @@ to the top of the result, f the last):
 
 Elements that share bits read them in opposite orders. The ISA's text says which bits serve which pair of elements; the
 orders within a pair are in its figures 38 to 41, and as public measurements on a Blackwell GPU found them for bf16x2,
-e4m3x4 and e2m1x4 (torchao's quant_cast_bench). No GPU was at hand to confirm them here.
+e4m3x4 and e2m1x4 (a benchmark of casts, quant_cast_bench). No Blackwell GPU confirmed them here.
 """
 
 from __future__ import annotations
