@@ -218,7 +218,8 @@ def test_bit_fields(fmt: Format) -> None:
     extracted, inserted = [], []
     msb = fmt.code_bits - 1
     for x, y, p, n in zip(a.tolist(), b.tolist(), position.tolist(), length.tolist(), strict=True):
-        p, n = p & 255, n & 255
+        if fmt.code_bits == 32:  # an H200 takes these of 64-bit fields as they are
+            p, n = p & 255, n & 255
         sbit = 0 if n == 0 or not fmt.has_sign else bit(x, min(p + n - 1, msb))
         extracted.append(sum((bit(x, p + i) if i < n and p + i <= msb else sbit) << i for i in range(msb + 1)))
         result = y & fmt.code_mask
