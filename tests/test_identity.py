@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 import os
 import random
 import subprocess
@@ -395,6 +396,17 @@ def test_recorded_ptx_is_that_of_the_target(catalogue, alone):
     for (case, variant, target), (_, (_, texts)) in alone.items():
         for text in texts:
             assert f".target {target}" in text, (case, variant, target)
+
+
+BESIDE = [pair for pair in itertools.permutations(sorted(VERDICTS), 2) if pair[0][0] == pair[1][0]]
+
+
+@pytest.mark.parametrize("pair", BESIDE, ids=lambda pair: f"{pair[0][1:]} then {pair[1][1:]}")
+def test_an_item_after_one_that_is_alike_keeps_its_verdict(catalogue, alone, pair):
+    """At once after it: a memo that forgets what tells the two apart still holds the other's outcomes."""
+    backend = EmulatorBackend()
+    for name in pair:
+        assert ran(catalogue[name], backend) == alone[name], name
 
 
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(n, marks=pytest.mark.slow) for n in range(3, 200))])
