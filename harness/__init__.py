@@ -10,18 +10,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness.case import Case, ExpectedFailure, Meets, asm, either, kernel, numpy_reference, plain
     from harness.launcher import emulated
-    from harness.match import Domain, absolute, between, exact, magnitude, relative, ulp
+    from harness.model.case import Case, ExpectedFailure, Meets, asm, either, kernel, numpy_reference, plain
+    from harness.model.match import Domain, absolute, between, exact, magnitude, relative, ulp
+    from harness.model.targets import ALL, NONE, only, since
     from harness.ptx import emulate
-    from harness.targetset import ALL, NONE, only, since
 
 _HOMES = {
     "harness.launcher": ("emulated",),
-    "harness.case": ("Case", "ExpectedFailure", "Meets", "asm", "either", "kernel", "numpy_reference", "plain"),
-    "harness.match": ("Domain", "absolute", "between", "exact", "magnitude", "relative", "ulp"),
+    "harness.model.case": ("Case", "ExpectedFailure", "Meets", "asm", "either", "kernel", "numpy_reference", "plain"),
+    "harness.model.match": ("Domain", "absolute", "between", "exact", "magnitude", "relative", "ulp"),
     "harness.ptx": ("emulate",),
-    "harness.targetset": ("ALL", "NONE", "only", "since"),
+    "harness.model.targets": ("ALL", "NONE", "only", "since"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.targetset import normal
+from harness.model.targets import normal
 
 _OPTIONS = ("num_ctas", "num_stages", "maxnreg")
 _ON = ("1", "true", "on", "yes", "y")
@@ -55,7 +55,7 @@ class Emulated:
         return launch
 
     def _launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        from harness.ptx.kernel import load_kernel, run_kernel
+        from harness.ptx.kernel.run import load_kernel, run_kernel
         from harness.triton.specialise import entry_values
 
         num_warps = kwargs.pop("num_warps", 4)
@@ -145,7 +145,7 @@ def _debugs(kernel: Any, asked: bool | None) -> bool:
 def _compiling() -> bool:
     """Whether this is the compiler's process, which imports the file of a kernel and must not launch it."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return spec is not None and spec.name == "harness.triton.worker"
+    return spec is not None and spec.name == "harness.processes.worker"
 
 
 def emulated(kernel: Any, target: str = "sm_100a", *, races: bool = True, limit: float | None = 60.0) -> Emulated:
@@ -205,7 +205,7 @@ class _Memory:
             self._take(name, value, name in unwritten)
 
     def _take(self, name: str, value: Any, unwritten: bool) -> None:
-        from harness.ptx.kernel import Buffer
+        from harness.ptx.kernel.run import Buffer
 
         if isinstance(value, tuple | list):
             for number, element in enumerate(value):

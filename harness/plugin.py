@@ -78,8 +78,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{name}: {meaning}")
     _check_options(config)
     if not hasattr(config, "workerinput"):  # under pytest-xdist the controller writes
-        from harness.recorder import Recorder
         from harness.records import RecordError
+        from harness.running.recorder import Recorder
 
         try:
             recorder = Recorder(config)
@@ -108,7 +108,7 @@ def _check_options(config: pytest.Config) -> None:
     if option.ptx_timing and option.ptx_backend and not {"auto", "gpu"} & set(option.ptx_backend):
         raise pytest.UsageError(f"--ptx-timing needs a GPU, and --ptx-backend={option.ptx_backend[0]} leaves it out")
     for name in option.ptx_target or []:
-        from harness.targetset import normal
+        from harness.model.targets import normal
 
         try:
             normal(name)
@@ -147,7 +147,7 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
     if is_case_file(module_path, config):
         return (_test_module if _is_test_file(module_path, config) else _case_file)(module_path, parent)
     if parent.session.isinitpath(module_path) and not _is_test_file(module_path, config):
-        from harness.casefiles import uses_harness
+        from harness.model.files import uses_harness
 
         if uses_harness(module_path, [config.rootpath]) and _binds_cases(module_path):
             return _case_file(module_path, parent)
@@ -159,7 +159,7 @@ def is_case_file(path: Path, config: pytest.Config) -> bool:
 
     A test module in a folder of cases is one too: it may hold both.
     """
-    from harness import casefiles
+    from harness.model import files as casefiles
 
     if path.suffix != ".py":
         return False
@@ -185,7 +185,7 @@ _NAMED = pytest.StashKey[frozenset[Path]]()
 def _named(config: pytest.Config) -> frozenset[Path]:
     """The case files that `--ptx-cases` names."""
     if _NAMED not in config.stash:
-        from harness.casefiles import case_files
+        from harness.model.files import case_files
 
         paths = [config.invocation_params.dir / p for p in config.option.ptx_cases or ()]
         files = (f for p in paths for f in (case_files(p) if p.is_dir() else [p]))
@@ -194,15 +194,15 @@ def _named(config: pytest.Config) -> frozenset[Path]:
 
 
 def _is_test_file(path: Path, config: pytest.Config) -> bool:
-    from harness.casefiles import is_test_file
+    from harness.model.files import is_test_file
 
     return is_test_file(path, config.getini("python_files"))
 
 
 def _binds_cases(path: Path) -> bool:
     """Whether a file binds cases, or cannot be read: then it is ours to tell what is wrong."""
-    from harness.case import CaseError
-    from harness.loader import cases_of
+    from harness.model.case import CaseError
+    from harness.model.load import cases_of
 
     try:
         return bool(cases_of(path))
@@ -211,13 +211,13 @@ def _binds_cases(path: Path) -> bool:
 
 
 def _case_file(path: Path, parent: pytest.Collector) -> pytest.Collector:
-    from harness.collection import CaseFile
+    from harness.running.collection import CaseFile
 
     return CaseFile.from_parent(parent, path=path)
 
 
 def _test_module(path: Path, parent: pytest.Collector) -> pytest.Collector:
-    from harness.collection import CaseModule
+    from harness.running.collection import CaseModule
 
     made: pytest.Collector = CaseModule.from_parent(parent, path=path)
     return made
@@ -226,7 +226,7 @@ def _test_module(path: Path, parent: pytest.Collector) -> pytest.Collector:
 @pytest.hookimpl(optionalhook=True)
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
     """The GPU belongs to the machine: saved benchmarks of another one are not compared without a warning."""
-    from harness.environment import devices, gpu_visible
+    from harness.running.environment import devices, gpu_visible
 
     if gpu_visible():
         found = devices()

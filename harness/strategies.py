@@ -24,10 +24,10 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from harness.case import Case, format_of, policies
 from harness.inputs.edges import edge_codes
 from harness.inputs.sets import values_of
-from harness.judge import Judgement, judge
+from harness.judging.judge import Judgement, judge
+from harness.model.case import Case, format_of, policies
 from references.formats import Format, encode, ordinal, pack
 
 Units = dict[str, NDArray[np.generic]]

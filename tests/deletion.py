@@ -2,12 +2,12 @@
 
     python -m tests.deletion [tests/ptx/test_binding.py ...] [--jobs 2] [--limit 300]
 
-For each test file the module of its name is sought (`tests/ptx/test_binding.py`: `harness/ptx/binding.py`); where there
-is none, the functions that the test imports stand for it. In a copy of the tree every such function loses its body,
-which then gives None in one run and raises in another. A test that passes in both does not notice that what it is about
-is gone. In a third run the functions keep their bodies and lose every call that is made for its effect alone, such as
-that of a lock; where no test fails then, the file is told too. Some tests pass rightly, as they test something beside
-it; each one listed wants a look. The tree itself is never changed.
+For each test file the module of its name is sought (`tests/ptx/test_binding.py`: `harness/ptx/binding/constraints.py`);
+where there is none, the functions that the test imports stand for it. In a copy of the tree every such function loses
+its body, which then gives None in one run and raises in another. A test that passes in both does not notice that what
+it is about is gone. In a third run the functions keep their bodies and lose every call that is made for its effect
+alone, such as that of a lock; where no test fails then, the file is told too. Some tests pass rightly, as they test
+something beside it; each one listed wants a look. The tree itself is never changed.
 """
 
 from __future__ import annotations

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness import Case
-from harness.case import Policies, format_of
-from harness.differences import Difference, classify_differences
-from harness.evaluate import accepted, apply_reference, codes_of
 from harness.inputs import input_sets
 from harness.inputs.edges import edge_codes
 from harness.inputs.sets import values_of
-from harness.judge import judge
+from harness.judging.differences import Difference, classify_differences
+from harness.judging.evaluate import accepted, apply_reference, codes_of
+from harness.judging.judge import judge
+from harness.model.case import Policies, format_of
 from references.formats import (
     Format,
     from_ordinal,

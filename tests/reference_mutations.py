@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from harness.case import format_of
+from harness.model.case import format_of
 from references.formats import (
     Format,
     encode,

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness import Case, absolute, asm, exact, loader, ulp
-from harness.case import policies
+from harness import Case, absolute, asm, exact, ulp
+from harness.model import load as loader
+from harness.model.case import policies
 from references import arithmetic, conversion, exponential, integers, reciprocal, trigonometric
 from references.formats import BF16, E2M1, E4M3, E5M2, F16, F32, I32, U8, Format
 from tests.reference_mutants import Subject

@@ -9,20 +9,21 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness import loader
-from harness.agreement import Agreement, ptx_lines
-from harness.backends import Outcome, create
-from harness.describe import case_info
+from harness.backends import create
+from harness.jobs import Outcome
+from harness.model import load as loader
+from harness.model.describe import case_info
 from harness.records import Block, Disagreement, Split, from_json, splits, to_json
-from harness.runner import Item, run_item
+from harness.running.rerun import Agreement, ptx_lines
+from harness.running.run import Item, run_item
 from reports import html
 from reports.summary import terminal
 from tests.reports import synthetic
 
 CASE = '''
 """A square, and a variant that promises the same."""
-from harness.case import Case, asm
-from harness.match import ulp
+from harness.model.case import Case, asm
+from harness.model.match import ulp
 from references.formats import F32
 from references import {module}
 
@@ -135,7 +136,7 @@ def test_variants_of_different_promises_are_not(tmp_path):
 
 def test_a_block_of_a_large_set_is_run_again(tmp_path, monkeypatch):
     """What is too large to hold is compared where its digests differ, in that block alone."""
-    monkeypatch.setattr("harness.runner.LARGE", 64)
+    monkeypatch.setattr("harness.running.run.LARGE", 64)
     texts = {"one": "rcp.approx.f32 $0, $1;", "other": "rcp.approx.f32 $0, $1;", "match": ", match=ulp(2)"}
     backend = Shifting("sm_90a")
     results, _ = run(tmp_path, backend, "sm_80", "sm_90a", **texts)

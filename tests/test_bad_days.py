@@ -162,7 +162,7 @@ def test_memory_that_ran_out_is_an_error_until_the_run_is_resumed(catalogue, uni
     ],
 )  # fmt: skip
 def test_the_item_of_a_dead_worker_is_known_by_its_address(nodeid, item):
-    from harness.collection import item_of
+    from harness.running.collection import item_of
 
     assert item_of(nodeid) == item
 
@@ -263,7 +263,8 @@ def fake_ptxas(folder: Path, monkeypatch: pytest.MonkeyPatch, deed: str, mark: s
     ],
 )
 def test_a_ptxas_that_crashes_or_hangs_costs_its_own_items_only(run_cases, tmp_path, monkeypatch, mark, deed, words):
-    from harness.triton import assemble, pool
+    from harness.processes import pool
+    from harness.triton import assemble
 
     pytest.importorskip("triton")
     fake_ptxas(tmp_path, monkeypatch, deed, mark)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.loader import cases_in
+from harness.model.load import cases_in
 from tests.case_sources import FLIP, RIGHT
 
 RENAMED = RIGHT.replace("import Case, asm", "import Case as Problem, asm").replace("= Case(", "= Problem(")

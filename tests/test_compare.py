@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from harness.compare import CompareError, compare
+from harness.records.compare import CompareError, compare
 from tests.reports import synthetic
 
 

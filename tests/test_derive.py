@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from harness import Case, asm, emulate
-from harness.case import DERIVED_PACKS
-from harness.derive import DerivationError, asm_form, packs_of, single_instruction
+from harness.model.case import DERIVED_PACKS
+from harness.model.derive import DerivationError, asm_form, packs_of, single_instruction
 from references.formats import (
     BF16,
     BF16X2,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import devicelock
+from harness.processes import locks as devicelock
 
 HOLD = """
 import sys

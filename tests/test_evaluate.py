@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from harness import Case, Domain, Meets, asm, either, exact
-from harness.case import numpy_reference, policies
-from harness.evaluate import ReferenceFault
 from harness.inputs import input_sets
 from harness.inputs.generated import Counted
-from harness.judge import Judgement, judge
-from harness.match import DomainError
+from harness.judging.evaluate import ReferenceFault
+from harness.judging.judge import Judgement, judge
+from harness.model.case import numpy_reference, policies
+from harness.model.match import DomainError
 from harness.sweep.oracle import Oracle
 from references.formats import F32, I64, U8
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from harness import Case, asm, either, emulate, exact, numpy_reference
-from harness.case import policies
-from harness.evaluate import accepted, codes_of, flushes_itself
 from harness.inputs.generated import Stratified
-from harness.judge import judge
+from harness.judging.evaluate import accepted, codes_of, flushes_itself
+from harness.judging.judge import judge
+from harness.model.case import policies
 from harness.sweep.oracle import Oracle
 from references import arithmetic, conversion, reciprocal
 from references.formats import F16, F32, Format

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from harness import baseline
-from harness.gate import ACCEPTED, CORRECTNESS, REGRESSION, Policy, gate
+from harness.gating import baseline
+from harness.gating.gate import ACCEPTED, CORRECTNESS, REGRESSION, Policy, gate
 from harness.records import Share
 from tests.reports import synthetic
 from tests.reports.synthetic import with_results

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from harness import baseline
 from harness.cli import main
-from harness.gate import ACCEPTED, CORRECTNESS
+from harness.gating import baseline
+from harness.gating.gate import ACCEPTED, CORRECTNESS
 from harness.records import End, Writer
 from tests.reports import synthetic
 from tests.reports.synthetic import with_results

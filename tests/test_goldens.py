@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from harness.goldens import changed, locate, sums
-from harness.provenance import DIGEST_BLOCK, block_digests
 from harness.records import Block
+from harness.records.goldens import changed, locate, sums
+from harness.records.provenance import DIGEST_BLOCK, block_digests
 
 
 def block(outputs, first=0):

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from harness import Case, asm, exact
-from harness.case import policies
-from harness.grid import PACKED, axes_of, packed
-from harness.judge import judge
+from harness.judging.failingmap import PACKED, axes_of, packed
+from harness.judging.judge import judge
+from harness.model.case import policies
 from harness.records import Grid, from_json, to_json
 from references.formats import BF16, F16, F32, I8, U8, U16, Format
 
@@ -114,8 +114,8 @@ def test_wider_inputs_have_no_map(formats: tuple[Format, Format]) -> None:
 def test_a_planted_mistake_leaves_its_map_in_the_records(tmp_path: Any) -> None:
     """Bytes compared as signed: wrong exactly where the top bits differ."""
     from harness.backends.emulator import EmulatorBackend
-    from harness.loader import load
-    from harness.runner import Item, run_item
+    from harness.model.load import load
+    from harness.running.run import Item, run_item
 
     (tmp_path / "greater.py").write_text(
         """

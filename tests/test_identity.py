@@ -18,11 +18,11 @@ import pytest
 
 from harness import between, exact, ulp
 from harness.backends.emulator import EmulatorBackend
-from harness.identity import digest_with_code, encode
-from harness.identity import source as identity_source
-from harness.identity.definition import changed_parts, definition
-from harness.loader import load
-from harness.runner import Item, run_item
+from harness.model.identity import digest_with_code, encode
+from harness.model.identity import source as identity_source
+from harness.model.identity.definition import changed_parts, definition
+from harness.model.load import load
+from harness.running.run import Item, run_item
 from tests.identity_cases import FILES, VERDICTS
 
 UNLIKE = [
@@ -190,7 +190,7 @@ def test_comments_layout_and_what_is_not_named_do_not_count(modules, where, old,
 def test_a_digest_is_the_same_in_another_process(modules):
     made = modules()
     code = f"import sys; sys.path.insert(0, {str(modules.folder / '1')!r}); import {made.__name__} as m\n"
-    code += "from harness.identity import digest_with_code\n"
+    code += "from harness.model.identity import digest_with_code\n"
     code += f"print(*[digest_with_code(getattr(m, n), exact=True) for n in {FUNCTIONS!r}])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
     assert told.stdout.split() == [digest_with_code(getattr(made, n), exact=True) for n in FUNCTIONS]
@@ -200,8 +200,8 @@ def test_every_case_here_has_the_same_definition_in_another_process():
     """The process that owns a GPU compares its own with that of the one that sends the job."""
     code = (
         "from pathlib import Path\n"
-        "from harness.identity.definition import definition\n"
-        "from harness.loader import load\n"
+        "from harness.model.identity.definition import definition\n"
+        "from harness.model.load import load\n"
         "for file in sorted(Path('cases').glob('[!_]*.py')):\n"
         "    for c in load(file):\n"
         "        for v in c.case.variants.values():\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.identity import digest_with_code
+from harness.model.identity import digest_with_code
 
 LIBRARY = """
 def helper(x):
@@ -127,7 +127,7 @@ def _elsewhere(folder: Path, module: str) -> str:
     """The digest of a module's reference in a process of its own, whose byte code is not cached."""
     code = (
         f"import sys; sys.dont_write_bytecode = True; sys.path.insert(0, {str(folder)!r}); import {module} as m\n"
-        "from harness.identity import digest_with_code\nprint(digest_with_code(m.reference))"
+        "from harness.model.identity import digest_with_code\nprint(digest_with_code(m.reference))"
     )
     options = ["-X", f"pycache_prefix={folder / 'cold'}"]
     return subprocess.run(
@@ -145,7 +145,7 @@ def test_two_functions_of_arrays_made_of_python_functions_differ():
 def test_the_annotation_of_a_kernels_parameter_counts(tmp_path):
     """It may be all that makes a parameter a compile-time constant, by a name of the user's."""
     pytest.importorskip("triton")
-    from harness.identity.modules import execute_file
+    from harness.model.identity.modules import execute_file
 
     digests = []
     for name, kind in (("one", "tl.constexpr"), ("two", "int")):

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import Case, Domain, Meets, absolute, asm, exact, magnitude, relative, ulp
-from harness.case import either, policies
-from harness.evaluate import ReferenceFault
-from harness.judge import Judgement, judge, judge_same
-from harness.match import DomainError
+from harness.judging.evaluate import ReferenceFault
+from harness.judging.judge import Judgement, judge, judge_same
+from harness.model.case import either, policies
+from harness.model.match import DomainError
 from harness.strategies import codes
 from references.formats import E2M1X2, E4M3, F16, F32, F64, I64, TF32, U8, Format, fraction, is_finite, is_nan, is_zero
 
@@ -342,7 +342,7 @@ MATCHES = [exact(), ulp(3), absolute(Fraction(1, 3)), relative(Fraction(1, 1000)
     codes(F16), codes(F16), st.sampled_from([exact(), ulp(3), absolute(Fraction(1, 3)), relative(Fraction(1, 1000))])
 )
 def test_the_judge_agrees_with_its_definition_in_rationals(expected, got, match):
-    """Every pair of codes, decided a second time by the words of harness.match."""
+    """Every pair of codes, decided a second time by the words of harness.model.match."""
 
     def passes() -> bool:
         if is_nan(F16, expected) or is_nan(F16, got):

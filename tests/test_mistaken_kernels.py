@@ -14,9 +14,9 @@ pytest.importorskip("triton", reason="Triton is not installed; it compiles the k
 from harness import Case, emulated, kernel
 from harness.backends.emulator import EmulatorBackend
 from harness.launcher import LaunchError
-from harness.loader import LoadedCase
+from harness.model.load import LoadedCase
 from harness.ptx.errors import MemoryFault, PtxError, UndefinedBits
-from harness.runner import Item, run_item
+from harness.running.run import Item, run_item
 from references.formats import U8
 from tests import mistaken_kernels as k
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from harness import Case, asm
-from harness.backends import Job, Setup
 from harness.backends.emulator import EmulatorBackend
+from harness.jobs import Job, Setup
 from harness.records import Result, read
 from references.formats import U8
 

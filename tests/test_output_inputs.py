@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from harness import Case, Domain, asm, numpy_reference
-from harness.evaluate import ReferenceFault, apply_reference, codes_of
 from harness.inputs import input_sets, named_set
+from harness.judging.evaluate import ReferenceFault, apply_reference, codes_of
 from references import arithmetic, exponential, reciprocal
 from references.formats import (
     BF16,

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from harness import Case, asm
-from harness.plan import block_of, key_of, pairwise, plan, sized
+from harness.running.plan import block_of, key_of, pairwise, plan, sized
 from references.formats import F32, U8
 
 

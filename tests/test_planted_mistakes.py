@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import loader
-from harness.backends import Backend, create
-from harness.runner import Item, ItemResults, run_item
+from harness.backends import create
+from harness.jobs import Backend
+from harness.model import load as loader
+from harness.running.run import Item, ItemResults, run_item
 
 CASES = Path(__file__).parents[1] / "cases"
 

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from harness.gpus import Gpu
+from harness.processes.gpus import Gpu
 from tests.case_sources import CONSTANT, FLIP, MIXED, RIGHT
 
-OURS = ("torch", "triton", "numba", "harness.case", "harness.collection", "references.formats")
+OURS = ("torch", "triton", "numba", "harness.model.case", "harness.running.collection", "references.formats")
 
 
 def test_an_item_is_a_variant_on_a_target_by_a_backend(run_cases):
@@ -141,7 +141,7 @@ def test_the_command_is_for_where_the_user_stands(run_cases, pytester, monkeypat
 
 
 def test_without_a_gpu_its_items_skip_and_nothing_ran_is_not_green(run_cases, monkeypatch):
-    monkeypatch.setattr("harness.collection.gpus", lambda: ())
+    monkeypatch.setattr("harness.running.collection.gpus", lambda: ())
     result = run_cases("--ptx-backend=gpu", "-rs", flip=RIGHT)
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["*nothing ran, so nothing passed", "*not run: no NVIDIA GPU on this machine"])
@@ -149,7 +149,7 @@ def test_without_a_gpu_its_items_skip_and_nothing_ran_is_not_green(run_cases, mo
 
 
 def test_require_gpu_turns_the_missing_gpu_into_a_failure(run_cases, monkeypatch):
-    monkeypatch.setattr("harness.collection.gpus", lambda: ())
+    monkeypatch.setattr("harness.running.collection.gpus", lambda: ())
     result = run_cases("--ptx-backend=gpu", "--ptx-require-gpu", flip=RIGHT)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*--ptx-require-gpu, and this was not run: no NVIDIA GPU on this machine"])
@@ -167,7 +167,7 @@ def test_require_gpu_turns_the_missing_gpu_into_a_failure(run_cases, monkeypatch
 )
 def test_which_targets_the_gpu_gets(pytester, monkeypatch, named, options, expected):
     """A target that is not the device's leaves it out, except where the GPU was asked for: then it says why not."""
-    from harness import collection
+    from harness.running import collection
 
     monkeypatch.setattr(collection, "gpus", lambda: (Gpu("0", "a GPU", "GPU-0", "sm_90a", 0),) * 2)
     config = pytester.parseconfig(*options, *(f"--ptx-target={t}" for t in named))

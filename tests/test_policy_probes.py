@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from harness import absolute, between, exact, magnitude, relative, ulp
-from harness.case import Case, asm
-from harness.loader import LoadedCase
-from harness.runner import Item, run_item
+from harness.model.case import Case, asm
+from harness.model.load import LoadedCase
+from harness.running.run import Item, run_item
 from references.formats import BF16, E4M3, F16, F32, F64, Format, is_finite, is_nan, is_subnormal, is_zero, unpack
 from tests.test_promise import Path, Scripted
 
@@ -107,7 +107,7 @@ def verdict(fmt: Format, match: Any, ftz: Any, nan: Any, computes: Any) -> str:
 @pytest.fixture(autouse=True)
 def _few_setups(monkeypatch):
     """The plan's first setup has every input; the others would repeat it."""
-    from harness import plan
+    from harness.running import plan
 
     whole = plan.plan
     monkeypatch.setattr(plan, "plan", lambda *a: _first_of_each_set(whole(*a)))

@@ -10,26 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import (
-    Case,
-    Domain,
-    ExpectedFailure,
-    Meets,
-    absolute,
-    asm,
-    baseline,
-    between,
-    contexts,
-    exact,
-    magnitude,
-    runner,
-    ulp,
-)
-from harness.backends import Job, Outcome
-from harness.gate import CORRECTNESS, gate
-from harness.loader import LoadedCase
+from harness import Case, Domain, ExpectedFailure, Meets, absolute, asm, between, exact, magnitude, ulp
+from harness.gating import baseline
+from harness.gating.gate import CORRECTNESS, gate
+from harness.jobs import Job, Outcome
+from harness.model.load import LoadedCase
 from harness.records import End, Result, Run, RunRecords, Share, from_json, to_json
-from harness.runner import Item, ItemResults, run_item
+from harness.running import contexts
+from harness.running import run as runner
+from harness.running.run import Item, ItemResults, run_item
 from references.formats import BF16, F16, F32, F64
 
 TEXT = "mov.b32 $0, $1; mov.b32 $2, $3;"

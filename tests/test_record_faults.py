@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from harness import baseline
 from harness.cli import main
+from harness.gating import baseline
 from harness.records import End, RecordError, Result, RunRecords, Writer, read, resumable
 from tests.reports import synthetic
 from tests.sealed import sealed, unsealed

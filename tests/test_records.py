@@ -258,7 +258,7 @@ ELSEWHERE = '''"""A case whose reference, domain and constants lie in a module b
 from helpers_of_elsewhere import changed, small
 
 from harness import Case, asm, ulp
-from harness.match import Domain
+from harness.model.match import Domain
 from references.formats import U8
 
 case = Case(
@@ -320,7 +320,7 @@ def test_a_resumed_run_notices_any_edit_of_a_case_or_of_what_it_imports(run_case
 
 def test_another_environment_is_no_resumed_run(run_cases, monkeypatch):
     run_cases("--ptx-records=run.jsonl", flip=RIGHT)
-    monkeypatch.setattr("harness.environment.harness", lambda: "edited")
+    monkeypatch.setattr("harness.running.environment.harness", lambda: "edited")
     result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", flip=RIGHT)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from harness import Case, asm, plain
-from harness.backends import Setup
-from harness.replay import TokenError, parse, token
+from harness.jobs import Setup
+from harness.running.replay import TokenError, parse, token
 from references.formats import E2M1X2, F32, F64, I8, Format
 
 

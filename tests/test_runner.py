@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import Case, ExpectedFailure, asm, only, runner
-from harness.backends import Job, Outcome, create
-from harness.loader import LoadedCase, load
+from harness import Case, ExpectedFailure, asm, only
+from harness.backends import create
+from harness.jobs import Job, Outcome
+from harness.model.load import LoadedCase, load
 from harness.records import Key, Result
-from harness.runner import Item, ItemResults, run_item
+from harness.running import run as runner
+from harness.running.run import Item, ItemResults, run_item
 from references.formats import U8
 from tests.case_sources import CONSTRAINTS
 

@@ -14,9 +14,9 @@ from xml.etree import ElementTree
 import pytest
 
 from harness.cli import main
-from harness.recorder import records_path
 from harness.records import Key, WriteError, Writer, read
 from harness.records.lock import FileLock
+from harness.running.recorder import records_path
 from reports import junit
 from reports.model import view
 from reports.verdict import overall

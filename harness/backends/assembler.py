@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 
-from harness.backends import Artifacts, Job, Outcome
+from harness.jobs import Artifacts, Job, Outcome
 from harness.triton.assemble import Disassembly, disassemble
 from harness.triton.build import Built
 from harness.triton.compile import submit

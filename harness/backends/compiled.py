@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.backends import Artifacts, Job, Outcome
 from harness.backends.emulator import one_line
-from harness.identity.experiment import Experiment, emulator
+from harness.jobs import Artifacts, Job, Outcome
+from harness.model.identity.experiment import Experiment, emulator
 from harness.ptx import PtxError
 from harness.ptx.errors import NotElementwise, UnsupportedOnTarget
 from harness.ptx.limits import KERNEL_SECONDS
@@ -69,8 +69,8 @@ def run_compiled(
 
 
 def _run(job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[str, ...]], Any], limit: float) -> Outcome:
-    from harness.ptx.contraction import contraction_open
-    from harness.ptx.kernel import load_kernel
+    from harness.ptx.binding.contraction import contraction_open
+    from harness.ptx.kernel.run import load_kernel
 
     try:
         program = load_kernel(kernel.compilation.ptx).program
@@ -113,7 +113,7 @@ class _Bits:
 
 
 def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool, limit: float) -> _Bits:
-    from harness.ptx.kernel import load_kernel, run_kernel
+    from harness.ptx.kernel.run import load_kernel, run_kernel
 
     launch, compilation = kernel.launch, kernel.compilation
     tensors = {t.name: _Memory(t, job.setup.alignment, job.inputs.get(t.name)) for t in launch.tensors}
@@ -135,7 +135,7 @@ class _Memory:
     """One tensor of a launch in emulated memory: inputs defined, outputs unwritten, gaps between rows guarded."""
 
     def __init__(self, tensor: Tensor, alignment: int, units: Any | None) -> None:
-        from harness.ptx.kernel import Buffer
+        from harness.ptx.kernel.run import Buffer
 
         self.tensor = tensor
         unit = tensor.format.unit_bits // 8

@@ -17,10 +17,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.backends import Evidence, Job, Outcome
-from harness.case import AsmVariant, Case, CaseError, format_of, policies
-from harness.derive import AsmForm, asm_form
-from harness.identity.experiment import Experiment, emulator, experiment
+from harness.jobs import Evidence, Job, Outcome
+from harness.model.case import AsmVariant, Case, CaseError, format_of, policies
+from harness.model.derive import AsmForm, asm_form
+from harness.model.identity.experiment import Experiment, emulator, experiment
 from harness.ptx.limits import KERNEL_SECONDS
 
 Units = Mapping[str, NDArray[np.generic]]
@@ -34,7 +34,7 @@ ASM_ALONE_FROM = 1 << 20
 class EmulatorBackend:
     """See `harness.backends.Backend`. Keeps the last results, so that targets with the same asm are computed once.
 
-    `limit`: the seconds of `harness.ptx.kernel.run_kernel` and of `harness.emulate`.
+    `limit`: the seconds of `harness.ptx.kernel.run.run_kernel` and of `harness.emulate`.
     """
 
     name = "emulator"
@@ -94,9 +94,9 @@ class EmulatorBackend:
 
     def _execute(self, job: Job, form: AsmForm, contraction_open: bool) -> Outcome:
         from harness.backends.sharing import run_shared
-        from harness.contexts import fed_back
         from harness.ptx import PtxError
         from harness.ptx.errors import UndefinedBits
+        from harness.running.contexts import fed_back
 
         carry = dict(policies(job.case, job.variant).carry)
         share = shareable(job.case, form, carry) if job.setup.context == "loop" else {}
@@ -184,7 +184,7 @@ def shareable(case: Case, form: AsmForm, carry: Mapping[str, str]) -> dict[int, 
     Output operand number to input operand number, for outputs that are not early clobbers. Raises PtxError where the
     constraints do not fit.
     """
-    from harness.ptx.binding import bind, parse_constraints
+    from harness.ptx.binding.constraints import bind, parse_constraints
 
     constraints = parse_constraints(form.constraints)
     ins, outs = list(case.inputs), list(case.outputs)
@@ -213,8 +213,8 @@ def concerned(job: Job, approximate: Mapping[str, tuple[str, ...]]) -> dict[str,
     everything = {n: names for n, names in approximate.items() if names}
     if not everything or not isinstance(job.variant, AsmVariant) or job.setup.context == "loop":
         return everything
-    from harness.ptx.binding import bind, parse_constraints
-    from harness.ptx.dataflow import approximate_results
+    from harness.ptx.analysis.dataflow import approximate_results
+    from harness.ptx.binding.constraints import bind, parse_constraints
 
     form = asm_form(job.case, job.variant, job.setup.pack)
     found = approximate_results(form.text, form.constraints, target=job.target)

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.backends import Job, Outcome
 from harness.backends.assembler import artifacts
-from harness.case import AsmVariant, KernelVariant, PlainVariant, Policies
-from harness.evaluate import runs_on_host
-from harness.identity import digest
 from harness.inputs import InputSet
-from harness.judge import Judgement
+from harness.jobs import Job, Outcome
+from harness.judging.evaluate import runs_on_host
+from harness.judging.judge import Judgement
+from harness.model.case import AsmVariant, KernelVariant, PlainVariant, Policies
+from harness.model.identity import digest
+from harness.model.targets import normal
 from harness.sweep import Swept
-from harness.targetset import normal
 from harness.triton.build import Built
 from harness.triton.diagnostics import Refusal, one_line
 from harness.triton.launch import Launch, Tensor, launch_of, launched_experiment
@@ -92,7 +92,7 @@ class GpuBackend:
             return None
         if reason := self.unavailable(job.target):
             return Swept(Outcome("not run", reason), Judgement())
-        from harness.backends import gpusweep
+        from harness.sweep import launched as gpusweep
 
         return gpusweep.run(job, policy, inputs, self._device_fault)
 

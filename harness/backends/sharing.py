@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.backends import Job, Outcome
-from harness.case import AsmVariant, Case, CaseError, format_of
-from harness.derive import AsmForm, asm_form
+from harness.jobs import Job, Outcome
+from harness.model.case import AsmVariant, Case, CaseError, format_of
+from harness.model.derive import AsmForm, asm_form
 
 if TYPE_CHECKING:
-    from harness.ptx.binding import Operand
-    from harness.ptx.sharing import Hazard
+    from harness.ptx.analysis.sharing import Hazard
+    from harness.ptx.binding.constraints import Operand
 
 Units = Mapping[str, NDArray[np.generic]]
 
@@ -22,7 +22,7 @@ Units = Mapping[str, NDArray[np.generic]]
 def may_share(case: Case, variant: AsmVariant, pack: int) -> bool:
     """Whether some assignment of registers might change the result of a variant's asm."""
     from harness.ptx import PtxError
-    from harness.ptx.sharing import sharing
+    from harness.ptx.analysis.sharing import sharing
 
     try:
         form = asm_form(case, variant, pack)
@@ -40,7 +40,7 @@ def run_shared(job: Job, form: AsmForm, fuse: bool, limit: float) -> Outcome:
     """
     from harness.backends.emulator import one_line, run_once
     from harness.ptx import PtxError
-    from harness.ptx.sharing import sharing
+    from harness.ptx.analysis.sharing import sharing
 
     found = sharing(form.text, form.constraints, job.target)
     hazards = {(h.output, h.input): h for h in found.hazards}
@@ -78,7 +78,7 @@ def _equal_inputs(job: Job, form: AsmForm, hazard: Hazard) -> Units | None:
 
 
 def _operands(case: Case, form: AsmForm) -> tuple[Operand, ...]:
-    from harness.ptx.binding import bind, parse_constraints
+    from harness.ptx.binding.constraints import bind, parse_constraints
 
     widths = [[format_of(a).unit_bits for a in side.values()] for side in (case.inputs, case.outputs)]
     return bind(parse_constraints(form.constraints), widths[0], widths[1], form.pack)

@@ -1,4 +1,4 @@
-"""The gpu backend: jobs go to the process that owns the GPU (`harness.backends.device`), by name.
+"""The gpu backend: jobs go to the process that owns the GPU (`harness.processes.child`), by name.
 
 What a job is about is found there again: the case file, the case's and the variant's name. Compiling happens here,
 where workers survive it; only launching, and sweeps, happen there.
@@ -17,16 +17,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.backends import Job, Outcome, Setup, Status, sanitizer
-from harness.backends.device import PLAIN_LIMIT, SWEEP_LIMIT, Device, DeviceFault, of_target
-from harness.case import CaseError, Policies, policies
-from harness.evaluate import runs_on_host
-from harness.gpus import gpus
-from harness.identity.definition import changed_parts, definition
+from harness.backends import sanitizer
 from harness.inputs import InputSet
 from harness.inputs.sets import generated_set
-from harness.judge import Judgement
-from harness.loader import load
+from harness.jobs import Job, Outcome, Setup, Status
+from harness.judging.evaluate import runs_on_host
+from harness.judging.judge import Judgement
+from harness.model.case import CaseError, Policies, policies
+from harness.model.identity.definition import changed_parts, definition
+from harness.model.load import load
+from harness.processes.child import PLAIN_LIMIT, SWEEP_LIMIT, Device, DeviceFault, of_target
+from harness.processes.gpus import gpus
 from harness.sweep import Swept
 
 
@@ -209,8 +210,8 @@ def run_here(ref: JobRef, guard: int) -> Outcome:
 
 def sweep_here(ref: JobRef, named: SetRef) -> Swept:
     """Sweep in this process."""
-    from harness.backends import gpusweep
     from harness.backends.gpu import fault_words
+    from harness.sweep import launched as gpusweep
 
     job = ref.job()
     return gpusweep.run(job, policies(job.case, job.variant), named.input_set(), fault_words)

@@ -20,9 +20,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print the differences; exit 0 where there are none, 1 where there are."""
-    from harness.compare import KINDS, CompareError, compare
+    from harness.model.targets import normal
     from harness.records import RecordError, read
-    from harness.targetset import normal
+    from harness.records.compare import KINDS, CompareError, compare
 
     unknown = [k for k in args.kind or [] if k not in KINDS]
     if unknown:

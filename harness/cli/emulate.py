@@ -33,10 +33,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print a table of inputs and outputs; exit 1 where the emulator refuses."""
-    from harness.case import AsmVariant, Case, CaseError, asm
-    from harness.derive import asm_form
+    from harness.model.case import AsmVariant, Case, CaseError, asm
+    from harness.model.derive import asm_form
+    from harness.model.targets import normal
     from harness.ptx import PtxError, emulate
-    from harness.targetset import normal
 
     inputs = [_input(word) for word in args.input]
     outputs = [_format(name) for name in args.output]
@@ -72,7 +72,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _packs(args: argparse.Namespace) -> tuple[int, ...] | None:
     """Packs to derive, for one instruction without constraints; longer asm is taken as it stands."""
-    from harness.derive import single_instruction
+    from harness.model.derive import single_instruction
 
     return (args.pack,) if args.constraints is None and single_instruction(args.asm) else None
 

@@ -42,11 +42,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print every decision and return the exit code; with --accept, write the baseline after showing what changes."""
-    from harness.baseline import BaselineError, load
-    from harness.compare import CompareError
-    from harness.gate import Policy, gate
+    from harness.gating.baseline import BaselineError, load
+    from harness.gating.gate import Policy, gate
+    from harness.model.targets import normal
     from harness.records import RecordError, read
-    from harness.targetset import normal
+    from harness.records.compare import CompareError
 
     if (args.accept_failures or args.replace) and not args.accept:
         raise UsageError("--accept-failures and --replace say how to --accept a run; add --accept, or leave them out")
@@ -73,10 +73,10 @@ def main(args: argparse.Namespace) -> int:
 
 def _accept(run: RunRecords, folder: Path, args: argparse.Namespace) -> int:
     """Make a run the baseline, unless it was cut short, or has failures and `--accept-failures` is not given."""
-    from harness.baseline import BaselineError, load, write
-    from harness.compare import compare
-    from harness.gate import no_passes, unacceptable
+    from harness.gating.baseline import BaselineError, load, write
+    from harness.gating.gate import no_passes, unacceptable
     from harness.records import EXPECTED, evidence_of_passes, passes
+    from harness.records.compare import compare
 
     old = None
     try:

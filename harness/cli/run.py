@@ -31,9 +31,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run; the exit code is pytest's."""
-    from harness.recorder import records_path
+    from harness.model.targets import normal
     from harness.records import RecordError, resumable
-    from harness.targetset import normal
+    from harness.running.recorder import records_path
 
     missing = [p for p in args.paths if not Path(p.partition("::")[0]).exists()]
     if missing:

@@ -21,9 +21,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print the parts; exit 1 where the assembler refuses."""
-    from harness.case import CaseError
-    from harness.loader import find
-    from harness.targetset import normal
+    from harness.model.case import CaseError
+    from harness.model.load import find
+    from harness.model.targets import normal
 
     try:
         cases, target = find(args.case), normal(args.target)
@@ -39,11 +39,11 @@ def main(args: argparse.Namespace) -> int:
 def _show(loaded: object, name: str, target: str, args: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from harness.backends import Job, Setup
     from harness.backends.assembler import AssemblerBackend
-    from harness.case import AsmVariant, CaseError
-    from harness.derive import asm_form, packs_of
-    from harness.loader import LoadedCase
+    from harness.jobs import Job, Setup
+    from harness.model.case import AsmVariant, CaseError
+    from harness.model.derive import asm_form, packs_of
+    from harness.model.load import LoadedCase
 
     assert isinstance(loaded, LoadedCase)
     variant = loaded.case.variants[name]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from harness.cli import UsageError
 
 if TYPE_CHECKING:
-    from harness.loader import LoadedCase
+    from harness.model.load import LoadedCase
     from harness.records import Timing
     from harness.timing import Session
 
@@ -32,8 +32,8 @@ def main(args: argparse.Namespace) -> int:
 
     chosen = [*_chosen(args.cases)]
     sizes = [_size(word) for word in args.size or ["large"]]
-    from harness.backends.device import DeviceFault
-    from harness.gpus import gpus
+    from harness.processes.child import DeviceFault
+    from harness.processes.gpus import gpus
     from harness.timing import CannotTime
     from harness.timing.ondevice import time_on_device
 
@@ -56,8 +56,8 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _chosen(words: Sequence[str]) -> Iterator[LoadedCase]:
-    from harness.case import CaseError
-    from harness.loader import in_folder, load
+    from harness.model.case import CaseError
+    from harness.model.load import in_folder, load
 
     for word in words:
         place, _, attribute = word.partition("::")
@@ -113,7 +113,7 @@ def _print(console: object, name: str, session: Session) -> None:
 
 
 def _row(t: Timing, first: Timing) -> tuple[str, ...]:
-    from harness.compare import change_of
+    from harness.records.compare import change_of
 
     beside = ""
     if t is not first:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-    from harness.gpus import Gpu
+    from harness.processes.gpus import Gpu
     from harness.sweep.shards import Journal, ShardResult, Task
 
 
@@ -38,7 +38,7 @@ def main(args: argparse.Namespace) -> int:
     """Sweep; 0 where every shard that ran passed, 1 otherwise."""
     from rich.console import Console
 
-    from harness.case import CaseError
+    from harness.model.case import CaseError
     from harness.sweep.shards import Journal, JournalError, part_of, sweep
 
     try:
@@ -62,11 +62,11 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _task(args: argparse.Namespace) -> Task:
-    from harness.case import AsmVariant
-    from harness.derive import packs_of
-    from harness.runner import fingerprint_of
+    from harness.model.case import AsmVariant
+    from harness.model.derive import packs_of
+    from harness.running.run import fingerprint_of
+    from harness.running.shardworker import bits_of, item_of
     from harness.sweep.shards import SHARD_BITS, Task
-    from harness.sweep.shardworker import bits_of, item_of
 
     file, *names = args.variant.split("::")
     if not names or len(names) > 2 or not Path(file).is_file():
@@ -88,7 +88,7 @@ def _task(args: argparse.Namespace) -> Task:
 def _target(backend: str) -> str:
     if backend != "gpu":
         return "sm_90a"
-    from harness.gpus import gpus
+    from harness.processes.gpus import gpus
 
     if not gpus():
         raise UsageError("there is no NVIDIA GPU here; --backend emulator sweeps on the CPU")
@@ -97,7 +97,7 @@ def _target(backend: str) -> str:
 
 def _places(target: str) -> list[Gpu | None]:
     """The GPUs of a target here."""
-    from harness.gpus import gpus
+    from harness.processes.gpus import gpus
 
     found: list[Gpu | None] = [g for g in gpus() if g.target == target]
     if not found:
@@ -145,10 +145,10 @@ def _summary(console: Console, task: Task, journal: Journal, wanted: Sequence[in
 
 def _judged_too_little(task: Task, done: Sequence[ShardResult]) -> str:
     """The error of a sweep whose policies judge next to none of the inputs swept so far; empty for another."""
-    from harness.case import policies
-    from harness.promise import pooled, too_little
+    from harness.judging.promise import pooled, too_little
+    from harness.model.case import policies
     from harness.records import Share
-    from harness.sweep.shardworker import item_of
+    from harness.running.shardworker import item_of
 
     item = item_of(Path(task.path), [task.case, task.variant], task.backend, task.target)
     judged = pooled({n: Share(**s) for n, s in r.judged.items()} for r in done)

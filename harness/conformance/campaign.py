@@ -19,12 +19,12 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from harness.conformance import forms, measure
-from harness.conformance.device import Device, Hardware, Identity
+from harness.conformance.fetch import Device, Hardware, Identity
 from harness.conformance.forms import Snippet
 from harness.conformance.inputs import EXHAUSTIVE_BITS, Inputs
 from harness.conformance.kernels import NoDefinition
 from harness.conformance.measure import Tally
-from harness.ptx.parallel import cores
+from harness.ptx.machine.parallel import cores
 from harness.ptx.targets import Target
 
 GROUP = 40

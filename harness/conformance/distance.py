@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.ptx.bits import mask, scalar
+from harness.ptx.numeric.bits import mask, scalar
 
 DIFFERENT = -1
 """Not a matter of distance: NaN, infinity or zero on one side only, NaNs that differ, zeros of different sign."""

@@ -19,12 +19,12 @@ from functools import cache, cached_property
 
 from harness.ptx import isa
 from harness.ptx.api import assemble
+from harness.ptx.binding.program import Step
 from harness.ptx.errors import PtxError
 from harness.ptx.isa.registry import FORMS, REFUSED, Bound, Form, OperandSpec
 from harness.ptx.isa.selectors import SELECTORS
-from harness.ptx.program import Step
 from harness.ptx.targets import Target
-from harness.ptx.types import TYPES, ScalarType
+from harness.ptx.text.types import TYPES, ScalarType
 
 LETTERS = {16: "h", 32: "r", 64: "l"}
 """Register width to constraint letter."""

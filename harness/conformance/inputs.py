@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from harness.conformance.forms import Snippet
 from harness.inputs.edges import edge_units, product
-from harness.ptx.bits import mask, scalar, shr64, wrap64
-from harness.ptx.types import ScalarType
+from harness.ptx.numeric.bits import mask, scalar, shr64, wrap64
+from harness.ptx.text.types import ScalarType
 from references.formats import FORMATS
 
 Columns = list[NDArray[Any]]
@@ -282,7 +282,7 @@ def _drawn(
 
 
 def _compiled() -> Any:
-    from harness.ptx.vectorise import register_helpers, wrapping
+    from harness.ptx.numeric.vectorise import register_helpers, wrapping
 
     numba = register_helpers()
 

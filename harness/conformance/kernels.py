@@ -21,7 +21,7 @@ from typing import Any
 from harness.conformance.distance import distance
 from harness.conformance.forms import LETTERS, Port, Snippet
 from harness.conformance.inputs import SCATTER, Inputs, draw, shape_of
-from harness.ptx.vectorise import ArrayFunction
+from harness.ptx.numeric.vectorise import ArrayFunction
 
 KEPT = 8
 """Indices of mismatches that a launch of `check` reports."""
@@ -273,7 +273,7 @@ def _reported(verdicts: list[str]) -> list[str]:
 @cache
 def _definition(function: Callable[..., int], name: str) -> str:
     """numba's LLVM code of a definition, as a function `name` of 64-bit integers."""
-    from harness.ptx.vectorise import register_helpers, wrapping
+    from harness.ptx.numeric.vectorise import register_helpers, wrapping
 
     numba = register_helpers()
     names = [f"a{k}" for k in range(function.__code__.co_argcount)]

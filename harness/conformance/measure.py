@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.conformance import bounds
-from harness.conformance.device import Device
+from harness.conformance.fetch import Device
 from harness.conformance.forms import Port, Snippet
 from harness.conformance.inputs import Columns, Inputs, shape_of
 from harness.ptx import PtxError, emulate

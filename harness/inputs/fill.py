@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.case import Case, CaseError, format_of
 from harness.inputs.sets import InputSet, seed_of, stream
+from harness.model.case import Case, CaseError, format_of
 from references.formats import Shaped
 
 Units = dict[str, NDArray[np.generic]]

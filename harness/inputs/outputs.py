@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.case import Case, format_of
-from harness.evaluate import ReferenceFault, apply_reference, codes_of
 from harness.inputs.edges import edge_units
 from harness.inputs.places import between_integers, ends, in_slots, spread
+from harness.judging.evaluate import ReferenceFault, apply_reference, codes_of
+from harness.model.case import Case, format_of
 from references.formats import Format, encode, from_ordinal, magnitude, sign
 
 Codes = NDArray[np.int64]

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.case import Case, format_of
 from harness.inputs.edges import edge_units, product
 from harness.inputs.generated import Counted, Generator, Stratified
 from harness.inputs.outputs import output_inputs
 from harness.inputs.rounding import rounding_inputs
 from harness.inputs.ties import tie_codes
-from harness.match import Domain, read_only
+from harness.model.case import Case, format_of
+from harness.model.match import Domain, read_only
 from references.formats import Format, to_float64, unpack
 
 Codes = NDArray[np.int64]

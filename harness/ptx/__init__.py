@@ -9,13 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .analysis import Analysis, Trace, analyse, program_text, refusal, trace, written_input
-    from .api import emulate
-    from .errors import PtxError
+    from harness.ptx.analysis.describe import Analysis, Trace, analyse, program_text, refusal, trace, written_input
+    from harness.ptx.api import emulate
+    from harness.ptx.errors import PtxError
 
 __all__ = ["Analysis", "PtxError", "Trace", "analyse", "emulate", "program_text", "refusal", "trace", "written_input"]
 
-_HOME = dict.fromkeys(("Analysis", "Trace", "analyse", "program_text", "refusal", "trace", "written_input"), "analysis")
+_HOME = dict.fromkeys(
+    ("Analysis", "Trace", "analyse", "program_text", "refusal", "trace", "written_input"), "analysis.describe"
+)
 _HOME |= {"emulate": "api", "PtxError": "errors"}
 
 

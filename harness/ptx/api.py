@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from .binding import REGISTER_WIDTH, Constraint, Operand, bind, constants_of, parse_constraints
-from .data import DType, Placement, Tensor, by_lane, dtype_of, load, store, tensors, width_of
-from .errors import BindingError, PtxError, only_own
-from .limits import SNIPPET_SECONDS, Deadline, lanes_together
-from .machine import Constants, Frame, run
-from .operands import check_inputs
-from .parallel import for_each
-from .parser import parse_asm
-from .program import Builder, Program
-from .standins import named_values, refuse_stand_ins
-from .targets import Target
-from .types import TYPES
-from .vectorise import UNSIGNED, Array
+from harness.ptx.analysis.written import check_inputs
+from harness.ptx.binding.constraints import REGISTER_WIDTH, Constraint, Operand, bind, constants_of, parse_constraints
+from harness.ptx.binding.program import Builder, Program
+from harness.ptx.errors import BindingError, PtxError, only_own
+from harness.ptx.limits import SNIPPET_SECONDS, Deadline, lanes_together
+from harness.ptx.machine.data import DType, Placement, Tensor, by_lane, dtype_of, load, store, tensors, width_of
+from harness.ptx.machine.lockstep import Constants, Frame, run
+from harness.ptx.machine.parallel import for_each
+from harness.ptx.machine.standins import named_values, refuse_stand_ins
+from harness.ptx.numeric.vectorise import UNSIGNED, Array
+from harness.ptx.targets import Target
+from harness.ptx.text.parser import parse_asm
+from harness.ptx.text.types import TYPES
 
 CHUNK = 1 << 14
 """Lanes of one piece of work: registers of that many lanes stay in a core's cache."""
@@ -121,7 +121,7 @@ def assemble(
     program = builder.built(tree)
     check_inputs(tree, source, parsed)
     if fuse:
-        from .contraction import fused
+        from harness.ptx.binding.contraction import fused
 
         program = fused(program)
     return AsmBlock(program, slots)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from .targets import Target
+from harness.ptx.targets import Target
 
 SNIPPET_SECONDS = 10.0
 """Seconds that lanes of a snippet may run, where the caller says nothing."""

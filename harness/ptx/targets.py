@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .errors import PtxError
+from harness.ptx.errors import PtxError
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from harness.records.files import Writer, collect, collector_paused, lines, read
 from harness.records.lock import FileLock
 from harness.records.merge import MACHINES, machines, merged
 from harness.records.seal import Seal
+from harness.records.statistics import Beside
 from harness.records.types import (
     EVIDENCE,
     EXPECTED,
@@ -49,7 +50,6 @@ from harness.records.types import (
     WriteError,
     text_hash,
 )
-from harness.speed import Beside
 
 __all__ = [
     "EVIDENCE",

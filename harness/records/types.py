@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from harness import speed
-from harness.speed import Beside
+from harness.records import statistics as speed
+from harness.records.statistics import Beside
 
 SCHEMA = 2
 """2: every line ends in a checksum (`harness.records.seal`)."""
@@ -116,7 +116,7 @@ class Disagreement:
 class Block:
     """A digest of the output bits of a run of inputs: `count` inputs from number `first` on.
 
-    sums: what `harness.goldens` needs to name the input, where a single one changed.
+    sums: what `harness.records.goldens` needs to name the input, where a single one changed.
     """
 
     first: Count
@@ -218,7 +218,7 @@ class Result:
     resources: Mapping[str, Count] = field(default_factory=dict)
     instructions: Mapping[str, Count] = field(default_factory=dict)
     fingerprint: Mapping[str, str] = field(default_factory=dict)
-    """Digests of what the variant is and what it is held to, by part (`harness.identity.definition`)."""
+    """Digests of what the variant is and what it is held to, by part (`harness.model.identity.definition`)."""
     seconds: Amount = 0.0
     sweep: Mapping[str, Amount] = field(default_factory=dict)
     """Of a sweep on a device: "seconds" of device time; "copy", those of a copy of as many bytes in the same run."""

@@ -1,9 +1,9 @@
 """The judge's rules on torch tensors: which results agree with the reference, and how others differ.
 
 `agrees` is what a whole sweep is filtered by: few operations, fit for fusing into one kernel with the reference.
-`classify` gives the class of difference of the few that it flags. Both restate `harness.differences` for tensors that
-stay on a device; tests hold them to it, and every sweep has what they flag, and a sample of what they pass, judged
-again by the original.
+`classify` gives the class of difference of the few that it flags. Both restate `harness.judging.differences` for
+tensors that stay on a device; tests hold them to it, and every sweep has what they flag, and a sample of what they
+pass, judged again by the original.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.differences import Difference
-from harness.match import Match, NanPolicy
+from harness.judging.differences import Difference
+from harness.model.match import Match, NanPolicy
 from references.formats import (
     Format,
     distance,
@@ -103,7 +103,7 @@ def _steps(fmt: Format, expected: Tensor, got: Tensor) -> Tensor:
 
 
 def classify(fmt: Format, match: Match, nan: NanPolicy, expected: Tensor, got: Tensor) -> Tensor:
-    """The `Difference` of each pair, uint8, the domain left aside: `harness.differences` on a device.
+    """The `Difference` of each pair, uint8, the domain left aside: `harness.judging.differences` on a device.
 
     Where a bound is too close for float64 to decide, the class is that of a failure; `doubtful` tells.
     """

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.backends import Backend, Job, Outcome
-from harness.case import format_of
 from harness.inputs import InputSet
-from harness.judge import Judgement
+from harness.jobs import Backend, Job, Outcome
+from harness.judging.judge import Judgement
+from harness.model.case import format_of
 from harness.records import Offender
 from harness.sweep.result import ROW, Swept, blocks_of, hashed
 from references.formats import as_codes

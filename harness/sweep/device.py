@@ -18,17 +18,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from harness.backends import Job
-from harness.case import Policies
 from harness.inputs.generated import Counted, Generator
-from harness.judge import Judgement, add_counts
+from harness.jobs import Job
+from harness.judging.judge import Judgement, add_counts
+from harness.model.case import Policies
 from harness.sweep.devicetime import stopwatch
 from harness.sweep.examine import PIECE, Details, Examiner, judged_plainly, shares_of_sample
+from harness.sweep.fused.tools import plain_tools, tools_of
 from harness.sweep.near import Near
 from harness.sweep.oracle import Oracle, numbers
 from harness.sweep.result import ROW, OracleFault
 from harness.sweep.sample import Sampler
-from harness.sweep.tools import plain_tools, tools_of
 from harness.sweep.windows import Windows
 from harness.triton.launch import Tensor as Argument
 from references.formats import Format

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness.case import Case, Policies, format_of
-from harness.differences import Difference, step_bin
-from harness.grid import axes_of
-from harness.judge import Judgement, add_counts, judge
-from harness.match import Domain
-from harness.promise import shares
+from harness.judging.differences import Difference, step_bin
+from harness.judging.failingmap import axes_of
+from harness.judging.judge import Judgement, add_counts, judge
+from harness.judging.promise import shares
+from harness.model.case import Case, Policies, format_of
+from harness.model.match import Domain
 from harness.records import Offender, Share
 from harness.sweep.agree import classify, doubtful
 from harness.sweep.onarrays import on_device
@@ -59,7 +59,7 @@ class Details:
 
 
 class Examiner:
-    """Looks at given inputs and their outputs, with domains and classes, as `harness.judge` does."""
+    """Looks at given inputs and their outputs, with domains and classes, as `harness.judging.judge` does."""
 
     def __init__(self, oracle: Oracle, first: int, rows: int, device: str) -> None:
         self.oracle = oracle
@@ -81,7 +81,7 @@ class Examiner:
             self._failing = found if self._failing is None else self._failing + found
 
     def failing_cells(self) -> Any:
-        """Failing inputs by cell of `harness.grid`, numpy; None where there is none."""
+        """Failing inputs by cell of `harness.judging.failingmap`, numpy; None where there is none."""
         return (
             None if self._failing is None or self.axes is None else self._failing.cpu().numpy().reshape(self.axes.shape)
         )
@@ -189,7 +189,8 @@ def _saturating(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _binned(steps: Tensor) -> dict[str, int]:
-    """`harness.differences.step_histogram` for distances on a device: singly up to 16, beyond by powers of two."""
+    """`harness.judging.differences.step_histogram` for distances on a device: singly up to 16, beyond by powers of
+    two."""
     size = steps.abs()
     near = size <= 16
     counts = torch.bincount(steps[near] + 16, minlength=33).tolist()

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.inputs.generated import Counted
-from harness.judge import add_counts
+from harness.judging.judge import add_counts
 from harness.sweep.oracle import NEAR, Oracle
 from harness.sweep.result import ROW
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness.match import Domain
+from harness.model.match import Domain
 
 # numpy's names that torch spells otherwise.
 _NAMES = {"invert": "bitwise_not", "conjugate": "conj", "absolute": "abs", "rint": "round", "power": "pow",

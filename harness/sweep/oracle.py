@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.case import Case, Policies, Reference, alternatives, format_of
-from harness.evaluate import flushes_itself
 from harness.inputs.generated import Generator
-from harness.match import Match
+from harness.judging.evaluate import flushes_itself
+from harness.model.case import Case, Policies, Reference, alternatives, format_of
+from harness.model.match import Match
 from harness.sweep.agree import agrees
+from harness.sweep.fused.writer import NotFused
 from harness.sweep.result import ROW, hashed
-from harness.sweep.writer import NotFused
 from references.formats import Format, as_codes, is_finite, is_subnormal, magnitude, ordinal, sign, unpack
 
 NEAR = (-2, -1, 1, 2)
@@ -86,7 +86,7 @@ class Oracle:
         return {n: unpack(f, as_codes(units[n])) for n, f in self.outputs.items()}
 
     def answers(self, comparison: Comparison, codes: Codes) -> list[dict[str, Tensor]]:
-        """Every accepted answer, as `harness.evaluate.accepted` orders them."""
+        """Every accepted answer, as `harness.judging.evaluate.accepted` orders them."""
         found = []
         for reference, (flushed_inputs, results) in itertools.product(
             alternatives(comparison.reference), comparison.flushes

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.backends import Outcome
-from harness.judge import Judgement
+from harness.jobs import Outcome
+from harness.judging.judge import Judgement
 from harness.records import Block
 
 LARGE = 1 << 20

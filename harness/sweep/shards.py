@@ -2,7 +2,7 @@
 
 A journal holds one line for each finished shard, so that nothing is lost but the shards in progress. Its lines end in
 checksums, as those of records do (`harness.records.seal`). The GPU belongs to a watched process, under the GPU's lock
-(`harness.backends.device`). The emulator works in a watched process too. A process that dies or hangs costs its shard
+(`harness.processes.child`). The emulator works in a watched process too. A process that dies or hangs costs its shard
 an `error` line, and is replaced.
 """
 
@@ -18,15 +18,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.backends.device import Device, Process
-from harness.gpus import Gpu
-from harness.identity.experiment import harness
+from harness.model.identity.experiment import harness
+from harness.processes.child import Device, Process
+from harness.processes.gpus import Gpu
 from harness.records import FileLock, WriteError
 from harness.records.seal import Seal, SealError
 
 SHARD_BITS = 36
 TIMEOUT = 900.0
-WORK = "harness.sweep.shardworker:run_here"
+WORK = "harness.running.shardworker:run_here"
 
 
 class JournalError(ValueError):

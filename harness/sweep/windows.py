@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from harness.judge import Judgement
+from harness.judging.judge import Judgement
 from harness.sweep.examine import Details, Examiner, packs_of
 from harness.sweep.result import OracleFault
 

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from harness.backends import Job, Setup, gpu
-from harness.case import Case, format_of
+from harness.backends import gpu
 from harness.inputs.sets import seed_of
-from harness.loader import LoadedCase
+from harness.jobs import Job, Setup
+from harness.model.case import Case, format_of
+from harness.model.load import LoadedCase
 from harness.records import PYTORCH
 from harness.timing.rounds import COPY, EMPTY, TWIN, Launch
 from harness.timing.sizes import Size, setup_of

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from harness.describe import case_info
-from harness.loader import LoadedCase
+from harness.model.describe import case_info
+from harness.model.load import LoadedCase
 from harness.records import Record, Timing, resumable, to_json
 from harness.timing import CannotTime, Session
 from harness.timing.ondevice import time_on_device

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.backends.device import SWEEP_LIMIT, of_target
+from harness.processes.child import SWEEP_LIMIT, of_target
 from harness.timing import CannotTime, Session
 
 

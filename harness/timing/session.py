@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
-from harness import speed
 from harness.backends.gpu import device_target
-from harness.devicelock import current
 from harness.inputs.sets import seed_of
-from harness.loader import LoadedCase, load
+from harness.model.load import LoadedCase, load
+from harness.processes.locks import current
 from harness.records import Key, Timing
+from harness.records import statistics as speed
 from harness.timing import CannotTime, Session, timers
 from harness.timing.arms import INPUT_SET, Arms, arms_of
 from harness.timing.clocks import Clocks

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from harness.backends import Setup
-from harness.case import AsmVariant, Case, KernelVariant, Variant, format_of
-from harness.derive import packs_of
-from harness.plan import FILLING_BLOCK, block_of
+from harness.jobs import Setup
+from harness.model.case import AsmVariant, Case, KernelVariant, Variant, format_of
+from harness.model.derive import packs_of
+from harness.running.plan import FILLING_BLOCK, block_of
 from references.formats import Shaped
 
 SMALL = 1 << 16  # elements

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from harness.targetset import capability
+from harness.model.targets import capability
 from harness.triton.assemble import Assembly, assemble
 from harness.triton.compile import Compilation, KernelSpec, compile_kernel
 from harness.triton.diagnostics import Refusal

@@ -19,9 +19,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from harness.identity import digest, digest_with_code
+from harness.model.identity import digest, digest_with_code
+from harness.processes.pool import DEFAULT_TIMEOUT, Outcome, shared_pool
 from harness.triton.diagnostics import Refusal, from_outcome
-from harness.triton.pool import DEFAULT_TIMEOUT, Outcome, shared_pool
 from harness.triton.ptxtext import body_hash
 
 Type = str | tuple["Type", ...]

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.triton.pool import Outcome
+from harness.processes.pool import Outcome
 
 Kind = Literal["error", "unsupported"]
 

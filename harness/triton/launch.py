@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.backends import Job, Setup
-from harness.case import Argument, AsmVariant, Case, CaseError, KernelVariant, PlainVariant, format_of, policies
-from harness.derive import asm_form
-from harness.identity.experiment import Experiment, experiment
+from harness.jobs import Job, Setup
+from harness.model.case import Argument, AsmVariant, Case, CaseError, KernelVariant, PlainVariant, format_of, policies
+from harness.model.derive import asm_form
+from harness.model.identity.experiment import Experiment, experiment
 from harness.triton.build import Built, build
 from harness.triton.compile import Compilation, FunctionRef, KernelSpec
 from harness.triton.diagnostics import Refusal

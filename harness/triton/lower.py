@@ -16,12 +16,12 @@ from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import ASTSource, make_backend
 
-from harness.identity import digest_with_code
-from harness.identity.modules import execute_file
-from harness.targetset import capability
+from harness.model.identity import digest_with_code
+from harness.model.identity.modules import execute_file
+from harness.model.targets import capability
+from harness.processes.worker import forget_output
 from harness.triton.compile import FunctionRef, KernelSpec, Lowered
 from harness.triton.ptxtext import asm_blocks
-from harness.triton.worker import forget_output
 
 
 class CompileFailure(Exception):

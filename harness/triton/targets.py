@@ -21,11 +21,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.diskcache import DiskCache
-from harness.targetset import KNOWN, capability
+from harness.model.targets import KNOWN, capability
+from harness.processes.pool import default_size
 from harness.triton.assemble import Assembly, assemble, disassemble
 from harness.triton.compile import Compilation, Compiled, FunctionRef, KernelSpec, submit
 from harness.triton.diagnostics import Refusal
-from harness.triton.pool import default_size
 
 SCHEMA = 1
 _TOOLS = ("ptxas", "ptxas-blackwell", "nvdisasm")

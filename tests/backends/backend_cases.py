@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from harness.case import Case, asm, kernel, plain
+from harness.model.case import Case, asm, kernel, plain
 from references.formats import BF16, E2M1X2, F32, I32, U8
 from tests.documented import EIGHT, FIVE, U8_MAX
 

@@ -10,8 +10,8 @@ import pytest
 from harness import Case, Meets, absolute, asm, exact, magnitude, relative, ulp
 from harness.backends import emulator
 from harness.backends.emulator import EmulatorBackend
-from harness.loader import LoadedCase
-from harness.runner import Item, ItemResults, run_item
+from harness.model.load import LoadedCase
+from harness.running.run import Item, ItemResults, run_item
 from references import reciprocal
 from references.formats import F32
 from tests.test_runner import Scripted

@@ -5,8 +5,9 @@ from pathlib import Path
 import backend_cases
 import pytest
 
-from harness.backends import Job, Setup, create
+from harness.backends import create
 from harness.backends.assembler import AssemblerBackend
+from harness.jobs import Job, Setup
 
 PATH = Path(backend_cases.__file__)
 
@@ -94,7 +95,7 @@ def test_a_target_that_is_not_served_says_why(backend):
 def test_a_function_inside_a_function_is_refused_with_advice(backend):
     import triton
 
-    from harness.case import Case, plain
+    from harness.model.case import Case, plain
     from references.formats import F32
 
     @triton.jit

@@ -6,8 +6,9 @@ import backend_cases
 import numpy as np
 import pytest
 
-from harness.backends import Job, Setup, gpu
+from harness.backends import gpu
 from harness.backends.gpu import GpuBackend
+from harness.jobs import Job, Setup
 from harness.triton.launch import launch_of
 
 torch = pytest.importorskip("torch")

@@ -2,9 +2,10 @@
 
 import pytest
 
-from harness.backends import Outcome, sanitizer
+from harness.backends import sanitizer
 from harness.backends.sanitizer import Finding, findings, parsed
 from harness.backends.watched import Tool
+from harness.jobs import Outcome
 
 # compute-sanitizer on an H200, as it wrote it.
 MEMCHECK = """\

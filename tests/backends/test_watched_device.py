@@ -11,10 +11,11 @@ import backend_cases
 import numpy as np
 import pytest
 
-from harness.backends import Job, Setup, watched
-from harness.backends.device import Device, DeviceFault
+from harness.backends import watched
 from harness.backends.watched import WatchedGpu
-from harness.gpus import Gpu, names_of, share
+from harness.jobs import Job, Setup
+from harness.processes.child import Device, DeviceFault
+from harness.processes.gpus import Gpu, names_of, share
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")
@@ -80,8 +81,8 @@ def test_a_killed_parent_leaves_no_process_behind():
     script = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-from harness.backends.device import Device
-from harness.gpus import Gpu
+from harness.processes.child import Device
+from harness.processes.gpus import Gpu
 device = Device(Gpu("0", "", "GPU-0-test", "sm_90a", 0), begin="{HERE}:begin")
 print(device.call("{HERE}:process", limit=60)[0], flush=True)
 device.call("{HERE}:hangs", limit=600)

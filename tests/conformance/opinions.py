@@ -27,7 +27,7 @@ import numpy as np
 
 from harness.conformance import forms, ledger
 from harness.ptx.isa.registry import Bound
-from harness.ptx.vectorise import UNSIGNED
+from harness.ptx.numeric.vectorise import UNSIGNED
 
 EXACT, GFLOAT, ML_DTYPES = "exact rational", "gfloat", "ml_dtypes"
 CHUNK = 1 << 20

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.conformance.device import Identity, Report
+from harness.conformance.fetch import Identity, Report
 from harness.conformance.inputs import Inputs
 from harness.conformance.measure import apart_of, emulated
 

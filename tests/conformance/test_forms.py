@@ -6,7 +6,7 @@ import pytest
 from harness.conformance import forms
 from harness.conformance.inputs import Inputs, _compiled, draw, shape_of
 from harness.ptx import emulate
-from harness.ptx.types import TYPES
+from harness.ptx.text.types import TYPES
 
 WITHOUT_RESULT = {"exit", "nanosleep.u32", "pmevent", "pmevent.mask", "ret", "ret.uni"}
 

@@ -9,9 +9,9 @@ import pytest
 from harness.conformance import forms, kernels
 from harness.conformance.inputs import Inputs
 from harness.conformance.measure import apart_of, emulated
-from harness.ptx.bits import f32_round, f32_value, scalar
-from harness.ptx.kernel import Buffer, run_kernel
-from harness.ptx.vectorise import ArrayFunction
+from harness.ptx.kernel.run import Buffer, run_kernel
+from harness.ptx.numeric.bits import f32_round, f32_value, scalar
+from harness.ptx.numeric.vectorise import ArrayFunction
 
 
 def instead(snippet, old, new):

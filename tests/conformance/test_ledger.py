@@ -6,7 +6,7 @@ from datetime import date
 import pytest
 
 from harness.conformance import bounds, forms, ledger
-from harness.conformance.device import Identity
+from harness.conformance.fetch import Identity
 from harness.conformance.ledger import Entry, Ledger, LedgerError, Run
 from harness.conformance.measure import Offender, Tally
 

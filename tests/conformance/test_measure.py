@@ -10,7 +10,7 @@ from harness.conformance import campaign, forms, ledger, measure
 from harness.conformance.distance import DIFFERENT, distance
 from harness.conformance.inputs import shape_of
 from harness.conformance.measure import Tally
-from harness.ptx.types import TYPES
+from harness.ptx.text.types import TYPES
 
 
 def measured(device, form, edges=300, host=1000, reach=4096):
@@ -96,7 +96,7 @@ def test_a_device_that_disagrees_with_the_emulator_about_the_definition_confirms
 
 
 def measure_report(start):
-    from harness.conformance.device import Report
+    from harness.conformance.fetch import Report
 
     return Report(1, (start,))
 

@@ -7,7 +7,7 @@ import pytest
 def device():
     """The GPU at hand, for running instruction forms."""
     from harness.conformance.cuda import NoDevice
-    from harness.conformance.device import Hardware
+    from harness.conformance.fetch import Hardware
 
     try:
         return Hardware()

@@ -13,13 +13,14 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from harness.backends import Job, Setup, gpusweep
 from harness.backends.gpu import GpuBackend, device_target
-from harness.case import Case, asm, policies
 from harness.inputs import input_sets, stratified
-from harness.match import ulp
-from harness.sweep import kernels
+from harness.jobs import Job, Setup
+from harness.model.case import Case, asm, policies
+from harness.model.match import ulp
+from harness.sweep import launched as gpusweep
 from harness.sweep.devicetime import stopwatch
+from harness.sweep.fused import kernels
 from harness.sweep.oracle import Fused
 from references import arithmetic, conversion, exponential, reciprocal
 from references.formats import E4M3, F16, F32

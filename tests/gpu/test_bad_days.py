@@ -11,10 +11,11 @@ import bad_kernels
 import numpy as np
 import pytest
 
-from harness.backends import Job, Setup, create
-from harness.backends.device import of_target
+from harness.backends import create
 from harness.backends.sanitizer import missing
-from harness.gpus import gpus
+from harness.jobs import Job, Setup
+from harness.processes.child import of_target
+from harness.processes.gpus import gpus
 from harness.records import read
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not gpus(), reason="needs an NVIDIA GPU: CUDA finds no device")]

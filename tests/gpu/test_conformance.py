@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from harness.conformance import campaign, forms, ledger, measure
-from harness.conformance.device import Hardware
+from harness.conformance.fetch import Hardware
 from harness.conformance.inputs import Inputs
-from harness.environment import gpu_visible
+from harness.running.environment import gpu_visible
 
 pytestmark = [
     pytest.mark.gpu,

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.environment import gpu_visible
+from harness.running.environment import gpu_visible
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not gpu_visible(), reason="no NVIDIA GPU on this machine")]
 
@@ -15,7 +15,7 @@ CASES = sorted((Path(__file__).parent.parent.parent / "cases").glob("[!_]*.py"))
 
 
 def _variants():
-    from harness.loader import load
+    from harness.model.load import load
 
     return [(loaded, name) for path in CASES for loaded in load(path) for name in loaded.case.variants]
 
@@ -27,7 +27,7 @@ def pytest_generate_tests(metafunc):
 
 
 def _job(loaded, name, target, setup, inputs):
-    from harness.backends import Job
+    from harness.jobs import Job
 
     return Job(loaded.case, loaded.name, loaded.path, name, loaded.case.variants[name], target, setup, inputs)
 
@@ -39,7 +39,7 @@ def test_every_setup_of_the_sweep(loaded, variant):
     from harness.backends.gpu import GpuBackend, device_target
     from harness.inputs import input_sets
     from harness.inputs.fill import kernel_inputs, shaped
-    from harness.plan import plan, sized
+    from harness.running.plan import plan, sized
 
     target, gpu = device_target(), GpuBackend()
     case = loaded.case
@@ -69,13 +69,13 @@ def test_every_setup_of_the_sweep(loaded, variant):
 
 def test_the_documented_maximum_in_its_loop():
     """The missing early clobber: the compiled kernel gives on the CPU the very bits, wrong ones, of the device."""
-    from harness.backends import Setup
     from harness.backends.compiled import compile_job, run_compiled
     from harness.backends.emulator import evidence_of
     from harness.backends.gpu import GpuBackend, device_target
     from harness.inputs import input_sets
     from harness.inputs.fill import shaped
-    from harness.loader import load
+    from harness.jobs import Setup
+    from harness.model.load import load
 
     loaded = next(c for path in CASES if path.stem == "u8_to_i32_max" for c in load(path))
     inputs = shaped(input_sets(loaded.case, loaded.name, "quick")[0], (1024,))

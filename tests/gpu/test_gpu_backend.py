@@ -35,8 +35,8 @@ def backend():
 
 
 def job(case, variant, inputs, target=None, **setup):
-    from harness.backends import Job, Setup
     from harness.backends.gpu import device_target
+    from harness.jobs import Job, Setup
 
     found = getattr(cases, case)
     return Job(found, case, PATH, variant, found.variants[variant], target or device_target(), Setup(**setup), inputs)
@@ -141,8 +141,8 @@ def test_refusals_leave_the_device_usable(backend):
 
 def test_an_illegal_address_is_an_error_and_the_next_kernel_runs(backend):
     """The CUDA context does not come back: another process takes its place."""
-    from harness.backends import Job, Setup
     from harness.backends.gpu import device_target
+    from harness.jobs import Job, Setup
 
     units = np.random.default_rng(4).integers(0, 2**16, (5, 40)).astype(np.uint16)
 

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from harness.backends import create
-from harness.loader import load
-from harness.runner import Item, run_item
+from harness.model.load import load
+from harness.running.run import Item, run_item
 from tests.identity_cases import FILES, VERDICTS
 
 torch = pytest.importorskip("torch")

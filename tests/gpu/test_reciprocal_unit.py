@@ -10,9 +10,9 @@ import pytest
 
 from harness import emulate
 from harness.conformance import forms
-from harness.environment import gpu_visible
-from harness.ptx.interpolator import reciprocal_significand
-from harness.ptx.vectorise import ArrayFunction
+from harness.ptx.numeric.interpolator import reciprocal_significand
+from harness.ptx.numeric.vectorise import ArrayFunction
+from harness.running.environment import gpu_visible
 
 pytestmark = [
     pytest.mark.gpu,

@@ -10,10 +10,10 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU: torch finds no CUDA device"),
 ]
 
-from harness import loader  # noqa: E402
 from harness.backends.gpu import GpuBackend, device_target  # noqa: E402
-from harness.replay import parse  # noqa: E402
-from harness.runner import Item, run_item  # noqa: E402
+from harness.model import load as loader  # noqa: E402
+from harness.running.replay import parse  # noqa: E402
+from harness.running.run import Item, run_item  # noqa: E402
 
 PATH = Path(__file__).with_name("swept_cases.py")
 

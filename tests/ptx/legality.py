@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from harness.ptx import isa
+from harness.ptx.binding.program import Builder
 from harness.ptx.errors import PtxError
 from harness.ptx.isa.registry import FORMS, Bound, Form
-from harness.ptx.parser import parse_asm
-from harness.ptx.program import Builder
 from harness.ptx.targets import Target
-from harness.ptx.types import REGISTER_TYPES, TYPES, ScalarType
+from harness.ptx.text.parser import parse_asm
+from harness.ptx.text.types import REGISTER_TYPES, TYPES, ScalarType
 from harness.triton.targets import NoTriton, tool
 
 isa.load()

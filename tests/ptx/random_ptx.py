@@ -11,11 +11,11 @@ import hypothesis.strategies as st
 from hypothesis import assume
 
 from harness.ptx import isa
-from harness.ptx.binding import REGISTER_WIDTH
+from harness.ptx.binding.constraints import REGISTER_WIDTH
+from harness.ptx.binding.special import SPECIAL_REGISTERS
 from harness.ptx.isa.registry import FORMS, Bound, Form
-from harness.ptx.special import SPECIAL_REGISTERS
 from harness.ptx.targets import Target
-from harness.ptx.types import REGISTER_TYPES
+from harness.ptx.text.types import REGISTER_TYPES
 
 isa.load()
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from harness.ptx import emulate
-from harness.ptx.binding import bind, parse_constraints
+from harness.ptx.binding.constraints import bind, parse_constraints
 from harness.ptx.errors import BindingError
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.ptx import compilecache
+from harness.ptx.numeric import compilecache
 
 PROGRAM = """
 import numpy as np
@@ -54,7 +54,7 @@ def test_a_stamp_covers_the_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
     module = "harness.ptx.isa.float32"
     before = compilecache.stamp(module)
     text = compilecache._text
-    for changed in ("harness.ptx.isa.float32", "harness.ptx.softfloat", "harness.ptx.bits"):
+    for changed in ("harness.ptx.isa.float32", "harness.ptx.numeric.softfloat", "harness.ptx.numeric.bits"):
         compilecache.stamp.cache_clear()
         monkeypatch.setattr(compilecache, "_text", lambda name, c=changed: text(name) + (" " if name == c else ""))
         assert compilecache.stamp(module) != before, changed

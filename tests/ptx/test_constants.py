@@ -11,8 +11,8 @@ import pytest
 from legality import assembler, check, ptx_version
 
 from harness.ptx import emulate
-from harness.ptx.nodes import Immediate, Instruction
-from harness.ptx.parser import parse_asm
+from harness.ptx.text.nodes import Immediate, Instruction
+from harness.ptx.text.parser import parse_asm
 
 ONES = (1 << 64) - 1
 VALUES = {

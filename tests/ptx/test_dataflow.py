@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.ptx.dataflow import approximate_results
+from harness.ptx.analysis.dataflow import approximate_results
 
 RCP, EX2 = "rcp.approx.f32", "ex2.approx.f32"
 

@@ -186,7 +186,7 @@ class TestControlFlow:
         assert emulate(asm, "=&r,r", [x], "int32").tolist() == [4, 105, 6, 107]
 
     def test_endless_loop_is_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("harness.ptx.machine.STEP_LIMIT", 1000)
+        monkeypatch.setattr("harness.ptx.machine.lockstep.STEP_LIMIT", 1000)
         with pytest.raises(ExecutionError, match="endless loop"):
             emulate("L: bra L;", "=r,r", [1], "int32")
 

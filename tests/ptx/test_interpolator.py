@@ -7,8 +7,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from harness.ptx import interpolator
-from harness.ptx.vectorise import ArrayFunction
+from harness.ptx.numeric import interpolator
+from harness.ptx.numeric.vectorise import ArrayFunction
 
 H200 = "6738fed66ac3938e70bbdd4bd049433a7daee9dca539705339d2223986bbe04c"
 """SHA-256 of `rcp.approx.ftz.f32` of 1 + fraction * 2**-23 on an H200 (driver 580.159.04), fractions in order, as

@@ -7,7 +7,7 @@ import pytest
 
 from harness.ptx import isa
 from harness.ptx.isa.registry import FORMS, Bound, Form, find
-from harness.ptx.vectorise import UNSIGNED
+from harness.ptx.numeric.vectorise import UNSIGNED
 
 isa.load()
 SCALAR_FORMS = [f for forms in FORMS.values() for f in forms if f.function is not None]

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-import harness.ptx.kernel  # noqa: F401  the machine's own instructions
+import harness.ptx.kernel.run  # noqa: F401  the machine's own instructions
 from harness.ptx.errors import MemoryFault, PtxError
 from harness.ptx.isa.registry import find
-from harness.ptx.kernel import Buffer, run_kernel
+from harness.ptx.kernel.run import Buffer, run_kernel
 from harness.ptx.targets import Requirement
 from tests.ptx import legality
 

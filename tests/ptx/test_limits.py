@@ -21,7 +21,7 @@ from harness.ptx.errors import (
     TooLarge,
     UndefinedBits,
 )
-from harness.ptx.kernel import Buffer, load_kernel, run_kernel
+from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
 
 X = np.arange(5, dtype=np.uint32)
 
@@ -185,7 +185,7 @@ def test_a_fault_of_the_emulator_has_its_own_class_and_a_place(monkeypatch: pyte
     def broken(*arguments: Any) -> Any:
         raise KeyError("a fault")
 
-    monkeypatch.setattr("harness.ptx.machine._scalar", broken)
+    monkeypatch.setattr("harness.ptx.machine.lockstep._scalar", broken)
     with pytest.raises(InternalError, match=r"line 2, column 1: .*KeyError.*please report") as caught:
         emulate("\nadd.u32 $0, $1, $1;", "=r,r", [X], "uint32")
     assert isinstance(caught.value.__cause__, KeyError)

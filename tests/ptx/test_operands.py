@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from harness.ptx import emulate
-from harness.ptx.analysis import written_input
+from harness.ptx.analysis.describe import written_input
+from harness.ptx.analysis.sharing import sharing
 from harness.ptx.errors import InputWritten
-from harness.ptx.sharing import sharing
 
 X, Y = np.float32([1.0, 2.0]), np.float32([3.0, 4.0])
 PLANTED = [

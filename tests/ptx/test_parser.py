@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.ptx.binding.program import Builder
 from harness.ptx.errors import BindingError, PtxError
-from harness.ptx.nodes import Block, Declaration, Immediate, Instruction, Pair, Sink, Vector
-from harness.ptx.parser import parse_asm, parse_module
-from harness.ptx.program import Builder
 from harness.ptx.targets import Target
+from harness.ptx.text.nodes import Block, Declaration, Immediate, Instruction, Pair, Sink, Vector
+from harness.ptx.text.parser import parse_asm, parse_module
 
 PRELUDE = (
     ".reg .b32 %r<20>; .reg .b16 %rs<20>; .reg .b64 %rd<20>; .reg .pred %p<20>; .reg .f32 %f<20>; "

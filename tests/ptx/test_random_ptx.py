@@ -11,9 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from legality import assembler, told_by_ptxas
 
-from harness.ptx import PtxError, api, emulate, machine, operations
+from harness.ptx import PtxError, api, emulate
 from harness.ptx.errors import InternalError
-from harness.ptx.kernel import load_kernel
+from harness.ptx.kernel.run import load_kernel
+from harness.ptx.machine import lockstep as machine
+from harness.ptx.machine import operations
 
 QUICK, LONG = 150, 20_000
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
@@ -122,7 +124,7 @@ def test_an_unexpected_exception_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
     def vector(parser: Any) -> Any:
         return {}[parser.text]
 
-    monkeypatch.setattr("harness.ptx.parser._Parser.vector", vector)
+    monkeypatch.setattr("harness.ptx.text.parser._Parser.vector", vector)
     with pytest.raises(KeyError):
         check("mutated", 300)
 
@@ -186,7 +188,7 @@ def test_an_operation_that_nobody_binds_is_seen(monkeypatch: pytest.MonkeyPatch)
 def test_a_label_that_is_not_found_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Well-typed programs have loops and branches."""
     api.assemble.cache_clear()
-    monkeypatch.setattr("harness.ptx.program.Scope.label", lambda scope, name: None)
+    monkeypatch.setattr("harness.ptx.binding.program.Scope.label", lambda scope, name: None)
     with pytest.raises(PtxError, match="there is no label"):
         check_well_typed(QUICK)
 
@@ -194,7 +196,7 @@ def test_a_label_that_is_not_found_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_scope_that_hides_nothing_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Well-typed programs declare a name again in an inner block."""
     api.assemble.cache_clear()
-    monkeypatch.setattr("harness.ptx.program.Scope.__init__", _shared_scope)
+    monkeypatch.setattr("harness.ptx.binding.program.Scope.__init__", _shared_scope)
     with pytest.raises(PtxError, match="declared twice"):
         check_well_typed(QUICK)
 

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("triton", reason="Triton is not installed; it compiles the kernels of these tests")
 
 from harness.ptx.errors import ExecutionError, MemoryFault, NotElementwise, UndefinedBits
-from harness.ptx.kernel import Buffer, Report, load_kernel, run_kernel
+from harness.ptx.kernel.run import Buffer, Report, load_kernel, run_kernel
 from harness.triton.compile import Compilation, FunctionRef, compile_kernel
 from harness.triton.specialise import Parameters, Pointer, specialise
 

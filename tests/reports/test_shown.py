@@ -12,8 +12,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from harness import baseline
 from harness.cli import main
+from harness.gating import baseline
 from harness.records import RunRecords, Writer, shown
 from reports import github, html, junit, sarif, tabular
 from reports.history import history

@@ -5,9 +5,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from harness.differences import classify_differences  # noqa: E402
 from harness.inputs.edges import edge_units  # noqa: E402
-from harness.match import Domain, absolute, between, exact, magnitude, relative, ulp  # noqa: E402
+from harness.judging.differences import classify_differences  # noqa: E402
+from harness.model.match import Domain, absolute, between, exact, magnitude, relative, ulp  # noqa: E402
 from harness.sweep.agree import agrees, classify, doubtful  # noqa: E402
 from harness.sweep.onarrays import on_device  # noqa: E402
 from references.formats import BF16, E2M1, E4M3, F16, F32, F64, I32, I64, TF32, U8, UE8M0  # noqa: E402

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from harness import runner as running
-from harness.backends import Outcome
-from harness.case import Case, asm
 from harness.inputs import input_sets, stratified
-from harness.loader import LoadedCase
-from harness.runner import Item, run_item
+from harness.jobs import Outcome
+from harness.model.case import Case, asm
+from harness.model.load import LoadedCase
+from harness.running import run as running
+from harness.running.run import Item, run_item
 from harness.sweep import chunks
 from references.formats import F16
 

@@ -7,14 +7,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from harness.backends import Job, Setup  # noqa: E402
-from harness.case import Case, asm, policies  # noqa: E402
 from harness.inputs.generated import Counted, Stratified  # noqa: E402
-from harness.judge import judge  # noqa: E402
-from harness.match import exact, magnitude, ulp  # noqa: E402
+from harness.jobs import Job, Setup  # noqa: E402
+from harness.judging.judge import judge  # noqa: E402
+from harness.model.case import Case, asm, policies  # noqa: E402
+from harness.model.match import exact, magnitude, ulp  # noqa: E402
 from harness.sweep import OracleFault, device  # noqa: E402
 from harness.sweep.device import DeviceSweep  # noqa: E402
-from harness.sweep.tools import Tools  # noqa: E402
+from harness.sweep.fused.tools import Tools  # noqa: E402
 from harness.triton.launch import Tensor as Argument  # noqa: E402
 from references import arithmetic, conversion  # noqa: E402
 from references.formats import E2M1, E4M3, F16  # noqa: E402

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import devicelock
-from harness.backends.device import Device
 from harness.cli import main
-from harness.gpus import Gpu
+from harness.processes import locks as devicelock
+from harness.processes.child import Device
+from harness.processes.gpus import Gpu
 from harness.sweep import shards
 from harness.sweep.shards import Journal, JournalError, ShardResult, Task, part_of, sweep
 
@@ -95,7 +95,7 @@ def test_the_command_sweeps_on_a_gpu_in_the_process_that_owns_it(tmp_path, on_st
     """The stand-in adds, whatever the asm says."""
     pytest.importorskip("torch")
     pytest.importorskip("triton")
-    monkeypatch.setattr("harness.gpus.gpus", lambda: GPUS)
+    monkeypatch.setattr("harness.processes.gpus.gpus", lambda: GPUS)
     file = tmp_path / "sums.py"
     file.write_text(ADDITION)
     assert main(["sweep", f"{file}::right", "--journal", str(tmp_path / "j"), "--timeout", "200"]) == 0

@@ -9,15 +9,15 @@ triton = pytest.importorskip("triton")
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
-from harness.case import Case, asm, policies  # noqa: E402
 from harness.inputs.generated import Counted, Stratified  # noqa: E402
-from harness.match import absolute, exact, magnitude, ulp  # noqa: E402
-from harness.ptx.kernel import Buffer, load_kernel, run_kernel  # noqa: E402
-from harness.sweep import kernels, operations, writer  # noqa: E402
-from harness.sweep.graphs import Body  # noqa: E402
+from harness.model.case import Case, asm, policies  # noqa: E402
+from harness.model.match import absolute, exact, magnitude, ulp  # noqa: E402
+from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel  # noqa: E402
+from harness.sweep.fused import kernels, operations, writer  # noqa: E402
+from harness.sweep.fused.graphs import Body  # noqa: E402
+from harness.sweep.fused.writer import NotFused  # noqa: E402
 from harness.sweep.oracle import NEAR, Oracle, numbers  # noqa: E402
 from harness.sweep.result import ROW  # noqa: E402
-from harness.sweep.writer import NotFused  # noqa: E402
 from references import arithmetic, conversion, exponential, reciprocal  # noqa: E402
 from references.formats import BF16, E2M1X2, E4M3, E4M3X2, F16, F32, U8, U16, pack  # noqa: E402
 

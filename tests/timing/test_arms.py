@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from harness.backends import gpu
-from harness.loader import load
+from harness.model.load import load
 from harness.timing import arms
 from harness.timing.rounds import COPY, EMPTY, TWIN
 from harness.timing.sizes import sized

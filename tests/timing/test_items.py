@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.records import Key, Timing, read
-from harness.speed import median
+from harness.records.statistics import median
 from harness.timing import CannotTime, Session
 
 pytest.importorskip("pytest_benchmark")
@@ -47,7 +47,7 @@ def model(path, attribute, target, variants=(), sizes=(), budget=1.0, least=32):
 @pytest.fixture
 def device(monkeypatch):
     """A machine with one sm_90a, whose sessions are the model's."""
-    monkeypatch.setattr("harness.collection.places", lambda config: [("gpu", "sm_90a")])
+    monkeypatch.setattr("harness.running.collection.places", lambda config: [("gpu", "sm_90a")])
     monkeypatch.setattr("harness.timing.items.time_on_device", lambda limit, *words: model(*words))
 
 

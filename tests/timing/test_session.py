@@ -7,9 +7,9 @@ import io
 import numpy as np
 import pytest
 
-from harness.compare import compare
-from harness.gate import Policy, gate
+from harness.gating.gate import Policy, gate
 from harness.records import PYTORCH, End, Key, Run, RunRecords, Writer, read
+from harness.records.compare import compare
 from harness.timing.rounds import COPY, EMPTY, TWIN, Samples, measure
 from harness.timing.session import Common, timings
 from harness.timing.sizes import Size

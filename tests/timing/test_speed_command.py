@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from harness.backends.device import DeviceFault
 from harness.cli import main
-from harness.gpus import Gpu
+from harness.processes.child import DeviceFault
+from harness.processes.gpus import Gpu
 from harness.records import Key, Timing
-from harness.speed import median
+from harness.records.statistics import median
 from harness.timing import CannotTime, Session
 from tests.case_sources import FLIP
 
@@ -34,7 +34,7 @@ def session(limit, path, attribute, target, variants, sizes, budget):
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "flip.py").write_text(FLIP)
-    monkeypatch.setattr("harness.gpus.gpus", lambda: (GPU,))
+    monkeypatch.setattr("harness.processes.gpus.gpus", lambda: (GPU,))
     monkeypatch.setattr("harness.timing.ondevice.time_on_device", session)
 
 
@@ -84,7 +84,7 @@ class Hanging:
 def test_a_kernel_that_hangs_is_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "flip.py").write_text(FLIP)
-    monkeypatch.setattr("harness.gpus.gpus", lambda: (GPU,))
+    monkeypatch.setattr("harness.processes.gpus.gpus", lambda: (GPU,))
     monkeypatch.setattr("harness.timing.ondevice.of_target", lambda target: Hanging())
     assert main(["speed", "flip.py"]) == 1
     assert capsys.readouterr().out == "flip: no end after 600 s: the kernel hangs\n"
@@ -104,7 +104,7 @@ def test_usage(here, capsys, words, message):
 
 
 def test_without_a_gpu_it_says_so(here, capsys, monkeypatch):
-    monkeypatch.setattr("harness.gpus.gpus", lambda: ())
+    monkeypatch.setattr("harness.processes.gpus.gpus", lambda: ())
     assert main(["speed", "flip.py"]) == 2
     assert "there is no NVIDIA GPU here" in capsys.readouterr().err
 

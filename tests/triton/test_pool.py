@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness.triton.pool import Pool, default_size, shared_pool
+from harness.processes.pool import Pool, default_size, shared_pool
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +137,7 @@ def test_closing_ends_what_runs_cancels_what_waits_and_leaves_no_process():
 
 def test_an_interpreter_that_exits_takes_its_workers_along(tmp_path):
     script = (
-        "from harness.triton.pool import shared_pool\n"
+        "from harness.processes.pool import shared_pool\n"
         "p = shared_pool()\n"
         "print(p.submit('os:getpid').result().reply.value, flush=True)\n"
         "p.submit('time:sleep', 60)\n"
@@ -154,7 +154,7 @@ def test_an_interpreter_that_exits_takes_its_workers_along(tmp_path):
 def test_a_parent_that_is_killed_takes_its_workers_along():
     script = (
         "import os, signal\n"
-        "from harness.triton.pool import shared_pool\n"
+        "from harness.processes.pool import shared_pool\n"
         "print(shared_pool().submit('os:getpid').result().reply.value, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )

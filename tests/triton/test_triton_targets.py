@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from harness.targetset import KNOWN, capability
+from harness.model.targets import KNOWN, capability
 from harness.triton import targets
 
 

@@ -26,11 +26,11 @@ modifier (`modifiers.CODES`; the first alternative's when it was left out), a fl
 `signed` (`dwidth`, `asigned`, ... for groups `dtype`, `atype`) what the chosen type is. A parameter with a default
 (`relu: int = 0`) takes it in rows that have no such modifier, or what the row says: `given={"bits": 8}`.
 
-*The function* computes on bit patterns as `harness.ptx.bits` describes: read its docstring first, it is short. The
-machine extends sources and cuts the result to the destination's width; the function need not mask. Sources typed
-`s*` arrive sign-extended, all others zero-extended, and 64-bit ones always as the signed reading. Helpers that
-several definitions share are marked `@scalar`. A definition may call another one. What both Python and numba run
-must mean the same in both; `tests/ptx/test_isa_forms.py` holds the two together for every form.
+*The function* computes on bit patterns as `harness.ptx.numeric.bits` describes: read its docstring first, it is short.
+The machine extends sources and cuts the result to the destination's width; the function need not mask. Sources typed
+`s*` arrive sign-extended, all others zero-extended, and 64-bit ones always as the signed reading. Helpers that several
+definitions share are marked `@scalar`. A definition may call another one. What both Python and numba run must mean the
+same in both; `tests/ptx/test_isa_forms.py` holds the two together for every form.
 
 *Legality*: `requires=80` (that target and later) or names, `requires="100a 103a"` (`100f`: the family);
 `needs={"relu": 80}` for single modifiers, by spelling, types included.
@@ -38,11 +38,11 @@ must mean the same in both; `tests/ptx/test_isa_forms.py` holds the two together
 *Further facts*: `approximate=True` for a model of an approximate instruction. `contracts="mul"|"add"|"sub"` where ptxas
 may fuse when no rounding modifier (group `rnd`) is written. `relaxed=True` where registers wider than the operand are
 legal (cvt). `small="b c"` names operands at which a constant lies in 0 to 255, `braces="a"` those that ptxas takes
-between braces too, and of any type of their size (see `harness.ptx.braces`). `undefined=` says how undefined bits
-pass: "all" (default) or another rule of `definedness`. `section` is that of the PTX ISA.
+between braces too, and of any type of their size (see `harness.ptx.binding.braces`). `undefined=` says how undefined
+bits pass: "all" (default) or another rule of `definedness`. `section` is that of the PTX ISA.
 
-What the machine does itself (vector moves, branches, memory) is declared with `operation`, and its operands are
-checked and executed in `harness.ptx.operations`. Opcodes that mean nothing for one element are in `other_threads`.
+What the machine does itself (vector moves, branches, memory) is declared with `operation`, and its operands are checked
+and executed in `harness.ptx.machine.operations`. Opcodes that mean nothing for one element are in `other_threads`.
 '''
 
 from __future__ import annotations

@@ -2,19 +2,25 @@
 
 Special values, flushing and range follow the sequences that ptxas makes of them (the same on every target from sm_75
 to sm_121); elsewhere the model gives the float32 nearest to the true value, which the hardware misses by the ulps
-that the ISA bounds. How the nearest is found: `harness.ptx.elementary`. NaN results are 0x7fffffff.
+that the ISA bounds. How the nearest is found: `harness.ptx.numeric.elementary`. NaN results are 0x7fffffff.
 """
 
 from __future__ import annotations
 
 import math
 
-from harness.ptx.bits import divide, f32_value, f64_bits, f64_value, scalar, square_root, to_float
-from harness.ptx.elementary import exp2_nearest, fraction_of_turn, log2_f64, rsqrt_nearest, sine_of_turns, tanh_nearest
-from harness.ptx.interpolator import reciprocal_significand
-from harness.ptx.softfloat import f32_finish, f32_flush
-
-from .registry import instruction
+from harness.ptx.isa.registry import instruction
+from harness.ptx.numeric.bits import divide, f32_value, f64_bits, f64_value, scalar, square_root, to_float
+from harness.ptx.numeric.elementary import (
+    exp2_nearest,
+    fraction_of_turn,
+    log2_f64,
+    rsqrt_nearest,
+    sine_of_turns,
+    tanh_nearest,
+)
+from harness.ptx.numeric.interpolator import reciprocal_significand
+from harness.ptx.numeric.softfloat import f32_finish, f32_flush
 
 
 @instruction("rcp.approx{.ftz}.f32", "d, a", section="9.7.3.13", approximate=True)

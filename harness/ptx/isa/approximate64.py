@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 
-from harness.ptx.binary64 import F64_NAN
-from harness.ptx.bits import SIGN64, divide, f64_value, scalar, shl64
-from harness.ptx.elementary import rsqrt64
-from harness.ptx.softfloat import narrow
-
-from .registry import instruction
+from harness.ptx.isa.registry import instruction
+from harness.ptx.numeric.binary64 import F64_NAN
+from harness.ptx.numeric.bits import SIGN64, divide, f64_value, scalar, shl64
+from harness.ptx.numeric.elementary import rsqrt64
+from harness.ptx.numeric.softfloat import narrow
 
 _UPPER_NAN = 0x7FFFFFFF
 

@@ -7,11 +7,10 @@ borrowed, and subc borrows where the flag is 0. That shows where additions and s
 
 from __future__ import annotations
 
-from harness.ptx.bits import below64, mask, scalar, wrap64
-
-from .integer import product_high, saturate
-from .modifiers import HI
-from .registry import instruction
+from harness.ptx.isa.integer import product_high, saturate
+from harness.ptx.isa.modifiers import HI
+from harness.ptx.isa.registry import instruction
+from harness.ptx.numeric.bits import below64, mask, scalar, wrap64
 
 _WORDS = ".u32 .s32 .u64 .s64"
 _HALF = ".u16 .s16"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from harness.ptx.bits import scalar
-
-from .modifiers import BF16, EQ, F16, F32, GT, HI, LE, LO, LS, LT, NAN, NE, NUM
+from harness.ptx.isa.modifiers import BF16, EQ, F16, F32, GT, HI, LE, LO, LS, LT, NAN, NE, NUM
+from harness.ptx.numeric.bits import scalar
 
 
 @scalar

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from harness.ptx.bits import below64
-
-from .compare import combine, ordered, truth
-from .registry import instruction
+from harness.ptx.isa.compare import combine, ordered, truth
+from harness.ptx.isa.registry import instruction
+from harness.ptx.numeric.bits import below64
 
 Declare = Callable[..., Callable[[Callable[..., int]], Any]]
 

@@ -6,19 +6,7 @@ quiet; elsewhere it is the all-ones NaN of the destination, with the exceptions 
 
 from __future__ import annotations
 
-from harness.ptx.bits import f32_value, f64_bits, f64_value, scalar, shl64, shr64
-from harness.ptx.softfloat import (
-    bf16_from_f64,
-    bf16_value,
-    f16_from_f64,
-    f16_value,
-    f32_flush,
-    f32_from_f64,
-    f32_is_nan,
-    f32_saturate,
-)
-
-from .convert_formats import (
+from harness.ptx.isa.convert_formats import (
     bf16_from_f32,
     f16_from_f32,
     f16_saturate,
@@ -29,7 +17,18 @@ from .convert_formats import (
     no_negative_zero,
     shrink,
 )
-from .registry import instruction
+from harness.ptx.isa.registry import instruction
+from harness.ptx.numeric.bits import f32_value, f64_bits, f64_value, scalar, shl64, shr64
+from harness.ptx.numeric.softfloat import (
+    bf16_from_f64,
+    bf16_value,
+    f16_from_f64,
+    f16_value,
+    f32_flush,
+    f32_from_f64,
+    f32_is_nan,
+    f32_saturate,
+)
 
 RND = ".rn .rz .rm .rp"
 PZO = {"pzo": "107f"}

@@ -6,8 +6,8 @@ the rounding mode asks for. Patterns of float16 and bfloat16 are widened to floa
 
 from __future__ import annotations
 
-from harness.ptx.bits import f32_round, f32_value, f64_bits, f64_value, mask, scalar
-from harness.ptx.softfloat import f16_value, f32_is_nan
+from harness.ptx.numeric.bits import f32_round, f32_value, f64_bits, f64_value, mask, scalar
+from harness.ptx.numeric.softfloat import f16_value, f32_is_nan
 
 RS = 5
 """Rounding mode: stochastic, by the random bits given."""

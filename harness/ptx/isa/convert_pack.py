@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from harness.ptx.bits import mask, scalar
-
-from .registry import instruction
+from harness.ptx.isa.registry import instruction
+from harness.ptx.numeric.bits import mask, scalar
 
 
 @scalar

@@ -8,10 +8,9 @@ of ISA 9.4 had .pzo in these forms; a later one has not, nor does ptxas 13.4 tak
 
 from __future__ import annotations
 
-from harness.ptx.bits import scalar
-
-from .convert_formats import RS, half_from_f32, half_relu, narrow_field, narrow_from_f32
-from .registry import instruction
+from harness.ptx.isa.convert_formats import RS, half_from_f32, half_relu, narrow_field, narrow_from_f32
+from harness.ptx.isa.registry import instruction
+from harness.ptx.numeric.bits import scalar
 
 _TARGETS = "100a 103a 107a"
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from harness.ptx.bits import scalar, sign_extend
-
-from .modifiers import HI
-from .registry import instruction
+from harness.ptx.isa.modifiers import HI
+from harness.ptx.isa.registry import instruction
+from harness.ptx.numeric.bits import scalar, sign_extend
 
 _TYPE = ".u32 .s32"
 

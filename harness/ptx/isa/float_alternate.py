@@ -16,11 +16,10 @@ kernels put in their place. The ISA lets ptxas fuse `mul` and `add` without .rn;
 
 from __future__ import annotations
 
-from harness.ptx.bits import scalar
-from harness.ptx.softfloat import RN, narrow
-
-from .convert_formats import E2M1, E5M2, narrow_is_nan, narrow_value, scale_value
-from .registry import instruction
+from harness.ptx.isa.convert_formats import E2M1, E5M2, narrow_is_nan, narrow_value, scale_value
+from harness.ptx.isa.registry import instruction
+from harness.ptx.numeric.bits import scalar
+from harness.ptx.numeric.softfloat import RN, narrow
 
 _RESULTS = ".e5m2x4 .e4m3x4"
 _OPERANDS = ".e5m2x4 .e4m3x4 .e3m2x4 .e2m3x4 .e2m1x4 .e2m1p4x4 .ue8m0x4"

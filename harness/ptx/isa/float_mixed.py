@@ -10,14 +10,13 @@ Specification only: an H200 has nothing of this.
 
 from __future__ import annotations
 
-from harness.ptx.bits import f32_round, f32_value, scalar, shl64, shr64
-from harness.ptx.floatbits import flush
-from harness.ptx.softfloat import RZ, add_odd, bf16_from_f64, bf16_value, f16_from_f64, f16_value, f32_flush
-
-from .float32 import RND, add_f32, fma_f32, sub_f32
-from .half import mul_half
-from .modifiers import BF16, F16
-from .registry import instruction
+from harness.ptx.isa.float32 import RND, add_f32, fma_f32, sub_f32
+from harness.ptx.isa.half import mul_half
+from harness.ptx.isa.modifiers import BF16, F16
+from harness.ptx.isa.registry import instruction
+from harness.ptx.numeric.bits import f32_round, f32_value, scalar, shl64, shr64
+from harness.ptx.numeric.floatbits import flush
+from harness.ptx.numeric.softfloat import RZ, add_odd, bf16_from_f64, bf16_value, f16_from_f64, f16_value, f32_flush
 
 _HALVES = ".f16 .bf16"
 _PAIRS = ".f16x2 .bf16x2"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from harness.ptx.bits import mask, scalar
-from harness.ptx.definedness import and_, or_
-
-from .modifiers import AND
-from .registry import instruction
+from harness.ptx.isa.modifiers import AND
+from harness.ptx.isa.registry import instruction
+from harness.ptx.numeric.bits import mask, scalar
+from harness.ptx.numeric.definedness import and_, or_
 
 _BITS = ".b16 .b32 .b64"
 

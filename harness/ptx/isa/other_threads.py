@@ -5,7 +5,7 @@ These patterns only name instructions; those that the kernel machine runs are de
 
 from __future__ import annotations
 
-from .registry import refuse
+from harness.ptx.isa.registry import refuse
 
 _MEMORY = "a memory access"
 _BARRIER = "a barrier or a memory fence"

@@ -13,15 +13,14 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from typing import Any
 
-from harness.ptx.bits import scalar
 from harness.ptx.errors import NotElementwise, UnknownInstruction, UnsupportedOnTarget
-from harness.ptx.nodes import Instruction, Source
+from harness.ptx.isa import selectors
+from harness.ptx.isa.modifiers import CODES, NEWER, VECTORS, heeded
+from harness.ptx.numeric.bits import scalar
+from harness.ptx.numeric.vectorise import Array, ArrayFunction
 from harness.ptx.targets import Requirement, Target, requirement
-from harness.ptx.types import TYPES, ScalarType
-from harness.ptx.vectorise import Array, ArrayFunction
-
-from . import selectors
-from .modifiers import CODES, NEWER, VECTORS, heeded
+from harness.ptx.text.nodes import Instruction, Source
+from harness.ptx.text.types import TYPES, ScalarType
 
 Undefined = Callable[[list[Array], list[Array]], Array]
 """From argument values and the masks of their undefined bits to the result's mask."""

@@ -15,12 +15,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from harness.ptx.bits import below64, mask, scalar, shl64, shr64, sign_extend
-
-from .compare import ordered
-from .integer import saturate
-from .modifiers import ADD, CLAMP, MIN
-from .registry import instruction
+from harness.ptx.isa.compare import ordered
+from harness.ptx.isa.integer import saturate
+from harness.ptx.isa.modifiers import ADD, CLAMP, MIN
+from harness.ptx.isa.registry import instruction
+from harness.ptx.numeric.bits import below64, mask, scalar, shl64, shr64, sign_extend
 
 Declare = Callable[..., Callable[[Callable[..., int]], Any]]
 

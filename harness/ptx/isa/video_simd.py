@@ -13,11 +13,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from harness.ptx.bits import mask, scalar, shl64, shr64, sign_extend
-
-from .compare import ordered
-from .integer import saturate
-from .registry import instruction
+from harness.ptx.isa.compare import ordered
+from harness.ptx.isa.integer import saturate
+from harness.ptx.isa.registry import instruction
+from harness.ptx.numeric.bits import mask, scalar, shl64, shr64, sign_extend
 
 Declare = Callable[..., Callable[[Callable[..., int]], Any]]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.ptx import isa
 from harness.ptx.isa.registry import Bound, find
-from harness.ptx.vectorise import UNSIGNED
+from harness.ptx.numeric.vectorise import UNSIGNED
 
 isa.load()
 

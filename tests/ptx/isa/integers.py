@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 from forms import form
 
-from harness.ptx.vectorise import UNSIGNED
+from harness.ptx.numeric.vectorise import UNSIGNED
 
 Plain = Callable[..., int]
 

@@ -12,7 +12,7 @@ import pytest
 from forms import run
 
 from harness.ptx import emulate
-from harness.ptx.analysis import analyse
+from harness.ptx.analysis.describe import analyse
 from harness.ptx.errors import OperandError, UndefinedBits, UnknownInstruction, UnsupportedOnTarget
 
 ONE, TWO = 0x38, 0x40

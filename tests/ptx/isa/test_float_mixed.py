@@ -10,7 +10,7 @@ import pytest
 from forms import run
 
 from harness.ptx import emulate
-from harness.ptx.analysis import analyse
+from harness.ptx.analysis.describe import analyse
 from harness.ptx.errors import UndefinedBits, UnknownInstruction, UnsupportedOnTarget
 
 ONE = 0x3F800000

@@ -1,0 +1,137 @@
+"""Baselines: records accepted earlier, kept as reviewed files in git.
+
+A baseline is a folder with one file a case, each a records file of its own with sorted lines and without texts,
+messages and anything else that says nothing about what was accepted, so that a change of it reads well in a diff. For
+the same reason a line's checksum is of that line alone; the last line's is of the whole file.
+
+A baseline lists accepted failures with their words, and counts them in its last line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+from harness.records import End, Record, RecordError, Result, Run, RunRecords, Seal, Timing, lines, read, text_hash
+
+# The longest file name in bytes; a hash replaces the rest of a longer one. File systems take 255.
+LONGEST_NAME = 180
+
+
+class BaselineError(ValueError):
+    """A baseline that is missing or cannot be read; the message says where, and how to make one."""
+
+
+def accepted(run: RunRecords) -> RunRecords:
+    """What a baseline keeps: keys, verdicts, evidence, what share was judged, digests, errors, resources, definitions,
+    speed.
+    """
+    results = [
+        Result(
+            r.key,
+            r.verdict,
+            expected_failure=r.expected_failure,
+            evidence=r.evidence,
+            total=r.total,
+            unchecked=r.unchecked,
+            judged=r.judged,
+            words="" if r.outcome == "pass" else r.words,
+            diagnosis=r.diagnosis,
+            ulps=_extremes(r),
+            inputs_digest=r.inputs_digest,
+            outputs_digest=r.outputs_digest,
+            resources=r.resources,
+            instructions={"all": sum(r.instructions.values())} if r.instructions else {},
+            fingerprint=r.fingerprint,
+            body=r.body,
+        )
+        for r in run.results
+    ]
+    timings = [replace(t, samples=(), clocks={}) for t in run.timings]
+    return replace(run, texts={}, results=results, timings=timings, path=None)
+
+
+def _extremes(r: Result) -> dict[str, int]:
+    """The histogram's outermost labels, without counts: those move with every added input."""
+    from harness.records.compare import worst_ulp
+
+    worst = worst_ulp(r)
+    return {} if worst is None else {str(worst): 1}
+
+
+def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> list[Path]:
+    """Write what a run has as the baseline in `folder`; the files written, in order.
+
+    keep: an existing baseline whose results stay where the run has none of the same key (other machines' targets and
+    backends). Files of cases that are in neither are removed.
+    """
+    run = accepted(run)
+    if keep is not None:
+        # An accepted result stays where this machine could not run it again.
+        kept = {r.key for r in keep.results}
+        run.results = [r for r in run.results if r.verdict != "not run" or r.key not in kept]
+        keys = {r.key for r in run.results}
+        run.results += [r for r in keep.results if r.key not in keys]
+        timed = {t.key for t in run.timings}
+        run.timings += [t for t in keep.timings if t.key not in timed]
+    folder.mkdir(parents=True, exist_ok=True)
+    results: dict[str, list[Result]] = defaultdict(list)
+    timings: dict[str, list[Timing]] = defaultdict(list)
+    for r in run.results:
+        results[r.key.case].append(r)
+    for t in run.timings:
+        timings[t.key.case].append(t)
+    written = []
+    for case in sorted(results.keys() | timings.keys()):
+        path = folder / f"{_file_name(case)}.jsonl"
+        path.write_bytes(_lines(run.run, results[case], timings[case]))
+        written.append(path)
+    for stale in set(folder.glob("*.jsonl")) - set(written):
+        stale.unlink()
+    return written
+
+
+def _file_name(case: str) -> str:
+    name = re.sub(r"[^A-Za-z0-9_.-]", lambda m: f"~{ord(m[0]):x}~", case)
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}~{text_hash(case)}"
+
+
+def _lines(run: Run, results: list[Result], timings: list[Timing]) -> bytes:
+    records: list[Record] = [
+        replace(run, arguments=(), chained=False),
+        *sorted(results, key=lambda r: r.key),
+        *sorted(timings, key=lambda t: t.key),
+        End("", 0.0, dict(sorted(Counter(r.outcome for r in results).items()))),
+    ]
+    return lines(records, Seal(chained=False))
+
+
+_REPAIR = "restore the file from git, or make all of the baseline again with --accept --replace"
+
+
+def load(folder: Path) -> RunRecords:
+    """Read a baseline. Raises BaselineError where there is none, or a file of it is faulty."""
+    files = sorted(folder.glob("*.jsonl")) if folder.is_dir() else []
+    if not files:
+        raise BaselineError(
+            f"{folder}: no baseline here (a folder with one .jsonl a case); "
+            f"make one from a run that you have looked at: ptxdiff gate RUN --baseline {folder} --accept"
+        )
+    found: RunRecords | None = None
+    for path in files:
+        try:
+            part = read(path)
+        except RecordError as e:
+            raise BaselineError(f"{e}; {_REPAIR}") from e
+        if part.end is None:  # the last line was lost: of what it and others held, the gate would say nothing
+            raise BaselineError(f"{path}: the end is missing; {_REPAIR}")
+        if found is None or part.run.started > found.run.started:
+            found = replace(
+                part, results=found.results if found else [], timings=found.timings if found else [], path=folder
+            )
+        found.results += part.results
+        found.timings += part.timings
+    assert found is not None
+    return found

@@ -1,0 +1,390 @@
+"""The gate: whether a run is accepted against a baseline, and every decision on the way, stated.
+
+Exit codes: 0 accepted, 1 correctness, 2 usage or missing baseline (raised as an error, see `harness.gating.baseline`),
+3 speed or resources. Nothing passes in silence: what is new, what is gone, what only a model vouches for, what could
+not be run here and what changed its definition are findings, whether or not they fail the gate.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from harness.records import EXPECTED, PYTORCH, Key, Result, RunRecords, Share, evidence_of_passes, passes
+from harness.records.compare import (
+    BETWEEN_RUNS,
+    Comparison,
+    Difference,
+    change_of,
+    compare,
+    definitions,
+    strength,
+    timed_twice,
+)
+
+ACCEPTED, CORRECTNESS, USAGE, REGRESSION = 0, 1, 2, 3
+
+RUN = "run"
+"""The subject of what concerns the run as a whole."""
+
+Cell = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What fails the gate beyond wrong bits.
+
+    speed: gate on speed, beyond the A/A noise. registers: the relative growth of registers or instructions that is
+    let pass; spills never are. allow_model: let a pass on a model alone satisfy the gate. require: backends that must
+    have run. targets: targets that must have been checked; without any, those of the baseline.
+    """
+
+    speed: bool = False
+    registers: float = 0.10
+    allow_model: bool = False
+    require: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One decision: `code` is the exit code it calls for, 0 for what is stated only."""
+
+    code: int
+    subject: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the gate decided."""
+
+    findings: tuple[Finding, ...]
+    comparison: Comparison
+    checked: int = 0
+    """Results of the run that passed and match the baseline in every respect."""
+    passes: str = ""
+    """The run's passes, and on what evidence."""
+    totals: Mapping[str, int] = field(default_factory=dict)
+    """The number of results in the baseline, as "baseline", and of the run's passes by evidence."""
+
+    @property
+    def code(self) -> int:
+        """The exit code; correctness weighs more than speed."""
+        codes = {f.code for f in self.findings}
+        return CORRECTNESS if CORRECTNESS in codes else REGRESSION if REGRESSION in codes else ACCEPTED
+
+    @property
+    def sentence(self) -> str:
+        """The decision in one line."""
+        words = {ACCEPTED: "accepted", CORRECTNESS: "refused: correctness", REGRESSION: "refused: speed or resources"}
+        failing = sum(f.code != ACCEPTED for f in self.findings)
+        return f"{words[self.code]}; {self.checked} results as accepted before, {failing} findings against, " + (
+            f"{len(self.findings) - failing} to know; {self.passes}"
+        )
+
+
+def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) -> Decision:
+    """Decide on a run."""
+    policy = policy or Policy()
+    comparison = compare(baseline, run)
+    redefined = {(d.key.case, d.key.variant) for d in comparison.of("definition")}
+    findings = [
+        *_run_as_a_whole(run),
+        *_failures(run.results),
+        *_accepted_failures(baseline.results),
+        *_missing(run, baseline, comparison, policy),
+        *_redefined(run, baseline, redefined),
+        *_recompiled(run, baseline, comparison, redefined),
+        *_less_judged(run, baseline),
+        *_moved(comparison, redefined),
+        *_models(run, baseline, redefined, _cells(comparison.of("ptx")), policy),
+        *_regressions(comparison, policy),
+        *(_untimed(run, baseline) if policy.speed else ()),
+    ]
+    findings.sort(key=lambda f: ({CORRECTNESS: 0, REGRESSION: 1}.get(f.code, 2), f.subject != RUN, f.subject))
+    totals = {"baseline": len(baseline.results)} | {str(e): n for e, n in evidence_of_passes(run.results).items()}
+    return Decision(tuple(findings), comparison, comparison.equal, passes(run.results), totals)
+
+
+def _run_as_a_whole(run: RunRecords) -> Iterator[Finding]:
+    if run.end is None:
+        yield Finding(CORRECTNESS, RUN, "the run was cut short: what is missing was not checked")
+    if words := nothing_ran(run):
+        yield Finding(CORRECTNESS, RUN, words)
+
+
+def unacceptable(run: RunRecords) -> str:
+    """Why a run can be no baseline; empty where it can: one that is half a run would vouch for the rest."""
+    return "the run was cut short" if run.end is None else nothing_ran(run)
+
+
+def nothing_ran(run: RunRecords) -> str:
+    """The words for a run in which nothing ran; empty for another."""
+    if any(_executed(r) or r.expected_failure for r in run.results):
+        return ""
+    return f"nothing ran: {'nothing was executed' if run.results else 'the run holds no result'}"
+
+
+def no_passes(run: RunRecords, baseline: RunRecords | None = None) -> list[Finding]:
+    """The results that only `--accept-failures` accepts: failures, errors, and passes that became unsupported."""
+    ran = {r.key.item for r in baseline.results if r.verdict == "pass"} if baseline else set()
+    lost = [r for r in run.results if r.verdict == "unsupported" and r.key.item in ran]
+    return [*_failures(run.results), *_grouped(lost, "passes in the baseline, unsupported")]
+
+
+def _failures(results: Iterable[Result]) -> list[Finding]:
+    return _grouped(r for r in results if _failed(r))
+
+
+def _accepted_failures(results: Iterable[Result]) -> list[Finding]:
+    """Failures that the baseline lists as accepted: they satisfy no gate."""
+    found = _grouped(r for r in results if _failed(r))
+    return [Finding(ACCEPTED, f.subject, f"accepted in the baseline though it is no pass: {f.text}") for f in found]
+
+
+def _failed(r: Result) -> bool:
+    """Whether a result is refused by its own verdict. An unknown verdict is no pass."""
+    return r.verdict not in ("pass", "unsupported", "not run") and not r.expected_failure
+
+
+def _grouped(results: Iterable[Result], words: str = "") -> list[Finding]:
+    groups: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
+    for r in results:
+        groups[(r.key.case, r.key.variant, words or r.verdict)].append(r)
+    return [
+        Finding(
+            CORRECTNESS,
+            f"{case}::{variant}",
+            f"{what} on {_targets(members)}, {len(members)} results: {members[0].words or 'no reason recorded'}",
+        )
+        for (case, variant, what), members in groups.items()
+    ]
+
+
+def _missing(run: RunRecords, baseline: RunRecords, comparison: Comparison, policy: Policy) -> Iterator[Finding]:
+    ran = {r.key.backend for r in run.results if r.verdict != "not run"}
+    for backend in policy.require:
+        if backend not in ran:
+            yield Finding(CORRECTNESS, backend, f"backend {backend} is required and ran nothing")
+    checked = {r.key.target for r in run.results if r.verdict in ("pass", "unsupported") or r.expected_failure}
+    wanted = policy.targets or tuple(sorted({r.key.target for r in baseline.results if r.verdict == "pass"}))
+    gone = [t for t in wanted if t not in checked]
+    for target in gone:
+        yield Finding(CORRECTNESS, target, "expected target is missing from the run")
+    for d in comparison.of("vanished"):
+        subject = _subject(d.key)
+        if d.key.backend not in ran and d.key.backend != "*":
+            # An ordinary runner has no GPU; what was accepted on one stands, and that it was not checked again is said.
+            yield Finding(ACCEPTED, subject, f"not checked here, backend {d.key.backend} did not run: {d.detail}")
+        elif d.key.target not in gone:
+            yield Finding(CORRECTNESS, subject, f"in the baseline and not in the run: {d.detail or d.key}")
+    for d in comparison.of("new"):
+        yield Finding(ACCEPTED, _subject(d.key), f"new, judged by itself as the baseline has nothing on it: {d.detail}")
+
+
+def _redefined(run: RunRecords, baseline: RunRecords, redefined: set[tuple[str, str]]) -> Iterator[Finding]:
+    """What changed in its asm, constraints, pack or reference, and how far that was verified again."""
+    new = {r.key: r for r in run.results}
+    for case, variant in sorted(redefined):
+        subject = f"{case}::{variant}"
+        was, now = (definitions(rs)[(case, variant)] for rs in (baseline.results, run.results))
+        parts = ", ".join(n for n in sorted(was.keys() | now.keys()) if was.get(n) != now.get(n))
+        before = [r for r in baseline.results if (r.key.case, r.key.variant) == (case, variant) and _executed(r)]
+        again = [new[r.key] for r in before if r.key in new and _executed(new[r.key])]
+        evidence = sorted({r.evidence for r in again}, key=strength, reverse=True)
+        text = f"{parts} changed; verified again at effort {run.run.effort}: {len(again)} of {len(before)} results"
+        text += f", evidence {', '.join(evidence)}" if evidence else ""
+        missing = [r for r in before if r.key not in new or not _executed(new[r.key])]
+        hardware = [r for r in missing if r.evidence == "hardware"]
+        if hardware:
+            text += f"; not verified again on hardware: {_targets(hardware)}"
+        yield Finding(ACCEPTED if again or not before else CORRECTNESS, subject, text)
+
+
+def _cells(differences: Iterable[Difference]) -> set[Cell]:
+    return {(d.key.case, d.key.variant, d.key.target) for d in differences}
+
+
+def _recompiled(
+    run: RunRecords, baseline: RunRecords, comparison: Comparison, redefined: set[tuple[str, str]]
+) -> Iterator[Finding]:
+    """Variants with the same definition that compile to other PTX, because of another compiler for example."""
+    changed: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for case, variant, target in _cells(comparison.of("ptx")):
+        if (case, variant) not in redefined:
+            changed[case, variant].add(target)
+    ran = ([r for r in records.results if _executed(r)] for records in (baseline, run))
+    before, now = ({(r.key.case, r.key.variant, r.key.target) for r in results} for results in ran)
+    for (case, variant), targets in sorted(changed.items()):
+        unverified = sorted(t for t in targets if (case, variant, t) in before - now)
+        text = f"compiles to other PTX on {', '.join(sorted(targets))}, its definition is the same"
+        text += f"; not verified again on {', '.join(unverified)}" if unverified else "; verified again"
+        yield Finding(CORRECTNESS if unverified else ACCEPTED, f"{case}::{variant}", text)
+
+
+def _less_judged(run: RunRecords, baseline: RunRecords) -> Iterator[Finding]:
+    """Results with a smaller judged share than the accepted one, or with more codes that differ unchecked."""
+    accepted = {r.key: r for r in baseline.results if _executed(r)}
+    groups: dict[tuple[str, str], list[tuple[Fraction, Fraction, Result]]] = defaultdict(list)
+    for now in filter(_executed, run.results):
+        was = accepted.get(now.key)
+        if was is None:
+            continue
+        pairs: list[tuple[str, Fraction, Fraction]]
+        pairs = [("codes that differ unchecked", _unchecked(was), _unchecked(now))]
+        for name, share in was.judged.items():
+            if share.ordinary:
+                what = f"ordinary codes of {name} that are not judged"
+                pairs.append((what, _unjudged(share), _unjudged(now.judged.get(name, Share()))))
+        for what, before, after in pairs:
+            if after > before:
+                groups[(_subject(now.key), what)].append((after - before, before, now))
+    for (subject, what), members in groups.items():
+        grown, before, _ = max(members, key=lambda m: m[0])
+        text = f"{what}: {_percent(before)} → {_percent(before + grown)} on {_targets(m[2] for m in members)}"
+        yield Finding(CORRECTNESS, subject, f"{text}, {len(members)} results")
+
+
+def _unchecked(r: Result) -> Fraction:
+    return Fraction(r.unchecked, r.total or 1)
+
+
+def _unjudged(share: Share) -> Fraction:
+    return 1 - Fraction(share.ordinary_judged, share.ordinary or 1)
+
+
+def _percent(share: Fraction) -> str:
+    return f"{float(share):.3%}"
+
+
+def _executed(r: Result) -> bool:
+    return r.verdict == "pass" and r.key.backend != "assembler"
+
+
+def _moved(comparison: Comparison, redefined: set[tuple[str, str]]) -> Iterator[Finding]:
+    """Bits, errors and verdicts that are not as accepted. Of a variant defined anew they are expected, and stated."""
+    groups: dict[tuple[str, str, str, str, str], list[Difference]] = defaultdict(list)
+    for d in comparison.of("bits", "ulp", "evidence", "inputs"):
+        groups[
+            (
+                d.kind,
+                d.key.case,
+                d.key.variant,
+                d.before if d.kind != "inputs" else "",
+                d.after if d.kind != "inputs" else "",
+            )
+        ].append(d)
+    for (kind, case, variant, before, after), members in groups.items():
+        anew = (case, variant) in redefined
+        code = CORRECTNESS if kind in ("bits", "ulp") and not anew and members[0].worse is not False else ACCEPTED
+        where = ", ".join(sorted({f"{d.key.target} ({d.key.backend})" for d in members}))
+        text = {
+            "bits": f"output bits changed on {where}, {len(members)} results; {members[0].detail}",
+            "ulp": f"worst error {before} → {after} on {where}",
+            "evidence": f"evidence {before} → {after} on {where}",
+            "inputs": f"other inputs than the baseline's on {where}, {len(members)} results: bits not compared",
+        }[kind]
+        yield Finding(code, f"{case}::{variant}", text + ("; its definition changed" if anew else ""))
+    yield from _verdicts(comparison)
+
+
+def _verdicts(comparison: Comparison) -> Iterator[Finding]:
+    """Verdicts other than the accepted ones; failures and errors are told for themselves, with their words."""
+    groups: dict[tuple[str, str, str, bool | None], list[Difference]] = defaultdict(list)
+    for d in comparison.of("verdict"):
+        if d.after in ("not run", "unsupported", EXPECTED) or d.worse is False:
+            groups[(_subject(d.key), d.before, d.after, d.worse)].append(d)
+    for (subject, before, after, worse), members in groups.items():
+        where = ", ".join(sorted({f"{d.key.target} ({d.key.backend})" for d in members}))
+        detail = f": {members[0].detail}" if members[0].detail else ""
+        if after == "not run":
+            text = f"{before} in the baseline, not run here on {where}, {len(members)} results{detail}"
+            yield Finding(ACCEPTED, subject, text)
+        else:
+            text = f"verdict {before} → {after} on {where}, {len(members)} results{detail}"
+            yield Finding(CORRECTNESS if worse else ACCEPTED, subject, text)
+
+
+def _models(
+    run: RunRecords,
+    baseline: RunRecords,
+    redefined: set[tuple[str, str]],
+    recompiled: set[Cell],
+    policy: Policy,
+) -> Iterator[Finding]:
+    """Passes with nothing but a model behind them, unless the baseline has better evidence for the same definition.
+
+    Evidence for other PTX does not count.
+    """
+    best: dict[Cell, str] = {}
+    for r in run.results:
+        if _executed(r):
+            cell = (r.key.case, r.key.variant, r.key.target)
+            best[cell] = max(best.get(cell, "none"), r.evidence, key=strength)
+    for r in baseline.results:
+        cell = (r.key.case, r.key.variant, r.key.target)
+        if _executed(r) and cell in best and cell[:2] not in redefined and cell not in recompiled:
+            best[cell] = max(best[cell], r.evidence, key=strength)
+    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for (case, variant, target), evidence in best.items():
+        if strength(evidence) <= strength("model"):
+            groups[(case, variant)].append(target)
+    for (case, variant), targets in groups.items():
+        text = f"passes on a model alone on {', '.join(targets)}: that satisfies no gate"
+        code = ACCEPTED if policy.allow_model else CORRECTNESS
+        yield Finding(code, f"{case}::{variant}", text + (", and is let pass as asked" if policy.allow_model else ""))
+
+
+def _regressions(comparison: Comparison, policy: Policy) -> Iterator[Finding]:
+    groups: dict[tuple[str, str, str, str, str], list[Difference]] = defaultdict(list)
+    for d in comparison.of("spills", "registers", "instructions"):
+        groups[(d.kind, d.key.case, d.key.variant, d.before, d.after)].append(d)
+    for (kind, case, variant, before, after), members in groups.items():
+        growth = int(after) - int(before)
+        beyond = growth > 0 if kind == "spills" else growth > policy.registers * int(before)
+        where = ", ".join(sorted({d.key.target for d in members}))
+        text = f"{'spilled bytes' if kind == 'spills' else kind} {before} → {after} on {where}"
+        yield Finding(REGRESSION if beyond else ACCEPTED, f"{case}::{variant}", text)
+    for d in comparison.of("speed"):
+        ours = d.key.variant != PYTORCH
+        code = REGRESSION if d.worse and policy.speed and ours else ACCEPTED
+        change = {True: "slower", False: "faster", None: "speed"}[d.worse]
+        text = f"{change} on {d.key.target} at {d.key.shape}: {d.detail}"
+        gated = "speed is not gated" if not policy.speed else "" if ours else "what PyTorch does is not gated"
+        yield Finding(code, _subject(d.key), text + (f"; {gated}" if gated else ""))
+
+
+def _untimed(run: RunRecords, baseline: RunRecords) -> Iterator[Finding]:
+    """What a gate on speed cannot decide: what is not timed any more, and what is too noisy to say."""
+    timed = {t.key for t in run.timings}
+    missing = [t for t in baseline.timings if t.key not in timed and t.key.variant != PYTORCH]
+    groups: dict[str, list[str]] = defaultdict(list)
+    for t in missing:
+        groups[_subject(t.key)].append(t.key.shape)
+    if not timed and missing:
+        yield Finding(
+            REGRESSION, "run", f"speed is gated and nothing was timed; the baseline has {len(missing)} timings"
+        )
+    elif not baseline.timings:
+        yield Finding(ACCEPTED, "run", "speed is gated and the baseline has no timings")
+    else:
+        for subject, shapes in groups.items():
+            yield Finding(REGRESSION, subject, f"timed in the baseline and not in the run: {', '.join(shapes)}")
+    for a, b in timed_twice(baseline.timings, run.timings):
+        found = b.beside(a, least=BETWEEN_RUNS)
+        if a.timer == b.timer and found.verdict == "too noisy to say":
+            text = f"too noisy to say on {b.key.target} at {b.key.shape}: {change_of(found)}"
+            yield Finding(ACCEPTED, _subject(b.key), text)
+
+
+def _subject(key: Key) -> str:
+    if key.case == "*":
+        return key.target if key.target != "*" else key.backend
+    return key.case if key.variant == "*" else f"{key.case}::{key.variant}"
+
+
+def _targets(results: Iterable[Result]) -> str:
+    return ", ".join(sorted({r.key.target for r in results}))

@@ -1,0 +1,132 @@
+"""Jobs and their outcomes, and the protocol of backends, which turn the one into the other.
+
+A backend takes a job (a variant, a target, a setup, inputs) and gives output bits, or says why not. It never judges:
+everything it knows about how the bits came about (the compiled code, what lay in the guard zones, which evidence they
+are) goes with the outcome. A complaint of a compiler or a device is an outcome, not an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from harness.model.case import Case, Context, Variant
+
+Status = Literal["ran", "assembled", "unsupported", "error", "not run"]
+Evidence = Literal["hardware", "confirmed", "specification", "model", "none"]
+
+BACKEND_NAMES = ("gpu", "emulator", "assembler")
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How a variant is run, apart from its inputs.
+
+    pack: elements per asm invocation; 1 for plain Triton and kernels.
+    shape: the shape of the elementwise inputs, in storage units, one or two dimensions; empty for kernels.
+    sizes: for kernels, the value of each dimension's name.
+    block: elements per program of the elementwise template. alignment: bytes by which every pointer is aligned, 16 or
+    the size of a storage unit (pointers then start one unit past a 16-byte boundary).
+    context: "straight"; "loop": the carried outputs fed back for `steps` iterations inside one kernel; or "shared": asm
+    with outputs in registers of inputs, in every assignment that may change bits, on the emulator alone.
+    fusion: Triton's enable_fp_fusion and ptxas's --fmad.
+    padding: a seed for the bits that fill up a partial pack, where the backend can choose; None leaves them undefined.
+    """
+
+    pack: int = 1
+    shape: tuple[int, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    block: int = 256
+    alignment: int = 16
+    num_warps: int = 4
+    context: Context = "straight"
+    steps: int = 1
+    fusion: bool = False
+    padding: int | None = None
+
+    @property
+    def shape_text(self) -> str:
+        """The shape as keys and messages print it: `1023`, `7x129`, `M=4,N=64`."""
+        if self.sizes:
+            return ",".join(f"{k}={v}" for k, v in self.sizes.items())
+        return "x".join(map(str, self.shape))
+
+
+@dataclass(frozen=True)
+class Job:
+    """One thing for a backend to run. `path` is the case's file: compile workers load functions from there."""
+
+    case: Case
+    case_name: str
+    path: Path
+    variant_name: str
+    variant: Variant
+    target: str
+    setup: Setup
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    """numpy arrays in the formats' storage dtypes, by input name; by-value scalars are zero-dimensional."""
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """What compiling left: texts, and ptxas's account of resources.
+
+    resources: "registers", "spill_stores", "spill_loads", "stack", "shared" (bytes but for registers), where known.
+    instructions: SASS opcode to count. body: hash of the PTX without header, comments and line numbers.
+    """
+
+    ptx: str | None = None
+    sass: str | None = None
+    resources: Mapping[str, int] = field(default_factory=dict)
+    instructions: Mapping[str, int] = field(default_factory=dict)
+    ptxas: str | None = None
+    body: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job.
+
+    status: "ran" (outputs hold bits), "assembled" (compiled, nothing executed), "unsupported" (the target lacks what
+    the variant needs), "error" (nobody could have run this), "not run" (this machine or backend cannot).
+    words: the one readable line behind any status but "ran" and "assembled".
+    outputs: numpy arrays in the formats' storage dtypes, shaped as the inputs (or as the case's dimensions say).
+    findings: faults that outputs alone do not show: a guard zone overwritten, a byte never written, undefined bits
+    stored. Any finding is a failure.
+    evidence: what a pass on these bits rests on.
+    contraction_open: whether ptxas may fuse a multiplication and an addition of this code.
+    alternative: the outputs of the other legal reading of contraction-open code, where it differs; it is judged too.
+    approximate: by output, the approximate instructions that its emulated values may depend on; empty on hardware.
+    device: the UUID of the GPU that ran it.
+    identity: the digest of the experiment (`harness.model.identity.experiment`); "" where nothing ran.
+    notes: remarks on how the bits were made, such as assignments of registers that were not tried.
+    """
+
+    status: Status
+    words: str = ""
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+    findings: tuple[str, ...] = ()
+    evidence: Evidence = "none"
+    contraction_open: bool = False
+    alternative: Mapping[str, Any] = field(default_factory=dict)
+    artifacts: Artifacts = field(default_factory=Artifacts)
+    approximate: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    device: str = ""
+    identity: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class Backend(Protocol):
+    """The protocol."""
+
+    @property
+    def name(self) -> str:
+        """One of `BACKEND_NAMES`."""
+
+    def unavailable(self, target: str) -> str | None:
+        """Why nothing for this target can run here, in one line; None where it can."""
+
+    def run(self, job: Job) -> Outcome:
+        """Run or assemble one job. Raises only on a fault of the harness itself."""

@@ -1,0 +1,1 @@
+"""From output bits to facts: the right answer, classes of difference, and words."""

@@ -1,0 +1,41 @@
+"""Expected failures: known faults that a case declares, with the diagnosis that must explain them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from harness.model.case import Context, ExpectedFailure
+from harness.records import Result
+
+
+def settle(results: list[Result], expected: ExpectedFailure | None, label: str) -> None:
+    """Mark the expected failures among an item's results; fail an item that passes where it should have failed.
+
+    A failure with another diagnosis stays a failure. `label` names the item.
+    """
+    for context in expected.contexts if expected else ():
+        assert expected is not None
+        _settle(results, expected, context, label)
+
+
+def _settle(results: list[Result], expected: ExpectedFailure, context: Context, label: str) -> None:
+    concerned = [
+        k for k, r in enumerate(results) if r.key.context == context and r.verdict in ("pass", "fail") and r.total
+    ]
+    for k in concerned:
+        if results[k].verdict == "fail" and results[k].diagnosis == expected.diagnosis:
+            results[k] = replace(results[k], expected_failure=True)
+    if context == "shared" and not concerned:
+        concerned = _proved_right(results)
+    if concerned and not any(results[k].expected_failure for k in concerned):
+        last = results[concerned[-1]]
+        words = f"expected to fail in the {context} context ({expected.diagnosis}) and did not"
+        if last.verdict == "pass":
+            told = f"{last.key.case}::{label}: {words}"
+            results[concerned[-1]] = replace(last, verdict="fail", words=words, message=told)
+
+
+def _proved_right(results: list[Result]) -> list[int]:
+    """Results of asm that the emulator need not run with shared registers, because its text shows that it is right."""
+    executed = [k for k, r in enumerate(results) if r.key.backend == "emulator" and r.total]
+    return executed if all(r.verdict == "pass" for r in results) else []

@@ -1,0 +1,162 @@
+"""Where inputs fail over a pair of small inputs: counted by the codes of both, packed for a record.
+
+For elementwise cases of two inputs of at most 16 bits. An 8-bit code has a row or column of its own; of wider ones
+those share one that agree in their high bits, so that a map has at most 256 by 256 cells.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.judging.differences import bits
+from harness.model.case import Case, format_of
+from harness.records import Area, Grid
+from references.formats import Format
+
+Counts = NDArray[np.int64]
+
+SIDE_BITS = 8
+CODE_BITS = 16
+PACKED = 4096
+"""Characters that a record's counts may take; cells are joined, four to one, until they do."""
+LEAST_SIDE = 16
+KEPT_AREAS = 5
+TICKS = 8
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The two inputs of a map: the first gives the row, the second the column."""
+
+    names: tuple[str, str]
+    formats: tuple[Format, Format]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        rows, columns = (1 << min(SIDE_BITS, f.code_bits) for f in self.formats)
+        return rows, columns
+
+    def cells(self, codes: Mapping[str, Any]) -> Any:
+        """The flat number of each input's cell. codes: integer arrays of numpy or torch by name, of one dimension."""
+        row, column = (
+            (codes[n] & ((1 << f.code_bits) - 1)) >> max(0, f.code_bits - SIDE_BITS)
+            for n, f in zip(self.names, self.formats, strict=True)
+        )
+        return row * self.shape[1] + column
+
+
+def axes_of(case: Case) -> Axes | None:
+    """The axes of a case's map; None for a case that has none."""
+    if not case.elementwise or len(case.inputs) != 2:
+        return None
+    first, second = (format_of(a) for a in case.inputs.values())
+    if any(f.code_bits > CODE_BITS or f.codes_per_unit > 1 for f in (first, second)):
+        return None
+    row, column = case.inputs
+    return Axes((row, column), (first, second))
+
+
+def counted(axes: Axes, codes: Mapping[str, Any], failing: NDArray[np.bool_]) -> Counts:
+    """Failing inputs by cell. codes: those of the inputs by name; failing: one flag an input, flat."""
+    chosen = {n: codes[n].reshape(-1)[failing] for n in axes.names}
+    rows, columns = axes.shape
+    return np.bincount(axes.cells(chosen), minlength=rows * columns).reshape(rows, columns)
+
+
+def packed(axes: Axes, counts: Counts) -> Grid:
+    """The record of a map."""
+    areas = _areas(counts, reach=0)
+    if len(areas) > KEPT_AREAS:
+        areas = _areas(counts, reach=1)  # a diagonal is one area then
+    words = _words(counts)
+    found = counts
+    while len(words) > PACKED and min(found.shape) > LEAST_SIDE:
+        rows, columns = found.shape
+        found = found.reshape(rows // 2, 2, columns // 2, 2).sum((1, 3))
+        words = _words(found)
+    row, column = axes.formats
+    return Grid(
+        row=axes.names[0],
+        column=axes.names[1],
+        shape=found.shape,
+        counts=words,
+        row_ticks=tuple(bits(row, code) for code in _tick_codes(row)),
+        column_ticks=tuple(bits(column, code) for code in _tick_codes(column)),
+        areas=tuple(
+            Area(
+                _ends(row, top, bottom, counts.shape[0]),
+                _ends(column, left, right, counts.shape[1]),
+                failing,
+            )
+            for failing, top, bottom, left, right in areas[:KEPT_AREAS]
+        ),
+        more=max(0, len(areas) - KEPT_AREAS),
+    )
+
+
+def _words(counts: Counts) -> str:
+    little = np.minimum(counts, (1 << 32) - 1).astype("<u4")
+    return base64.b64encode(zlib.compress(little.tobytes(), 9)).decode()
+
+
+def _tick_codes(fmt: Format) -> list[int]:
+    """The code at which each eighth of an axis begins, and the last one."""
+    total = 1 << fmt.code_bits
+    return [*(total * k // TICKS for k in range(TICKS)), total - 1]
+
+
+def _ends(fmt: Format, first: int, last: int, size: int) -> tuple[Any, Any]:
+    """The first and the last code of some rows or columns of `size`."""
+    span = (1 << fmt.code_bits) // size
+    return bits(fmt, first * span), bits(fmt, (last + 1) * span - 1)
+
+
+def _areas(counts: Counts, reach: int) -> list[tuple[int, int, int, int, int]]:
+    """Cells that fail and touch each other: failing inputs, first and last row, and column; the most failing first.
+
+    reach: 1 where cells that share a corner alone touch too, 0 where they do not.
+    """
+    groups: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    runs = list(_runs(counts > 0))
+    leader = list(range(len(runs)))
+
+    def leading(k: int) -> int:
+        while leader[k] != k:
+            leader[k] = leader[leader[k]]
+            k = leader[k]
+        return k
+
+    above: list[int] = []
+    here: list[int] = []
+    for k, (row, left, right) in enumerate(runs):
+        if here and runs[here[0]][0] != row:
+            above, here = (here if runs[here[0]][0] == row - 1 else []), []
+        here.append(k)
+        for other in above:
+            if runs[other][1] <= right + reach and runs[other][2] >= left - reach:
+                leader[leading(k)] = leading(other)
+    for k, run in enumerate(runs):
+        groups[leading(k)].append(run)
+    found = []
+    for members in groups.values():
+        rows, lefts, rights = zip(*members, strict=True)
+        failing = sum(int(counts[r, a : b + 1].sum()) for r, a, b in members)
+        found.append((failing, min(rows), max(rows), min(lefts), max(rights)))
+    return sorted(found, key=lambda area: (-area[0], area[1:]))
+
+
+def _runs(mask: NDArray[np.bool_]) -> Iterator[tuple[int, int, int]]:
+    """Row, first and last column of each unbroken run, in order."""
+    edges = np.diff(np.pad(mask.astype(np.int8), ((0, 0), (1, 1))), axis=1)
+    starts, ends = np.nonzero(edges == 1), np.nonzero(edges == -1)
+    for row, left, right in zip(starts[0].tolist(), starts[1].tolist(), ends[1].tolist(), strict=True):
+        yield row, left, right - 1

@@ -1,0 +1,400 @@
+"""The judge: from output bits to a verdict's facts.
+
+Flush the inputs as the policy says, apply the reference, flush the result, compare classes, and only then look at the
+bound. Where a difference is found, say which kind it is: one that the opposite flush policy would explain is a flush,
+one that another place of the same pack would explain is positional.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.judging.differences import Difference, bits, classify_differences, signed_steps, step_histogram
+from harness.judging.evaluate import ReferenceFault, accepted, apply_reference, codes_of, flipped
+from harness.judging.failingmap import axes_of, counted
+from harness.judging.promise import CASES_REFERENCE, holds, pooled, shares
+from harness.model.case import Case, Policies, Reference, alternatives, format_of
+from harness.model.match import Match
+from harness.records import Bits, Offender, Share
+from references.formats import Format, is_finite, is_nan, is_zero, magnitude
+
+Codes = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Units = Mapping[str, NDArray[np.generic]]
+
+KEPT_OFFENDERS = 8
+
+
+@dataclass
+class Judgement:
+    """The facts of one comparison; see the fields of the same names in `harness.records.Result`.
+
+    judged: how many codes the policies judge, by output; see `harness.judging.promise`.
+    failing: failing inputs by cell of `harness.judging.failingmap`; None where none fails or the case has no such map.
+    """
+
+    total: int = 0
+    different: int = 0
+    unchecked: int = 0
+    judged: dict[str, Share] = field(default_factory=dict)
+    classes: dict[str, int] = field(default_factory=dict)
+    ulps: dict[str, int] = field(default_factory=dict)
+    ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
+    offenders: list[Offender] = field(default_factory=list)
+    worst: Offender | None = None
+    failing: NDArray[np.int64] | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing differs beyond its policy. (Nothing compared is no pass.)"""
+        return self.total > 0 and self.different == 0
+
+    def merged(self, other: Judgement) -> Judgement:
+        """Both comparisons as one: what a set judged in pieces amounts to."""
+        both = Judgement(
+            self.total + other.total, self.different + other.different, self.unchecked + other.unchecked,
+            pooled((self.judged, other.judged)),
+            dict(self.classes), dict(self.ulps), dict(self.ranges),
+            (self.offenders + other.offenders)[:KEPT_OFFENDERS],
+            max((w for w in (self.worst, other.worst) if w), key=lambda w: abs(w.ulp or 0), default=None),
+            _sum(self.failing, other.failing),
+            list(dict.fromkeys(self.notes + other.notes)),
+        )  # fmt: skip
+        add_counts(both.classes, other.classes)
+        add_counts(both.ulps, other.ulps)
+        _merge_ranges(both.ranges, other.ranges)
+        return both
+
+
+@dataclass(frozen=True)
+class _Output:
+    """One output's codes, flat, with what judging them needs."""
+
+    name: str
+    fmt: Format
+    expected: Codes
+    got: Codes
+    difference: Codes
+
+
+def judge(case: Case, policy: Policies, inputs: Units, outputs: Units, pack: int = 1) -> Judgement:
+    """Compare the outputs of a job with the reference.
+
+    inputs, outputs: storage arrays by name. pack: elements per invocation, for finding exchanged places.
+    Raises ReferenceFault or DomainError where what the case's author wrote cannot be evaluated.
+    """
+    input_codes = codes_of(case.inputs, inputs)
+    got = codes_of(case.outputs, outputs)
+    judgement = Judgement(judged=shares(case, policy, inputs, {n: c.size for n, c in got.items()}))
+    differing = _compare_reference(case, policy, inputs, input_codes, got, judgement)
+    if any((o.difference > Difference.UNCHECKED).any() for o in differing):
+        differing = [_explained(case, policy, input_codes, o, pack, judgement) for o in differing]
+    if policy.meets is not None:
+        differing += _compare_meets(case, policy, inputs, input_codes, got, judgement)
+    for output in differing:
+        _tally(case, output, input_codes, pack, judgement)
+    judgement.failing = _failing_cells(case, differing, input_codes)
+    return judgement
+
+
+def judge_same(case: Case, inputs: Units, expected: Units, outputs: Units, pack: int = 1) -> Judgement:
+    """Demand equal bits of two runs of the same variant (the loop against the straight runs it must equal)."""
+    want, got = codes_of(case.outputs, expected), codes_of(case.outputs, outputs)
+    input_codes = codes_of(case.inputs, inputs)
+    judgement = Judgement()
+    outputs_compared = []
+    for name, argument in case.outputs.items():
+        fmt, e, g = format_of(argument), want[name].reshape(-1), got[name].reshape(-1)
+        output = _Output(name, fmt, e, g, classify_differences(fmt, Match(), "payload", e, g))
+        outputs_compared.append(output)
+        _tally(case, output, input_codes, pack, judgement)
+    judgement.failing = _failing_cells(case, outputs_compared, input_codes)
+    return judgement
+
+
+def held_exactly(policy: Policies, approximate: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Findings on emulated outputs that depend on approximate instructions under an exact policy.
+
+    The emulator's model is the correctly rounded result, which hardware does not promise: equal bits prove nothing.
+    approximate: as `harness.backends.Outcome` has it.
+    """
+    found = []
+    for name, instructions in approximate.items():
+        matches = (policy.match[name], policy.match[name].outside, policy.meets.match if policy.meets else None)
+        if any(m is not None and (m.kind == "exact" or m.bound == 0) for m in matches):
+            found.append(f"approximate, and the policy is exact: {name} depends on {', '.join(instructions)}")
+    return tuple(found)
+
+
+def _inside(case: Case, match: Match, inputs: Units, size: int) -> Callable[[], Mask]:
+    assert match.on is not None
+    return functools.partial(holds, match.on, case, inputs, size)
+
+
+def _compare_reference(
+    case: Case, policy: Policies, inputs: Units, codes: Mapping[str, Codes], got: Mapping[str, Codes], into: Judgement
+) -> list[_Output]:
+    """Each element against every accepted answer: it passes if all its outputs are those of one reference."""
+    found = [
+        _compare_one(case, replace(policy, reference=reference), inputs, codes, got)
+        for reference in alternatives(policy.reference)
+    ]
+    best = functools.reduce(functools.partial(_better, case), found)
+    for output in best.values():
+        if output.fmt.is_float:
+            add_counts(into.ulps, step_histogram(output.fmt, output.expected, output.got))
+            if case.elementwise and case.inputs:
+                _merge_ranges(into.ranges, _ranges(case, codes, output))
+    return list(best.values())
+
+
+def _compare_one(
+    case: Case, policy: Policies, inputs: Units, codes: Mapping[str, Codes], got: Mapping[str, Codes]
+) -> dict[str, _Output]:
+    """Each output against every answer that one reference and the ftz policy accept."""
+    best: dict[str, _Output] = {}
+    for answer in accepted(case, policy, codes):
+        for name, argument in case.outputs.items():
+            fmt, match = format_of(argument), policy.match[name]
+            e, g = _flat(case, policy.reference, name, answer[name], got[name])
+            inside = _inside(case, match, inputs, e.size) if match.on else None
+            difference = classify_differences(fmt, match, policy.nan, e, g, inside)
+            if name not in best:
+                best[name] = _Output(name, fmt, e, g, difference)
+            else:
+                first = best[name]
+                # A flush that is allowed explains nothing: what is wrong is what the flushed answer says.
+                flushed = (difference == Difference.SAME) | (first.difference == Difference.FLUSH)
+                merged = np.where(flushed & (first.difference != Difference.SAME), difference, first.difference)
+                best[name] = _Output(name, fmt, first.expected, g, merged)
+    return best
+
+
+def _better(case: Case, one: dict[str, _Output], other: dict[str, _Output]) -> dict[str, _Output]:
+    """The differences from two references: the other's for the elements that it accepts, else the first's.
+
+    An element of an elementwise case is accepted with all its outputs: one of this reference beside one of that is
+    neither's answer. Outputs of whole kernels need not correspond, and are compared each by itself.
+    """
+    passing: dict[str, Mask] = {n: np.asarray(o.difference <= Difference.UNCHECKED) for n, o in other.items()}
+    if case.elementwise:
+        units = {n: o.fmt.codes_per_unit for n, o in other.items()}
+        several = len(set(units.values())) > 1  # codes do not correspond, storage units do
+        rows = {n: p.reshape(-1, units[n] if several else 1).all(axis=1) for n, p in passing.items()}
+        whole = np.all(list(rows.values()), axis=0)
+        passing = {n: np.repeat(whole, units[n] if several else 1) for n in passing}
+    return {n: replace(o, difference=np.where(passing[n], other[n].difference, o.difference)) for n, o in one.items()}
+
+
+def _flat(case: Case, reference: Reference, name: str, expected: Codes, got: Codes) -> tuple[Codes, Codes]:
+    """Both sides in one dimension. Raises ReferenceFault where the reference gave another number of codes."""
+    if not case.inputs and expected.size == 1:
+        expected = np.broadcast_to(expected.reshape(()), got.shape)  # without inputs, every element is the same
+    if expected.size != got.size:
+        per = format_of(case.outputs[name]).codes_per_unit
+        raise ReferenceFault(
+            f"reference {getattr(reference, '__qualname__', reference)} returned {expected.size} codes of shape "
+            f"{expected.shape} for {name}; there are {got.size}"
+            + (f", {per} for each storage unit, the last dimension being that much longer" if per > 1 else "")
+        )
+    return expected.reshape(-1), got.reshape(-1)
+
+
+def _ranges(case: Case, codes: Mapping[str, Codes], output: _Output) -> dict[str, tuple[int, int]]:
+    """The extremes of the signed distance by binary exponent of the first input, over all finite pairs."""
+    name, argument = next(iter(case.inputs.items()))
+    fmt, first = format_of(argument), codes[name].reshape(-1)
+    if not fmt.is_float or first.size != output.expected.size:
+        return {}
+    finite = is_finite(output.fmt, output.expected) & is_finite(output.fmt, output.got) & is_finite(fmt, first)
+    finite &= ~is_zero(fmt, first)
+    if not finite.any():
+        return {}
+    field_of = magnitude(fmt, first[finite]) >> fmt.mantissa_bits
+    steps = signed_steps(output.fmt, output.expected[finite], output.got[finite])
+    top = 1 << fmt.exponent_bits
+    low, high = np.full(top, np.iinfo(np.int64).max), np.full(top, np.iinfo(np.int64).min)
+    np.minimum.at(low, field_of, steps)
+    np.maximum.at(high, field_of, steps)
+    return {
+        "sub" if e == 0 else str(e - fmt.bias): (int(low[e]), int(high[e]))
+        for e in np.flatnonzero(low <= high).tolist()
+    }
+
+
+def _merge_ranges(into: dict[str, tuple[int, int]], found: Mapping[str, tuple[int, int]]) -> None:
+    for name, (low, high) in found.items():
+        old = into.get(name, (low, high))
+        into[name] = (min(low, old[0]), max(high, old[1]))
+
+
+def _compare_meets(
+    case: Case, policy: Policies, inputs: Units, codes: Mapping[str, Codes], got: Mapping[str, Codes], into: Judgement
+) -> list[_Output]:
+    """Against the case's own reference, on the domain where the variant promises to meet it."""
+    assert policy.meets is not None
+    promised = replace(policy.meets.match, on=policy.meets.on, outside=None)
+    found: list[dict[str, _Output]] = []
+    for reference in alternatives(case.reference):
+        answer = apply_reference(case, reference, codes)
+        found.append({})
+        for name, argument in case.outputs.items():
+            fmt = format_of(argument)
+            e, g = _flat(case, case.reference, name, answer[name], got[name])
+            difference = classify_differences(fmt, promised, policy.nan, e, g, _inside(case, promised, inputs, e.size))
+            # Outside the stated domain nothing is promised of this reference: the variant's own has been checked.
+            difference = np.where(difference == Difference.UNCHECKED, int(Difference.SAME), difference)
+            found[-1][name] = _Output(name + CASES_REFERENCE, fmt, e, g, difference)
+    return list(functools.reduce(functools.partial(_better, case), found).values())
+
+
+def _explained(
+    case: Case, policy: Policies, codes: Mapping[str, Codes], output: _Output, pack: int, into: Judgement
+) -> _Output:
+    """Differences reclassified where a flush or an exchange of places explains every one or many of them."""
+    difference = output.difference.copy()
+    failing = difference > Difference.UNCHECKED
+    if not failing.any():
+        return output
+    window = pack * output.fmt.codes_per_unit
+    exchanged = [] if _in_steps(case, codes, pack) else _exchanged(output, policy, failing, window)
+    for here, there, mask in exchanged:
+        difference[mask & failing] = Difference.POSITIONAL
+        into.notes.append(f"{output.name}: place {here} of a pack holds what belongs in place {there}")
+    if not exchanged and output.fmt.is_float:
+        difference[failing & _flush_explains(case, policy, codes, output, failing)] = Difference.FLUSH
+    return _Output(output.name, output.fmt, output.expected, output.got, difference)
+
+
+def _flush_explains(case: Case, policy: Policies, codes: Mapping[str, Codes], output: _Output, failing: Mask) -> Mask:
+    """Where the opposite flush policy gives the very result: a `.ftz` was dropped or added."""
+    explained = np.zeros(failing.shape, dtype=bool)
+    match = policy.match[output.name]
+    for answer in flipped(case, policy, codes):
+        e = answer[output.name].reshape(-1)
+        changed = failing & (e != output.expected)
+        same = classify_differences(output.fmt, match, policy.nan, e[changed], output.got[changed]) == 0
+        explained[np.flatnonzero(changed)[same]] = True
+    return explained
+
+
+def _in_steps(case: Case, codes: Mapping[str, Codes], pack: int) -> bool:
+    """Whether inputs are counted up: then neighbours are so much alike that a wrong bit looks like a wrong place."""
+    if pack < 2 or not case.inputs:
+        return False
+    flat = [codes[name].reshape(-1) for name in case.inputs]
+    return all(c.size > pack and len(np.unique(np.diff(c)[:4096])) <= 2 for c in flat)
+
+
+def _exchanged(output: _Output, policy: Policies, failing: Mask, window: int) -> list[tuple[int, int, Mask]]:
+    """Pairs of places where one holds throughout what the other should, by its match policy, with the codes concerned.
+
+    Only where the values vary: a constant would fit any place.
+    """
+    match = replace(policy.match[output.name], on=None, outside=None)
+    size = output.expected.size
+    if window < 2 or size < 2 * window:
+        return []
+    place = np.arange(size) % window
+    whole = size - size % window
+    found = []
+    for here in range(window):
+        mask = (place == here) & (np.arange(size) < whole)
+        if not (failing & mask).any() or len(np.unique(output.expected[mask])) < 3:
+            continue
+        got = output.got[mask]
+        for there in range(window):
+            wanted = output.expected[(place == there) & (np.arange(size) < whole)]
+            agree = classify_differences(output.fmt, match, policy.nan, wanted, got) == Difference.SAME
+            if there != here and agree.all():
+                found.append((here, there, mask))
+                break
+    return found
+
+
+def _tally(case: Case, output: _Output, inputs: Mapping[str, Codes], pack: int, into: Judgement) -> None:
+    failing = output.difference > Difference.UNCHECKED
+    own = "(" not in output.name
+    into.total += output.expected.size if own else 0
+    into.different += int(failing.sum())
+    into.unchecked += int((output.difference == Difference.UNCHECKED).sum())
+    kinds, counts = np.unique(output.difference[failing], return_counts=True)
+    add_counts(into.classes, {Difference(k).text: int(c) for k, c in zip(kinds, counts, strict=True)})
+    where = np.flatnonzero(failing)
+    for index in where[: max(0, KEPT_OFFENDERS - len(into.offenders))]:
+        into.offenders.append(_offender(case, output, inputs, int(index), pack))
+    if output.fmt.is_float:
+        _keep_worst(case, output, inputs, pack, into)
+
+
+def _failing_cells(case: Case, outputs: Sequence[_Output], codes: Mapping[str, Codes]) -> NDArray[np.int64] | None:
+    """Inputs with a failing code in any output, by cell of the case's map."""
+    axes = axes_of(case)
+    if axes is None or not any((o.difference > Difference.UNCHECKED).any() for o in outputs):
+        return None
+    failing = np.zeros(codes[axes.names[0]].size, dtype=bool)
+    for o in outputs:
+        failing |= (o.difference > Difference.UNCHECKED).reshape(failing.size, -1).any(1)
+    return counted(axes, codes, failing)
+
+
+def _sum(one: NDArray[np.int64] | None, other: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return np.asarray(one + other)
+
+
+def _keep_worst(case: Case, output: _Output, inputs: Mapping[str, Codes], pack: int, into: Judgement) -> None:
+    """The largest distance between finite results, failing or not: what an approximate instruction's envelope is."""
+    differs = output.expected != output.got
+    differs &= is_finite(output.fmt, output.expected) & is_finite(output.fmt, output.got)
+    differs &= output.difference != Difference.UNCHECKED
+    where = np.flatnonzero(differs)
+    if not len(where):
+        return
+    steps = np.abs(signed_steps(output.fmt, output.expected[where], output.got[where]))
+    candidate = _offender(case, output, inputs, int(where[int(np.argmax(steps))]), pack)
+    if into.worst is None or abs(candidate.ulp or 0) > abs(into.worst.ulp or 0):
+        into.worst = candidate
+
+
+def _offender(case: Case, output: _Output, inputs: Mapping[str, Codes], index: int, pack: int) -> Offender:
+    fmt = output.fmt
+    element = index // fmt.codes_per_unit
+    e, g = int(output.expected[index]), int(output.got[index])
+    numeric = not (fmt.is_float and (is_nan(fmt, e) or is_nan(fmt, g)))
+    return Offender(
+        index=index,
+        place=index % (pack * fmt.codes_per_unit),
+        output=output.name,
+        inputs=_inputs_of(case, inputs, element, output.expected.size // fmt.codes_per_unit),
+        expected=bits(fmt, e),
+        got=bits(fmt, g),
+        difference=Difference(int(output.difference[index])).text,
+        ulp=int(signed_steps(fmt, np.array([e]), np.array([g]))[0]) if numeric else None,
+    )
+
+
+def _inputs_of(case: Case, inputs: Mapping[str, Codes], element: int, elements: int) -> dict[str, Bits]:
+    """The input codes behind one output element, for elementwise cases; whole kernels have no such correspondence."""
+    found: dict[str, Bits] = {}
+    for name, argument in case.inputs.items():
+        fmt, flat = format_of(argument), inputs[name].reshape(-1)
+        if not case.elementwise or flat.size != elements * fmt.codes_per_unit:
+            continue
+        for slot in range(fmt.codes_per_unit):
+            label = name if fmt.codes_per_unit == 1 else f"{name}[{slot}]"
+            found[label] = bits(fmt, int(flat[element * fmt.codes_per_unit + slot]))
+    return found
+
+
+def add_counts(into: dict[str, int], counts: Mapping[str, int]) -> None:
+    """Add some counts to others, by name."""
+    for name, count in counts.items():
+        into[name] = into.get(name, 0) + count

@@ -1,0 +1,66 @@
+"""The failure message: everything a person needs to act, and nothing to look up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.judging.judge import Judgement
+from harness.model.case import Policies
+from harness.model.describe import ftz_words
+from harness.records import Key, Offender, Result
+
+_EVIDENCE = {
+    "hardware": "bits computed by the device",
+    "confirmed": "bits computed by the emulator, with instructions that hardware has confirmed",
+    "specification": "bits computed by the emulator from the specification, not confirmed on hardware",
+    "model": "bits computed by the emulator's model of an approximate instruction",
+    "none": "nothing was executed",
+}
+
+
+def headline(key: Key, judgement: Judgement, findings: Sequence[str]) -> str:
+    """One line: what fails, how much, of which kinds."""
+    where = f"{key.case}::{key.variant}[{key.target}-{key.backend}]"
+    kinds = ", ".join(f"{name} {count}" for name, count in judgement.classes.items())
+    if judgement.different:
+        return f"{where}: {judgement.different} of {judgement.total} codes differ ({kinds})"
+    return f"{where}: {findings[0]}" if findings else f"{where}: nothing was compared"
+
+
+def message(result: Result, policy: Policies, judgement: Judgement, command: str, against: str) -> str:
+    """The whole message. `against` names what was expected; `command` repeats the first offender's pack."""
+    key = result.key
+    lines = [
+        headline(key, judgement, result.findings),
+        f"  run       pack {key.pack}, shape {key.shape}, alignment {key.alignment}, num_warps {key.num_warps}, "
+        f"{key.context}, fusion {'on' if key.fusion else 'off'}, inputs {key.input_set}",
+        f"  policy    {policy.describe_match()}; ftz {ftz_words(policy.ftz)}; NaN {policy.nan}",
+        f"  expected  {against}",
+        f"  evidence  {_EVIDENCE[result.evidence]}",
+    ]
+    lines += [f"  finding   {text}" for text in result.findings]
+    lines += [f"  note      {text}" for text in (*judgement.notes, *result.notes)]
+    if result.diagnosis:
+        lines.append(f"  diagnosis {result.diagnosis} (reproduced bit for bit by the emulator)")
+    if result.contraction_open:
+        lines.append("  note      ptxas may fuse a multiplication and an addition of this code")
+    if judgement.offenders:
+        lines += ["  first", *_offender_lines(judgement.offenders[0], key.pack)]
+    if judgement.worst and judgement.offenders and judgement.worst.index != judgement.offenders[0].index:
+        lines += ["  worst", *_offender_lines(judgement.worst, key.pack)]
+    lines.append(f"  repeat    {command}")
+    return "\n".join(lines)
+
+
+def _offender_lines(offender: Offender, pack: int) -> list[str]:
+    names = [*offender.inputs, "expected", "got"]
+    width = max(len(n) for n in names)
+    place = f", place {offender.place} in its pack" if pack > 1 or offender.place else ""
+    lines = [f"    output {offender.output}, code {offender.index}{place}"]
+    lines += [f"    {n:<{width}}  {b.bits}  {b.value}" for n, b in offender.inputs.items()]
+    lines.append(f"    {'expected':<{width}}  {offender.expected.bits}  {offender.expected.value}")
+    lines.append(f"    {'got':<{width}}  {offender.got.bits}  {offender.got.value}")
+    unit = "" if offender.difference == "value" else " ulp"  # of integers
+    steps = "" if offender.ulp is None else f", {offender.ulp:+d}{unit}"
+    lines.append(f"    {'class':<{width}}  {offender.difference}{steps}")
+    return lines

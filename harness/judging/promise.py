@@ -1,0 +1,123 @@
+"""What share of codes a policy judges, and the least share below which nothing passes.
+
+A domain that no ordinary input meets would pass whatever a variant computes: zeros, infinities and NaN lie in every
+domain of `magnitude` and `between`, and are few. So ordinary codes, all of whose inputs are finite and not zero, are
+counted by themselves; for each output, and for `meets=`, on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.inputs.sets import values_of
+from harness.model.case import Case, Policies, format_of
+from harness.model.match import Domain, DomainError
+from harness.records import Share
+from references.formats import Format, is_finite, is_zero, unpack
+
+Codes = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Units = Mapping[str, NDArray[np.generic]]
+
+LEAST = Fraction(1, 1000)
+"""The least share of the ordinary codes of an item's input sets that a policy must judge; every input counts once.
+
+One binade is more than this: 1 code in 508 of positive bfloat16, and of float32 and float64 at least as large a share,
+because a third of the random inputs lie within 12 binades of one. One number, or ten, are less: the quickest run has
+16,384 random inputs."""
+
+CASES_REFERENCE = " (the case's reference)"
+"""The suffix of an output's name where `meets=` compares it with the case's reference."""
+
+
+def shares(case: Case, policy: Policies, inputs: Units, sizes: Mapping[str, int]) -> dict[str, Share]:
+    """What the policies judge on some inputs: by output, and by output with `CASES_REFERENCE` for `meets=`.
+
+    inputs: storage arrays by name. sizes: each output's number of codes. Raises DomainError.
+    """
+    domains = {name: policy.match[name].on if policy.match[name].outside is None else None for name in sizes}
+    if policy.meets is not None:
+        domains |= {name + CASES_REFERENCE: policy.meets.on for name in sizes}
+    formats = {n: format_of(a) for n, a in case.inputs.items()}
+    codes = {n: unpack(fmt, inputs[n]).reshape(-1) for n, fmt in formats.items()}
+    ordinary = _ordinary(formats, codes, once=any(domains.values()))
+    found = {}
+    for name, domain in domains.items():
+        found[name] = _share(domain, case, inputs, sizes[name.removesuffix(CASES_REFERENCE)], ordinary)
+    return found
+
+
+def _share(domain: Domain | None, case: Case, inputs: Units, size: int, ordinary: Mask | None) -> Share:
+    if ordinary is None or ordinary.size == 0 or size % ordinary.size:
+        ordinary = np.ones(size, dtype=bool)  # inputs and outputs do not correspond: there is nothing to tell apart
+    ordinary = np.repeat(ordinary, size // max(1, ordinary.size))
+    common = int(ordinary.sum())
+    if domain is None:
+        return Share(size, size, common, common)
+    inside = holds(domain, case, inputs, size)
+    return Share(size, int(inside.sum()), common, int((inside & ordinary).sum()))
+
+
+def _ordinary(formats: Mapping[str, Format], codes: Mapping[str, Codes], *, once: bool) -> Mask | None:
+    """By place: whether all inputs are finite and not zero; with `once`, at the first place of each such input only.
+
+    None where the inputs have different numbers of codes, or there are none.
+    """
+    if len({c.size for c in codes.values()}) != 1:
+        return None
+    ordinary = np.ones(next(iter(codes.values())).size, dtype=bool)
+    mixed = np.zeros(ordinary.size, dtype=np.uint64)
+    for name, fmt in formats.items():
+        ordinary &= is_finite(fmt, codes[name]) & ~is_zero(fmt, codes[name]) if fmt.is_float else codes[name] != 0
+        mixed = (mixed ^ (mixed >> np.uint64(32)) ^ codes[name].view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+    if once:
+        first = np.zeros(ordinary.size, dtype=bool)
+        first[np.unique(mixed, return_index=True)[1]] = True
+        ordinary &= first
+    return ordinary
+
+
+def holds(domain: Domain, case: Case, inputs: Units, size: int) -> Mask:
+    """Where a domain holds, for each of `size` codes of an output.
+
+    inputs: storage arrays by name. Raises DomainError.
+    """
+    values = {n: values_of(format_of(a), inputs[n]).reshape(-1) for n, a in case.inputs.items()}
+    mask: Mask = domain.holds(values)
+    if mask.size == 0 or size % mask.size:
+        raise DomainError(
+            f"domain {domain.text!r}: {mask.size} inputs do not correspond to {size} results; "
+            "on= is for elementwise cases"
+        )
+    return np.repeat(mask, size // mask.size)
+
+
+def pooled(found: Iterable[Mapping[str, Share]]) -> dict[str, Share]:
+    """Shares of several comparisons as of one."""
+    total: dict[str, Share] = {}
+    for one in found:
+        for name, share in one.items():
+            total[name] = total[name] + share if name in total else share
+    return total
+
+
+def too_little(policy: Policies, total: Mapping[str, Share]) -> str:
+    """The error for a share below `LEAST`, with what to change in the case; empty where every share is enough."""
+    for name, share in total.items():
+        judged, of = (share.ordinary_judged, share.ordinary) if share.ordinary else (share.judged, share.codes)
+        if judged >= LEAST * of:
+            continue
+        output, meets, _ = name.partition(CASES_REFERENCE)
+        domain = policy.meets.on if meets and policy.meets else policy.match[output].on
+        ordinary = "with finite inputs that are not zero " if share.ordinary else ""
+        return (
+            f"{'meets=' if meets else 'match='} of {output} promises next to nothing: {judged:,} of {of:,} codes "
+            f"{ordinary}lie in its domain {domain.text if domain else ''!r}, fewer than 1 in {1 / LEAST}; widen it, "
+            + ("" if meets else "say with outside= what holds beyond it, ")
+            + "or exclude with where= the inputs on which the operation is not defined"
+        )
+    return ""

@@ -1,0 +1,241 @@
+"""What a case must satisfy to be run at all, checked where it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
+
+from harness.model.case import (
+    AsmVariant,
+    Case,
+    CaseError,
+    ExpectedFailure,
+    Meets,
+    Variant,
+    flushes,
+    format_of,
+    policies,
+    valid_policy_names,
+)
+from harness.model.match import Match
+from references.formats import Format, Scalar, Shaped, fraction
+
+
+def check_case(case: Case) -> None:
+    """Raise `CaseError` for the first contradiction found, naming the part and the remedy."""
+    _check_arguments(case)
+    _check_names(case)
+    _check_sizes(case)
+    _check_policy_words("the case", case)
+    for name, variant in case.variants.items():
+        where = f"variant {name!r}"
+        if not isinstance(variant, Variant):
+            raise CaseError(f"{where} is a {type(variant).__name__}; write asm(...), plain(...) or kernel(...)")
+        _check_policy_words(where, variant)
+        _check_variant(case, where, variant)
+
+
+def _check_arguments(case: Case) -> None:
+    for side, arguments in (("inputs", case.inputs), ("outputs", case.outputs)):
+        if not isinstance(arguments, Mapping):
+            raise CaseError(f"{side}={arguments!r}: write names with their formats, {side}={{'x': F32}}")
+        for name, argument in arguments.items():
+            if not isinstance(argument, Format | Shaped | Scalar):
+                raise CaseError(
+                    f"{side}: {name!r} is {argument!r}, no format; import one from references.formats, such as F32"
+                )
+    scalars = [name for name, argument in case.outputs.items() if isinstance(argument, Scalar)]
+    if scalars:
+        raise CaseError(
+            f"output {scalars[0]!r} is passed by value, so that nothing could come back; give it dimensions"
+        )
+    if not callable(case.reference):
+        raise CaseError(f"reference={case.reference!r}; give a function from codes to codes")
+    if case.pytorch is not None and not callable(case.pytorch):
+        raise CaseError(f"pytorch={case.pytorch!r}; give a function from torch tensors to torch tensors")
+    if not isinstance(case.variants, Mapping):
+        raise CaseError("variants are given by name: variants={'name': asm(...)}")
+
+
+def _check_sizes(case: Case) -> None:
+    """Whole kernels: there are sizes, each names every dimension, and all dimensions come out whole."""
+    if case.elementwise:
+        if case.sizes:
+            raise CaseError("sizes= gives values to the names of dimensions; no argument of this case has any")
+        return
+    if not case.sizes:
+        raise CaseError("arguments with dimensions need sizes to run: sizes=[{'M': 4, 'N': 64}]")
+    for sizes in case.sizes:
+        for argument in (*case.inputs.values(), *case.outputs.values()):
+            if isinstance(argument, Shaped):
+                try:
+                    argument.shape(sizes)
+                except ValueError as e:
+                    raise CaseError(f"sizes {dict(sizes)}: {e}") from None
+
+
+def _check_names(case: Case) -> None:
+    if not case.outputs:
+        raise CaseError("a case has at least one output: outputs={'y': F32}")
+    if not case.variants:
+        raise CaseError("a case has at least one variant: variants={'name': asm(...)}")
+    both = set(case.inputs) & set(case.outputs)
+    if both:
+        raise CaseError(f"{_listed(both)} named both as input and as output; give each a name of its own")
+    for name in (*case.inputs, *case.outputs):
+        if not name.isidentifier():
+            raise CaseError(f"{name!r} is no argument name; use letters, digits and underscores")
+    for name in case.variants:
+        if not name or set(name) & set("[]/\\:\n\t") or name != name.strip():
+            raise CaseError(f"variant name {name!r}: leave out brackets, slashes, colons and outer spaces")
+    for codes in case.hard_cases:
+        if len(codes) != len(case.inputs):
+            raise CaseError(f"hard case {codes} has {len(codes)} codes for {len(case.inputs)} inputs")
+        for (name, argument), code in zip(case.inputs.items(), codes, strict=True):
+            if not 0 <= code <= format_of(argument).code_mask:
+                raise CaseError(f"hard case {codes}: {code:#x} is no code of {name} ({format_of(argument).name})")
+    _check_hard_cases(case)
+
+
+def _check_hard_cases(case: Case) -> None:
+    """A hard case that no run would include is a contradiction: one outside `where`, or of a whole kernel."""
+    if not case.hard_cases:
+        return
+    if not case.elementwise:
+        raise CaseError("hard_cases= are inputs of elementwise cases; a whole kernel takes them from generate=")
+    if case.where is None or not case.inputs:
+        return
+    import numpy as np
+
+    from harness.inputs.sets import units_of_codes, values_of
+
+    columns = zip(*case.hard_cases, strict=True)
+    values = {}
+    for (name, argument), column in zip(case.inputs.items(), columns, strict=True):
+        fmt = format_of(argument)
+        values[name] = values_of(fmt, units_of_codes(fmt, column).astype(fmt.numpy_dtype()))
+    inside = np.asarray(case.where.holds(values)).reshape(len(case.hard_cases), -1).all(axis=1)
+    if not inside.all():
+        outside = ", ".join(f"({', '.join(map(hex, case.hard_cases[k]))})" for k in np.flatnonzero(~inside)[:4])
+        raise CaseError(
+            f"hard case {outside}: where= excludes it ({case.where.text}), so that no run would include it; "
+            "take it out, or widen where="
+        )
+
+
+def _check_policy_words(where: str, owner: Case | Variant) -> None:
+    words = valid_policy_names()
+    if owner.nan is not None and owner.nan not in words["nan"]:
+        raise CaseError(f"{where}: nan={owner.nan!r}; one of {', '.join(words['nan'])}")
+    ftz = [] if owner.ftz is None else owner.ftz.values() if isinstance(owner.ftz, Mapping) else [owner.ftz]
+    for word in ftz:
+        if word not in words["ftz"]:
+            raise CaseError(f"{where}: ftz={word!r}; one of {', '.join(words['ftz'])}")
+
+
+def _check_variant(case: Case, where: str, variant: Variant) -> None:
+    for owner in (case, variant):
+        if isinstance(owner.match, Mapping):
+            _known(where, "match", owner.match, case.outputs, "outputs")
+            _typed(where, owner.match.values(), lambda m: isinstance(m, Match))
+        elif owner.match is not None:
+            _typed(where, [owner.match], lambda m: isinstance(m, Match))
+        if isinstance(owner.ftz, Mapping):
+            arguments = {**case.inputs, **case.outputs}
+            _known(where, "ftz", owner.ftz, arguments, "inputs and outputs")
+            for name, word in owner.ftz.items():
+                if word != "never" and not flushes(arguments[name]):
+                    raise CaseError(
+                        f"{where}: ftz= names {name!r}, which is {format_of(arguments[name]).name}: {word!r} can be "
+                        "said of float32, float16 and bfloat16 only, as no other arithmetic flushes; leave it out"
+                    )
+    if variant.meets is not None and variant.reference is None:
+        raise CaseError(f"{where}: meets= relates an own reference= to the case's; without one it says nothing")
+    if variant.meets is not None and not isinstance(variant.meets, Meets):
+        raise CaseError(f"{where}: meets={variant.meets!r}; write Meets(domain, match)")
+    resolved = policies(case, variant)
+    for name, match in resolved.match.items():
+        _check_bound(where, name, format_of(case.outputs[name]), match)
+        if resolved.meets is not None:
+            _check_bound(where, name, format_of(case.outputs[name]), resolved.meets.match)
+    both = set(resolved.targets) & set(resolved.refused)
+    if both:
+        raise CaseError(f"{where}: {_listed(both)} both in targets= and in refused=")
+    _check_carry(case, where, resolved.carry)
+    if isinstance(variant, AsmVariant):
+        bad = [p for p in (*variant.texts, *variant.derived_packs) if not isinstance(p, int) or p < 1]
+        if bad:
+            raise CaseError(f"{where}: a pack is a number of elements, at least 1, got {bad[0]!r}")
+        if not case.elementwise:
+            raise CaseError(f"{where}: asm() computes elementwise; arguments with dimensions need kernel(...)")
+    else:
+        _check_function(case, where, variant)
+    if variant.expected_failure:
+        _check_expected(where, variant, variant.expected_failure, bool(resolved.carry))
+
+
+def _check_expected(where: str, variant: Variant, expected: ExpectedFailure, carried: bool) -> None:
+    if "loop" in expected.contexts and not carried:
+        raise CaseError(f"{where}: a failure expected in the loop context needs carry={{output: input}}")
+    if "shared" in expected.contexts and not isinstance(variant, AsmVariant):
+        raise CaseError(f"{where}: only asm() runs in the shared context")
+    shown = set(expected.contexts) - {"loop"}
+    if expected.diagnosis == "missing early clobber" and shown != {"shared"}:
+        raise CaseError(
+            f'{where}: a missing early clobber shows where registers are shared: context="shared", or, where carry= '
+            'makes it show in the loop too, context=("shared", "loop")'
+        )
+
+
+def _check_function(case: Case, where: str, variant: Variant) -> None:
+    function = getattr(variant, "function", None)
+    if not callable(getattr(function, "fn", None)):
+        raise CaseError(f"{where}: {variant.kind}() takes a Triton function; decorate {function!r} with @triton.jit")
+    if variant.kind == "plain" and not case.elementwise:
+        raise CaseError(f"{where}: plain() computes elementwise; arguments with dimensions need kernel(...)")
+
+
+def _check_bound(where: str, output: str, fmt: Format, match: Match) -> None:
+    """Refuse a bound within which nearly everything lies: wrong code would pass it."""
+    if match.kind == "ulp":
+        too_wide = 4 * match.bound >= 1 << fmt.code_bits
+    elif match.kind == "relative":
+        too_wide = match.bound >= 1
+    else:
+        most = fraction(fmt, fmt.max_finite) if fmt.is_float else Fraction(1 << fmt.code_bits, 4)
+        too_wide = match.kind == "absolute" and match.bound >= most
+    if too_wide:
+        raise CaseError(
+            f"{where}: {match.describe()} on {output} ({fmt.name}) accepts nearly every number; "
+            "give a bound that wrong code does not meet"
+        )
+    if match.outside is not None:
+        _check_bound(where, output, fmt, match.outside)
+
+
+def _check_carry(case: Case, where: str, carry: Mapping[str, str]) -> None:
+    _known(where, "carry", carry, case.outputs, "outputs")
+    _known(where, "carry", carry.values(), case.inputs, "inputs")
+    for output, source in carry.items():
+        made, taken = format_of(case.outputs[output]), format_of(case.inputs[source])
+        if made.unit_bits != taken.unit_bits:
+            raise CaseError(
+                f"{where}: carry={{{output!r}: {source!r}}} feeds {made.name} ({made.unit_bits} bits) into "
+                f"{taken.name} ({taken.unit_bits} bits); a carried result keeps its size"
+            )
+
+
+def _known(where: str, field: str, names: Iterable[str], known: Mapping[str, object], what: str) -> None:
+    unknown = [n for n in names if n not in known]
+    if unknown:
+        raise CaseError(f"{where}: {field} names {_listed(unknown)}; the {what} are {', '.join(known)}")
+
+
+def _typed(where: str, values: Iterable[object], accepts: Callable[[object], bool]) -> None:
+    for value in values:
+        if not accepts(value):
+            raise CaseError(f"{where}: match={value!r}; write exact(), ulp(n), absolute(b) or relative(b)")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(repr(n) for n in sorted(names))

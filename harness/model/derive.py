@@ -1,0 +1,298 @@
+"""From the asm in a case to the asm that runs: packed forms of one instruction, and constraints.
+
+Triton hands an asm block the elements of each argument in 32-bit registers: as many per register as fit, the first in
+the low bits, outputs numbered before inputs. An author who writes one instruction for one element therefore has to
+renumber operands and, for 8-bit and 16-bit operands, to move halves and bytes in and out of those registers. This
+module does that, always with early-clobber outputs (`=&r`), because a derived block writes its first outputs before it
+has read its last inputs.
+
+What it needs to know is how wide each operand of the instruction is, which it takes from the type suffixes. Where
+they do not say (or where one operand covers another number of elements than the next), it refuses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.model.case import DERIVED_PACKS, AsmVariant, Case, CaseError, format_of
+from references.formats import Format
+
+_TYPE_BITS = {
+    **{f"{kind}{bits}": bits for kind in "busf" for bits in (8, 16, 32, 64, 128) if (kind, bits) != ("f", 8)},
+    **dict.fromkeys(("f16x2", "bf16x2", "u16x2", "s16x2", "tf32", "u8x4", "s8x4", "e4m3x4", "e5m2x4"), 32),
+    **dict.fromkeys(("e2m3x4", "e3m2x4", "e2m1p4x4", "ue8m0x4"), 32),
+    **dict.fromkeys(("e4m3x2", "e5m2x2", "e2m3x2", "e3m2x2", "ue8m0x2", "e2m1x4", "bf16"), 16),
+    **dict.fromkeys(("e2m1x2", "s2f6x2"), 8),
+    "f32x2": 64,
+}
+_WIDENING = ("mul.wide",)
+_COUNTS_TO_32_BITS = ("popc", "clz", "bfind")
+# Some sources of these are of another width than the type says, whenever the type is not 32 bits wide.
+_MIXED = ("mad.wide", "shl", "shr", "bfe", "bfi", "bmsk", "szext", "slct")
+_PREDICATES = ("selp.", "setp.", "vote.")
+
+
+class DerivationError(CaseError):
+    """The asm cannot be derived; the message says why and what to give instead."""
+
+
+@dataclass(frozen=True)
+class AsmForm:
+    """The asm of one pack factor, as handed to `tl.inline_asm_elementwise`."""
+
+    text: str
+    constraints: str
+    pack: int
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One PTX instruction as text: its opcode with all modifiers, and its operands."""
+
+    opcode: str
+    operands: tuple[str, ...]
+
+
+def single_instruction(text: str) -> Instruction | None:
+    """The instruction, if `text` holds exactly one and no block, label, declaration or predicate; else None."""
+    bare = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S).strip().removesuffix(";").strip()
+    found = re.fullmatch(r"([a-z][\w.:]*)\s+([^;]*)", bare, flags=re.S)
+    if not found or "{" in found[1] or ";" in bare or "@" in bare:
+        return None
+    return Instruction(found[1], tuple(_split(found[2])))
+
+
+def _split(operands: str) -> list[str]:
+    """Operands separated by commas outside braces and brackets."""
+    parts, depth = [""], 0
+    for character in operands:
+        depth += (character in "{[") - (character in "}]")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [p.strip() for p in parts]
+
+
+def packs_of(case: Case, variant: AsmVariant) -> tuple[int, ...]:
+    """The pack factors that a variant is run with.
+
+    Of the default packs, those that the instruction's width allows (two elements at a time leave out pack 1). Packs
+    that a case names are all kept, and refused in `asm_form` where they cannot be.
+    """
+    if variant.derived_packs != DERIVED_PACKS:
+        return variant.derived_packs or tuple(variant.texts)
+    return tuple(p for p in DERIVED_PACKS if _derivable(case, variant, p)) or DERIVED_PACKS
+
+
+def _derivable(case: Case, variant: AsmVariant, pack: int) -> bool:
+    try:
+        asm_form(case, variant, pack)
+    except DerivationError:
+        return False
+    return True
+
+
+def asm_form(case: Case, variant: AsmVariant, pack: int) -> AsmForm:
+    """The text and constraints of a variant at a pack factor.
+
+    Raises DerivationError where a form is to be derived and cannot be.
+    """
+    if variant.derived_packs:
+        return derive(case, variant.texts[1].text, pack)
+    given = variant.texts.get(pack)
+    if given is None:
+        raise DerivationError(f"no asm for pack {pack}; there is one for {', '.join(map(str, variant.texts))}")
+    constraints = given.constraints or derive_constraints(case, pack)
+    return AsmForm(given.text, constraints, pack)
+
+
+def _arguments(case: Case) -> tuple[list[Format], list[Format]]:
+    return [format_of(a) for a in case.outputs.values()], [format_of(a) for a in case.inputs.values()]
+
+
+def _registers(fmt: Format, pack: int) -> int:
+    """How many registers Triton gives `pack` elements."""
+    return pack if fmt.unit_bits >= 32 else -(-pack * fmt.unit_bits // 32)
+
+
+def _letter(fmt: Format) -> str:
+    if fmt.unit_bits == 64:
+        return "d" if fmt.is_float else "l"
+    return "r"
+
+
+def derive_constraints(case: Case, pack: int) -> str:
+    """Constraints for hand-written asm at a pack: registers by format, every output an early clobber."""
+    outputs, inputs = _arguments(case)
+    words = [f"=&{_letter(f)}" for f in outputs for _ in range(_registers(f, pack))]
+    words += [_letter(f) for f in inputs for _ in range(_registers(f, pack))]
+    return ",".join(words)
+
+
+def operand_bits(instruction: Instruction) -> tuple[int, int]:
+    """The width in bits of the destination and of the sources, from the type suffixes.
+
+    Raises DerivationError where the opcode has no type, or its sources are of several widths.
+    """
+    if instruction.opcode.startswith(_PREDICATES):
+        raise DerivationError(
+            f"{instruction.opcode} has a predicate among its operands, and none can be passed; write a block, "
+            "with constraints= and pack="
+        )
+    types = [part for part in instruction.opcode.split(".")[1:] if part in _TYPE_BITS]
+    bits = [_TYPE_BITS[t] for t in types]
+    if not types or (len(set(bits[1:])) > 1 and not instruction.opcode.startswith("cvt")):
+        raise DerivationError(
+            f"the operand widths of {instruction.opcode!r} do not follow from its type suffixes; "
+            "write the packed forms out, with constraints= and pack="
+        )
+    if instruction.opcode.startswith(_MIXED) and (bits[0] != 32 or ".wide" in instruction.opcode):
+        raise DerivationError(
+            f"{instruction.opcode} takes operands of different widths; write the packed forms out, "
+            "with constraints= and pack="
+        )
+    if instruction.opcode.startswith(_WIDENING):
+        return 2 * bits[0], bits[0]
+    if instruction.opcode.startswith(_COUNTS_TO_32_BITS):
+        return 32, bits[0]
+    return bits[0], bits[-1]
+
+
+def derive(case: Case, text: str, pack: int) -> AsmForm:
+    """The packed form of one instruction written for a single invocation (`$0`, `$1`, ... by argument)."""
+    instruction = single_instruction(text)
+    if instruction is None:
+        raise DerivationError(
+            "packed forms are derived from exactly one plain instruction; write this asm out for each pack, "
+            "asm({1: ..., 4: ...}), or give its pack="
+        )
+    outputs, inputs = _arguments(case)
+    _check_numbers(instruction, len(outputs) + len(inputs))
+    to_bits, from_bits = operand_bits(instruction)
+    widths = [to_bits] * len(outputs) + [from_bits] * len(inputs)
+    formats = outputs + inputs
+    lanes = _lanes(instruction, formats, widths, pack)
+    slots = [_Slots.of(f, width, pack, lanes) for f, width in zip(formats, widths, strict=True)]
+    base = 0
+    for s in slots:
+        s.base = base
+        base += s.registers
+    calls = range(max(1, pack // lanes))
+    body = [_call(instruction, slots, call) for call in calls]
+    head = [line for n, s in enumerate(slots) for line in s.declare(n)]
+    load = [line for n, s in enumerate(slots[len(outputs) :], len(outputs)) for line in s.unpack(n)]
+    save = [line for n, s in enumerate(slots[: len(outputs)]) for line in s.pack_up(n)]
+    lines = head + load + body + save
+    joined = "\n".join(f"    {line}" for line in lines)
+    return AsmForm(body[0] if len(lines) == 1 else f"{{\n{joined}\n}}", derive_constraints(case, pack), pack)
+
+
+def _check_numbers(instruction: Instruction, arguments: int) -> None:
+    used = {int(n) for o in instruction.operands for n in re.findall(r"\$(\d+)", o)}
+    for number in sorted(used):
+        if number >= arguments:
+            raise DerivationError(
+                f"{instruction.opcode}: ${number} names no argument; the case has {arguments} "
+                f"(outputs first): $0 to ${arguments - 1}"
+            )
+    unused = sorted(set(range(arguments)) - used)
+    if unused:
+        raise DerivationError(
+            f"{instruction.opcode}: argument ${unused[0]} is never used; operands are numbered outputs first"
+        )
+
+
+def _lanes(instruction: Instruction, formats: Sequence[Format], widths: Sequence[int], pack: int) -> int:
+    """Elements that one execution covers: the same for every operand, or there is no elementwise form."""
+    per_operand = [width / f.unit_bits for f, width in zip(formats, widths, strict=True)]
+    if len(set(per_operand)) != 1 or per_operand[0] != int(per_operand[0]):
+        described = ", ".join(
+            f"${n} {w} bits for {f.name}" for n, (f, w) in enumerate(zip(formats, widths, strict=True))
+        )
+        raise DerivationError(
+            f"{instruction.opcode}: its operands cover different numbers of elements ({described}); "
+            "write the packed forms out, with constraints= and pack="
+        )
+    lanes = int(per_operand[0])
+    shares_a_register = all(f.unit_bits < 32 for f in formats)  # the rest of a register may then stay undefined
+    if pack % lanes and not (pack < lanes and shares_a_register):
+        raise DerivationError(f"{instruction.opcode} works on {lanes} elements at a time; pack {pack} is no multiple")
+    return lanes
+
+
+@dataclass
+class _Slots:
+    """The operands that one argument supplies to the executions of a block.
+
+    direct: an operand is an asm register itself. Otherwise `parts` pieces of `piece` bits make or fill each register
+    of the other kind, by way of temporaries.
+    """
+
+    width: int  # bits of an operand of the instruction
+    count: int  # operands
+    registers: int  # asm registers
+    base: int = 0
+
+    @classmethod
+    def of(cls, fmt: Format, width: int, pack: int, lanes: int) -> _Slots:
+        return cls(width, max(1, pack // lanes), _registers(fmt, pack))
+
+    @property
+    def direct(self) -> bool:
+        return self.width == 32 or (self.width == 64 and self.registers == self.count)
+
+    @property
+    def joined(self) -> int:
+        """Asm registers per operand, where operands are wider (f32x2 in a 64-bit register)."""
+        return self.width // 32 if self.width > 32 and not self.direct else 0
+
+    def name(self, argument: int, call: int) -> str:
+        return f"${self.base + call}" if self.direct else f"t{argument}_{call}"
+
+    def declare(self, argument: int) -> list[str]:
+        if self.direct:
+            return []
+        total = self.count if self.joined else self.registers * (32 // self.width)
+        return [f".reg .b{self.width} t{argument}_<{total}>;"]
+
+    def _moves(self, argument: int) -> list[tuple[str, str]]:
+        """Pairs of (wide register, braces of its narrow pieces), in order."""
+        if self.joined:
+            n = self.joined
+            pieces = [[f"${self.base + c * n + k}" for k in range(n)] for c in range(self.count)]
+            return [(f"t{argument}_{c}", f"{{{', '.join(p)}}}") for c, p in enumerate(pieces)]
+        n = 32 // self.width
+        return [
+            (f"${self.base + r}", "{" + ", ".join(f"t{argument}_{r * n + k}" for k in range(n)) + "}")
+            for r in range(self.registers)
+        ]
+
+    def unpack(self, argument: int) -> list[str]:
+        """Bring an input's asm registers into the operands' width."""
+        if self.direct:
+            return []
+        moves = self._moves(argument)
+        if self.joined:
+            return [f"mov.b{self.width} {wide}, {narrow};" for wide, narrow in moves]
+        return [f"mov.b32 {narrow}, {wide};" for wide, narrow in moves]
+
+    def pack_up(self, argument: int) -> list[str]:
+        """Bring an output's operands into the asm registers."""
+        if self.direct:
+            return []
+        moves = self._moves(argument)
+        if self.joined:
+            return [f"mov.b{self.width} {narrow}, {wide};" for wide, narrow in moves]
+        return [f"mov.b32 {wide}, {narrow};" for wide, narrow in moves]
+
+
+def _call(instruction: Instruction, slots: Sequence[_Slots], call: int) -> str:
+    def operand(found: re.Match[str]) -> str:
+        argument = int(found[1])
+        return slots[argument].name(argument, call)
+
+    operands = ", ".join(re.sub(r"\$(\d+)", operand, o) for o in instruction.operands)
+    return f"{instruction.opcode} {operands};"

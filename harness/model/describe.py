@@ -1,0 +1,100 @@
+"""What records say of a case and its variants, so that a report needs no case file."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+
+from harness.model.case import AsmVariant, CaseError, Policies, Variant, policies
+from harness.model.derive import asm_form, packs_of
+from harness.model.load import LoadedCase
+from harness.model.match import FtzPolicy
+from harness.records import CaseInfo, VariantInfo
+
+
+def case_info(loaded: LoadedCase, path: str) -> CaseInfo:
+    """The record of a case. `path` is how the file is to be named, relative to where the run was started."""
+    case = loaded.case
+    return CaseInfo(
+        case=loaded.name,
+        path=path,
+        title=loaded.title,
+        inputs={name: str(argument) for name, argument in case.inputs.items()},
+        outputs={name: str(argument) for name, argument in case.outputs.items()},
+        reference=reference_name(case.reference),
+        source=case.source,
+        variants={name: variant_info(loaded, variant) for name, variant in case.variants.items()},
+    )
+
+
+def reference_name(reference: object) -> str:
+    """`references.reciprocal.correctly_rounded`; for a function of the case file, its own name."""
+    several = getattr(reference, "alternatives", ())
+    if several:
+        return " or ".join(reference_name(r) for r in several)
+    reference = getattr(reference, "func", reference)
+    module = getattr(reference, "__module__", "") or ""
+    name = getattr(reference, "__qualname__", repr(reference))
+    return f"{module}.{name}" if module.startswith("references") else name
+
+
+def variant_info(loaded: LoadedCase, variant: Variant) -> VariantInfo:
+    """The record of a variant: its policies as they are in force, and its asm as it is run."""
+    policy = policies(loaded.case, variant)
+    expected = variant.expected_failure
+    texts, constraints = {}, {}
+    if isinstance(variant, AsmVariant):
+        for pack in packs_of(loaded.case, variant):
+            try:
+                form = asm_form(loaded.case, variant, pack)
+                texts[str(pack)], constraints[str(pack)] = form.text, form.constraints
+            except CaseError as e:
+                texts[str(pack)] = f"// {e}"
+    else:
+        texts["1"] = inspect.getsource(variant.function.fn)  # type: ignore[attr-defined]
+    own = f"own reference {reference_name(variant.reference)}" if variant.reference else ""
+    return VariantInfo(
+        kind=variant.kind,
+        match=policy.describe_match() + _meets(policy),
+        ftz=ftz_words(policy.ftz),
+        nan=policy.nan,
+        targets=policy.targets.text,
+        note="; ".join(t for t in (variant.note, own) if t),
+        expected_failure=f"{expected.diagnosis} in the context {' and '.join(expected.contexts)}: {expected.reason}"
+        if expected
+        else "",
+        texts=texts,
+        constraints=constraints,
+        bound=_bound(policy),
+        line=_line(loaded, variant),
+    )
+
+
+def _bound(policy: Policies) -> float | None:
+    """The largest ulp bound of any output; None where a policy is not in ulp."""
+    kinds = {m.kind for m in policy.match.values()}
+    return float(max(m.bound for m in policy.match.values())) if kinds <= {"exact", "ulp"} else None
+
+
+def _line(loaded: LoadedCase, variant: Variant) -> int:
+    """The line of the case file on which the variant's name stands first, inside the case that has it."""
+    name = next(n for n, v in loaded.case.variants.items() if v is variant)
+    try:
+        lines = loaded.path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return 0
+    bound = loaded.attribute.partition(".")[0]
+    start = next((k for k, text in enumerate(lines) if text.startswith(f"{bound} =")), 0)
+    return next((k for k, text in enumerate(lines[start:], start + 1) if f'"{name}":' in text), 0)
+
+
+def _meets(policy: Policies) -> str:
+    if policy.meets is None:
+        return ""
+    return f"; against the case's reference {policy.meets.match.describe()} on {policy.meets.on.text}"
+
+
+def ftz_words(ftz: Mapping[str, FtzPolicy]) -> str:
+    """`required`, or by name where they differ: `b required, a never`."""
+    words = set(ftz.values())
+    return words.pop() if len(words) == 1 else ", ".join(f"{n} {w}" for n, w in ftz.items())

@@ -1,0 +1,287 @@
+"""What a function does: its source, the source of all that it calls, and the values that both use.
+
+The walk follows globals, closures, defaults, imports inside functions, attributes, methods, base classes and classes of
+values. It ends at the standard library, at this package and at installed packages. Of a small installed package the
+file that holds the function counts whole. Of this package and of the large ones the version counts, and only where
+identities stay on one machine (`exact`): two machines with different versions of torch test the same case. Comments,
+docstrings and layout do not count.
+"""
+
+from __future__ import annotations
+
+import collections
+import copyreg
+import dataclasses
+import enum
+import functools
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import sys
+import sysconfig
+import types
+from collections.abc import Mapping, Set
+from pathlib import Path
+from typing import Any
+
+from harness.model.identity.encoding import encode, tagged
+from harness.model.identity.source import byte_code, file_text, imports_in, names_in, source
+
+_LIBRARIES = tuple({str(Path(p).resolve()) for n, p in sysconfig.get_paths().items() if n in ("stdlib", "platstdlib")})
+_PACKAGES = tuple({str(Path(p).resolve()) for n, p in sysconfig.get_paths().items() if n in ("purelib", "platlib")})
+_HARNESS = str(Path(__file__).resolve().parents[1])
+_BY_VERSION = ("harness", "numpy", "torch", "triton", "numba", "ml_dtypes", "scipy", "mpmath")
+
+# Names by which code reaches what it does not spell: in a module, and in its own. The whole module then counts.
+_DYNAMIC = frozenset({"getattr", "vars", "globals", "eval", "exec", "__import__", "import_module", "__dict__"})
+_DYNAMIC_HERE = _DYNAMIC - {"getattr", "__dict__"} | {"modules"}
+
+_FIELD: Any = vars(collections.namedtuple("_FIELD", "name"))["name"]
+_DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, type(_FIELD))
+
+_PLAIN: tuple[Any, ...] = (int, float, complex, str, bytes, bytearray, tuple, list, set, frozenset, dict)
+"""Types whose subclasses hold a value beside their attributes."""
+
+
+class _Walk:
+    """One walk from a function. A value met again is a number, so that circles end.
+
+    exact: the byte code counts as well. It differs between versions of Python.
+    """
+
+    def __init__(self, exact: bool) -> None:
+        self.exact = exact
+        self.met: dict[int, int] = {}
+        self.kept: list[Any] = []
+
+    def encode(self, value: Any) -> bytes:
+        return encode(value, self.other)
+
+    def other(self, value: Any) -> bytes | None:
+        """The encoding of a value that is not plain; None where `encode` has a rule for it."""
+        if not self._is_code(value):
+            return None
+        if id(value) in self.met:
+            return tagged("again", str(self.met[id(value)]).encode())
+        self.met[id(value)] = len(self.met)
+        self.kept.append(value)
+        return self._code(value)
+
+    def _is_code(self, value: Any) -> bool:
+        if isinstance(value, types.ModuleType | type | types.GenericAlias | types.UnionType) or callable(value):
+            return True
+        if dataclasses.is_dataclass(value) or isinstance(value, (enum.Enum, *_PLAIN)):
+            return self._own(type(value)) or isinstance(value, collections.defaultdict)
+        home = type(value).__module__.partition(".")[0]
+        return home not in ("numpy", "torch", "ml_dtypes") and not isinstance(value, Mapping)
+
+    def _own(self, cls: type) -> bool:
+        """Whether a class is the user's. Those of `references` hold plain values, and count with the harness."""
+        return cls.__module__.partition(".")[0] != "references" and self._outside(cls) is None
+
+    def _code(self, value: Any) -> bytes | None:
+        if isinstance(value, types.ModuleType):
+            return self._module(value)
+        if type(value).__module__ == "typing" or isinstance(value, types.GenericAlias | types.UnionType):
+            return tagged("type", repr(value).encode())
+        if isinstance(value, _DESCRIPTORS):
+            return tagged("slot", _name(value).encode())
+        if isinstance(value, functools.partial):
+            return tagged("partial", *map(self.encode, (value.func, value.args, value.keywords)))
+        if isinstance(value, types.MethodType):
+            return tagged("method", self.encode(value.__func__), self.encode(value.__self__))
+        if isinstance(value, types.FunctionType):
+            outside = self._outside(value)
+            return self._function(value) if outside is None else tagged("closed", outside, self._cells(value))
+        if isinstance(value, type):
+            return self._outside(value) or self._class(value)
+        if isinstance(value, types.BuiltinFunctionType | types.MethodWrapperType):
+            return self._builtin(value)
+        return self._instance(value) if self._own(type(value)) else self._foreign(value)
+
+    def _module(self, module: types.ModuleType) -> bytes:
+        """A module that is a value: any of its functions may be called."""
+        outside = self._outside_module(module)
+        if outside is not None:
+            return tagged("module", outside)
+        text = file_text(getattr(module, "__file__", None)).encode()
+        return tagged("module", text, self.encode({n: v for n, v in vars(module).items() if callable(v)}))
+
+    def _builtin(self, function: Any) -> bytes:
+        owner = getattr(function, "__self__", None)  # that of {...}.get is the dictionary
+        bound = [] if owner is None or isinstance(owner, types.ModuleType) else [self.encode(owner)]
+        return tagged("builtin", f"{getattr(function, '__module__', '')}.{_name(function)}".encode(), *bound)
+
+    def _instance(self, value: Any) -> bytes:
+        """A value of a class of the user's: its attributes, what it holds as a list or a number, and the class."""
+        cls = type(value)
+        if isinstance(value, enum.Enum):
+            return tagged("enum", value.name.encode(), self.encode(cls))
+        slots = [n for c in cls.__mro__ for n, v in vars(c).items() if isinstance(v, types.MemberDescriptorType)]
+        held = next((plain(value) for plain in _PLAIN if isinstance(value, plain)), None)
+        state = {n: getattr(value, n) for n in slots if hasattr(value, n)} | dict(getattr(value, "__dict__", {}))
+        return tagged("instance", self.encode(cls), self.encode(state), self.encode(held))
+
+    def _foreign(self, value: Any) -> bytes | None:
+        """A value of a class that the walk does not enter; None for one that nothing tells from others."""
+        if type(value).__name__ in ("Heuristics", "Autotuner"):
+            rules = {n: getattr(value, n, None) for n in ("values", "configs", "keys")}
+            return tagged("jit", type(value).__name__.encode(), self.encode(value.fn), self.encode(rules))
+        if inspect.isfunction(function := getattr(value, "fn", None)):  # a @triton.jit function
+            marks = {n: getattr(value, n, None) for n in ("noinline", "do_not_specialize", "debug")}
+            marks["annotations"] = function.__annotations__  # they say what is a compile-time constant
+            return tagged("jit", type(value).__name__.encode(), self.encode(function), self.encode(marks))
+        if callable(inner := getattr(value, "__wrapped__", None)):  # functools.cache
+            return tagged("wrapped", type(value).__name__.encode(), self.encode(inner))
+        reduce = copyreg.dispatch_table.get(type(value))
+        if reduce is None and hasattr(value, "__dict__"):
+            return tagged("instance", self.encode(type(value)), self.encode(dict(vars(value))))
+        try:
+            parts = reduce(value) if reduce else value.__reduce_ex__(2)
+        except Exception:  # whatever a class says against being copied
+            return None
+        if isinstance(parts, str) and not any(getattr(m, parts, None) is value for m in _homes(value)):
+            return None  # a name under which something else is found, or nothing
+        return tagged("made", _name(type(value)).encode(), self.encode(parts))
+
+    def _function(self, function: types.FunctionType) -> bytes:
+        attributes = {n: v for n, v in vars(function).items() if n != "__wrapped__"}
+        values = (function.__defaults__, function.__kwdefaults__, attributes)
+        names = names_in(function.__code__)
+        if names & _DYNAMIC_HERE:
+            names |= _public(function.__globals__)
+        known = {n: v for n, v in function.__globals__.items() if n in names and v is not function}
+        made_of = [source(function), *([byte_code(function.__code__)] if self.exact else [])]
+        taken = (self._taken(known, names, ()), self._imported(function, names))
+        return tagged("function", *made_of, self._cells(function), *map(self.encode, values), *taken)
+
+    def _imported(self, function: types.FunctionType, names: Set[str]) -> bytes:
+        """What a function takes from modules that it imports itself."""
+        parts = []
+        for level, name, taken in imports_in(function.__code__):
+            package = function.__globals__.get("__package__") or ""
+            for module in (name, *(f"{name}.{t}" for t in taken)):
+                found = self._importable("." * level + module, package)
+                if found is not None:
+                    parts += [self.encode(module), self._taken({found.__name__: found}, names | {found.__name__}, ())]
+        return tagged("imports", *parts)
+
+    def _importable(self, name: str, package: str) -> types.ModuleType | None:
+        """A module of the user's by name; None for others, which the function's source names."""
+        try:
+            name = importlib.util.resolve_name(name, package)
+            top = name.partition(".")[0]
+            if top in (*_BY_VERSION, "references") or top in sys.stdlib_module_names:
+                return None
+            module = importlib.import_module(name)
+        except Exception:  # no module but a name in one, or one that cannot be imported here: the call will tell
+            return None
+        return module if self._outside_module(module) is None else None
+
+    def _cells(self, function: types.FunctionType) -> bytes:
+        """The values that a function closes over."""
+        return self.encode([_cell(c) for c in function.__closure__ or ()])
+
+    def _taken(self, known: Mapping[str, Any], names: Set[str], inside: tuple[Any, ...]) -> bytes:
+        """The values that code takes by name. From a module of the user's, those attributes that the code may name."""
+        parts = []
+        for name in sorted(names & set(known)):
+            value = known[name]
+            if not isinstance(value, types.ModuleType) or self._outside_module(value) is not None:
+                parts += [self.encode(name), self.encode(value)]
+            elif value not in inside:
+                inner = names | _public(vars(value)) if names & _DYNAMIC else names
+                parts += [self.encode(name), self._taken(vars(value), inner, (*inside, value))]
+        return tagged("names", *parts)
+
+    def _class(self, cls: type) -> bytes:
+        members = {n: _unwrapped(v) for n, v in vars(cls).items() if n not in _OF_EVERY_CLASS and not _generated(v)}
+        if issubclass(cls, enum.Enum):
+            functions = {n: f for n, f in members.items() if isinstance(f, types.FunctionType | tuple)}
+            members = {n: f for n, f in functions.items() if self._outside(f) is None}
+            members |= {m: v.value for m, v in cls.__members__.items()}
+        elif dataclasses.is_dataclass(cls):
+            members |= {f.name: (f.default, f.default_factory, f.init, f.compare) for f in dataclasses.fields(cls)}
+        return tagged("class", cls.__qualname__.encode(), *map(self.encode, (cls.__bases__, type(cls), members)))
+
+    def _outside(self, value: Any) -> bytes | None:
+        """The encoding of a function or class that the walk does not enter; None for one that it enters."""
+        # Of a function, the module in which it runs: functools.wraps gives it the name of another.
+        home = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else None
+        module = sys.modules.get(home or getattr(value, "__module__", None) or "")
+        place = None if module is None else self._outside_module(module)
+        return None if place is None else tagged("outside", place, _name(value).encode())
+
+    def _outside_module(self, module: types.ModuleType) -> bytes | None:
+        """The encoding of a module that the walk does not enter; None for one that it enters."""
+        top = module.__name__.partition(".")[0]
+        file = getattr(module, "__file__", None)
+        if top == "references" or (file is None and top == "__main__"):
+            return None
+        name = module.__name__.encode()
+        if file is None or top in _BY_VERSION:
+            return tagged("package", name, *([_version(top)] if self.exact else []))
+        place = str(Path(file).resolve())
+        if any(place.startswith(f"{p}/") for p in _PACKAGES):
+            return tagged("package", name, file_text(place).encode())
+        return tagged("package", name) if any(place.startswith(f"{p}/") for p in (*_LIBRARIES, _HARNESS)) else None
+
+
+_OF_EVERY_CLASS = frozenset(
+    {"__dict__", "__weakref__", "__module__", "__doc__", "__annotations__", "__firstlineno__", "__static_attributes__",
+     "__dataclass_fields__", "__dataclass_params__", "__replace__", "__abstractmethods__", "_abc_impl",
+     "__annotate_func__", "__annotations_cache__"}
+)  # fmt: skip
+
+
+def _homes(value: Any) -> list[types.ModuleType | None]:
+    """The modules in which a value may stand under its name."""
+    names = (getattr(value, "__module__", None), type(value).__module__, "numpy", "scipy.special")
+    return [sys.modules.get(n) for n in names if isinstance(n, str)]
+
+
+def _public(names: Mapping[str, Any]) -> set[str]:
+    return {n for n in names if not n.startswith("__")}
+
+
+def _generated(member: Any) -> bool:
+    """Whether a method was written by `dataclass` or `namedtuple`: another Python writes it otherwise."""
+    return isinstance(member, types.FunctionType) and member.__code__.co_filename.startswith("<string>")
+
+
+def _unwrapped(member: Any) -> Any:
+    """The function behind a static or class method, or the functions of a property."""
+    if isinstance(member, property):
+        return (member.fget, member.fset, member.fdel)
+    if isinstance(member, functools.cached_property):
+        return member.func
+    return getattr(member, "__func__", member)
+
+
+def _cell(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not filled yet
+        return None
+
+
+def _name(value: Any) -> str:
+    return str(getattr(value, "__qualname__", None) or getattr(value, "__name__", None) or type(value).__qualname__)
+
+
+@functools.cache
+def _version(package: str) -> bytes:
+    try:
+        return importlib.metadata.version("ptxdiff" if package == "harness" else package).encode()
+    except importlib.metadata.PackageNotFoundError:
+        return b""
+
+
+def digest_with_code(value: Any, *, exact: bool = False) -> str:
+    """SHA-256 of a value's encoding, in which functions stand for their code and all that it calls.
+
+    exact: for use within one version of Python; byte code counts as well.
+    """
+    return hashlib.sha256(_Walk(exact).encode(value)).hexdigest()

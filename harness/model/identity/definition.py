@@ -1,0 +1,75 @@
+"""What decides the verdict: everything that a case and one of its variants state.
+
+The parts have names, so that a gate can say which of them changed. A part is a digest, equal on every machine where the
+same is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness.model.case import AsmVariant, Case, CaseError, KernelVariant, PlainVariant, Variant, alternatives, policies
+from harness.model.derive import asm_form, packs_of
+from harness.model.identity.code import digest_with_code
+
+KEPT_DIGITS = 16
+
+_known: dict[tuple[int, int, bool], tuple[Case, Variant, dict[str, str]]] = {}
+"""Definitions by the ids of case and variant. Both are kept alive, so that no other object gets their ids."""
+
+
+def definition(case: Case, variant: Variant, *, exact: bool = False) -> dict[str, str]:
+    """The digests of what a variant is and what it is held to, by part. Computed once for a variant in a process.
+
+    exact: for comparing within one environment; byte code and versions of packages count as well.
+    """
+    key = (id(case), id(variant), exact)
+    if key not in _known:
+        parts = {**_wanted(case, variant), **_made_of(case, variant)}
+        digests = {name: digest_with_code(value, exact=exact)[:KEPT_DIGITS] for name, value in parts.items()}
+        _known[key] = (case, variant, digests)
+    return dict(_known[key][2])
+
+
+def _wanted(case: Case, variant: Variant) -> dict[str, Any]:
+    """What a variant is held to, and on which inputs."""
+    policy = policies(case, variant)
+    return {
+        "reference": alternatives(policy.reference),
+        "policy": (policy.match, policy.ftz, policy.nan),
+        "meets": (policy.meets, case.reference if policy.meets else None),
+        "targets": (policy.targets, policy.refused),
+        "expected failure": variant.expected_failure,
+        "formats": (tuple(case.inputs.items()), tuple(case.outputs.items())),
+        "inputs": (case.where, tuple(case.hard_cases), tuple(case.sizes), case.generate),
+    }
+
+
+def _made_of(case: Case, variant: Variant) -> dict[str, Any]:
+    """What runs: the parts that this kind of variant has."""
+    carry = policies(case, variant).carry
+    parts: dict[str, Any] = {"launch": (variant.fusion, carry)}
+    if isinstance(variant, AsmVariant):
+        forms = [(pack, *_form(case, variant, pack)) for pack in packs_of(case, variant)]
+        parts["asm"] = [(pack, text) for pack, text, _ in forms]
+        parts["constraints"] = [(pack, constraints) for pack, _, constraints in forms]
+    elif isinstance(variant, PlainVariant):
+        parts["function"] = (variant.function, variant.constants)
+    elif isinstance(variant, KernelVariant):
+        parts["function"] = variant.function
+        parts["launch"] = (variant.fusion, carry, variant.grid, variant.meta, variant.num_warps)
+    return parts
+
+
+def _form(case: Case, variant: AsmVariant, pack: int) -> tuple[str, str]:
+    try:
+        form = asm_form(case, variant, pack)
+    except CaseError as e:
+        return str(e), ""
+    return form.text, form.constraints
+
+
+def changed_parts(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of the parts that differ."""
+    return tuple(sorted(n for n in before.keys() | after.keys() if before.get(n) != after.get(n)))

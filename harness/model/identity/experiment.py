@@ -1,0 +1,62 @@
+"""What decides bits: everything that is handed to the machine that runs the code, as one immutable value."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.model.identity.encoding import digest
+
+DIGITS = 32
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One run of one code on one machine. Equal experiments give equal bits and equal findings.
+
+    machine: what executes, in words and versions; for the emulator a digest of all its instruction definitions.
+    code: digest of the PTX text, byte for byte, or of the program that an asm form was bound to.
+    launch: digest of the entry, the parameters' bytes, the memory behind them, grid, block and shared memory; for asm
+    alone, of operands, storage types, pack, padding, shared registers and steps. Contraction is part of it.
+    inputs: digest of the inputs with their names, types and shapes.
+    """
+
+    machine: str
+    code: str
+    launch: str
+    inputs: str
+
+    @property
+    def digest(self) -> str:
+        """The value in hexadecimal digits. Records hold it as `identity`."""
+        return digest(self)[:DIGITS]
+
+
+def experiment(machine: str, code: str, launch: Any, inputs: Mapping[str, Any]) -> Experiment:
+    """The experiment of a code text, a launch description and inputs (arrays by name)."""
+    return Experiment(machine, hashlib.sha256(code.encode()).hexdigest(), digest(launch), digest(dict(inputs)))
+
+
+@functools.cache
+def emulator() -> str:
+    """The emulator as a machine: a digest of the text of every module of `harness.ptx`."""
+    return f"emulator {_text_digest(Path(__file__).resolve().parents[1] / 'ptx')}"
+
+
+@functools.cache
+def harness() -> str:
+    """A digest of the text of every module that decides a verdict: the harness and the references."""
+    root = Path(__file__).resolve().parents[2]
+    return digest([_text_digest(root / name) for name in ("harness", "references")])[:DIGITS]
+
+
+def _text_digest(folder: Path) -> str:
+    found = hashlib.sha256()
+    for file in sorted(folder.rglob("*.py")):
+        text = file.read_bytes()
+        found.update(f"{file.relative_to(folder)} {len(text)}\0".encode() + text)
+    return found.hexdigest()[:DIGITS]

@@ -1,0 +1,115 @@
+"""The text of a function: its definition without comments, docstrings and layout, or its byte code without a text.
+
+The text is that of the file as it was executed. `names_in` and `imports_in` tell what code takes by name.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import functools
+import linecache
+import types
+from pathlib import Path
+from typing import Any
+
+from harness.model.identity.encoding import encode, tagged
+
+_sources: dict[str, str] = {}
+"""The text of files as they were when a function of them was first looked at, or when the loader ran them."""
+
+
+def executed(path: str, text: str) -> None:
+    """Note the text of a file that was executed: what the file holds later is not what runs."""
+    _sources[path] = text
+
+
+def file_text(path: str | None) -> str:
+    """The text of a file as it was executed; empty for none."""
+    if not path:
+        return ""
+    if path not in _sources:
+        try:
+            _sources[path] = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            _sources[path] = "".join(linecache.getlines(path))
+    return _sources[path]
+
+
+def source(function: types.FunctionType) -> bytes:
+    """A function's source without comments, docstrings and layout; its byte code where there is no source."""
+    code = function.__code__
+    if id(code) not in _made:
+        node = _node(code)
+        text = byte_code(code) if node is None else tagged("source", ast.unparse(node).encode())
+        _made[id(code)] = (code, text)
+    return _made[id(code)][1]
+
+
+_made: dict[int, tuple[types.CodeType, bytes]] = {}
+"""Code objects with their sources, by id, which stays theirs as they are kept here."""
+
+
+def byte_code(code: types.CodeType) -> bytes:
+    """What Python runs, with its constants and names, and that of inner functions."""
+    constants = [byte_code(c) if isinstance(c, types.CodeType) else encode(c) for c in code.co_consts]
+    return tagged("code", code.co_code, encode(code.co_names), *constants)
+
+
+def _node(code: types.CodeType) -> ast.AST | None:
+    """The definition in its file that a code object was made of; None where it cannot be told."""
+    here = [n for n in _definitions(file_text(code.co_filename)) if _first_line(n) == code.co_firstlineno]
+    here = [n for n in here if getattr(n, "name", "<lambda>") == code.co_name]
+    if len(here) > 1:
+        inside = [(a, b) for a, _, b, _ in code.co_positions() if a and b is not None and a > 0]
+        here = [n for n in here if all(_holds(n, line, column) for line, column in inside)]
+        here.sort(key=lambda n: (n.end_lineno or 0, n.end_col_offset or 0))
+        here = here[:1]
+    return here[0] if here else None
+
+
+def _holds(node: Any, line: int, column: int) -> bool:
+    first, last = (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
+    return bool(first <= (line, column) < last)
+
+
+def _first_line(node: Any) -> int:
+    return int(min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))]))
+
+
+@functools.lru_cache(maxsize=256)
+def _definitions(text: str) -> tuple[Any, ...]:
+    """The functions and lambdas of a file, docstrings taken out."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return ()
+    found: list[ast.AST] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if ast.get_docstring(node) is not None:
+                node.body = node.body[1:] or [ast.Pass()]
+            found.append(node)
+        elif isinstance(node, ast.Lambda):
+            found.append(node)
+    return tuple(found)
+
+
+def names_in(code: types.CodeType) -> set[str]:
+    """The globals and attributes that code may name, its inner functions included."""
+    inner = [names_in(c) for c in code.co_consts if isinstance(c, types.CodeType)]
+    return set(code.co_names).union(*inner)
+
+
+@functools.lru_cache(maxsize=4096)
+def imports_in(code: types.CodeType) -> tuple[tuple[int, str, tuple[str, ...]], ...]:
+    """The imports inside a function, its inner functions included: level, module, names taken from it."""
+    found: list[tuple[int, str, tuple[str, ...]]] = []
+    given: list[Any] = [None, None]
+    for step in dis.get_instructions(code):
+        if step.opname == "IMPORT_NAME":
+            level, taken = given
+            found.append((level or 0, step.argval, tuple(taken or ())))
+        given = [given[1], step.argval]
+    inner = (imports_in(c) for c in code.co_consts if isinstance(c, types.CodeType))
+    return (*found, *(one for many in inner for one in many))

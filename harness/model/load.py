@@ -1,0 +1,173 @@
+"""Case files: Python modules that bind `Case` objects to names.
+
+The object called `case` has the file's stem as its name; any other is `stem.attribute`. Cases in a list, a tuple or a
+dict that is bound to a name are `stem.attribute.0` or `stem.attribute.key`; one that also has a name of its own is not
+repeated. A leading underscore in a name hides what is bound to it. Modules are loaded under a name made from their
+path, so that two files of one name in two folders do not meet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from harness.model import files as casefiles
+from harness.model.case import Case, CaseError
+from harness.model.identity.modules import execute_file
+
+
+@dataclass(frozen=True)
+class LoadedCase:
+    """A case with where it came from. title: the first line of its file's docstring."""
+
+    case: Case
+    name: str
+    attribute: str
+    path: Path
+    title: str
+
+
+def load(path: Path) -> list[LoadedCase]:
+    """The cases of a file, in the order in which they are bound.
+
+    Raises CaseError where the file binds none, and where it cannot be executed, with the line at fault.
+    """
+    if found := cases_of(path):
+        return found
+    raise CaseError(
+        f"{path}: a case file binds a Case to a name: case = Case(inputs=..., outputs=..., ...). A leading underscore "
+        f"hides a Case, and a file that is no case file: _{path.name}"
+    )
+
+
+def cases_of(path: Path) -> list[LoadedCase]:
+    """The cases of a file, or none. Raises CaseError where the file cannot be executed, with the line at fault."""
+    try:
+        module = load_module(path)
+        found = cases_in(vars(module))
+    except Exception as e:
+        raise CaseError(f"{_place(path, e)}: {_words(path, e)}") from e
+    title = (inspect.getdoc(module) or "").partition("\n")[0]
+    return [
+        LoadedCase(case, path.stem if name == "case" else f"{path.stem}.{name}", name, path, title)
+        for name, case in found.items()
+    ]
+
+
+def cases_in(namespace: Mapping[str, Any]) -> dict[str, Case]:
+    """The cases that a module's namespace binds, by attribute; those in containers by attribute and keys, with dots.
+
+    Raises CaseError where two have one name, or a key makes no name.
+    """
+    public = {name: value for name, value in namespace.items() if not name.startswith("_")}
+    known = {id(value) for value in public.values() if isinstance(value, Case)}
+    found: dict[str, Case] = {}
+    for name, value in public.items():
+        if isinstance(value, Case):
+            found[name] = value
+            continue
+        for keys, case in _inside(value, ()):
+            if id(case) in known:
+                continue
+            known.add(id(case))
+            attribute = ".".join([name, *(_word(name, key) for key in keys)])
+            if attribute in found:
+                raise CaseError(f"two cases in {name} are called {attribute}; use keys that differ in their letters")
+            found[attribute] = case
+    return found
+
+
+def _inside(value: Any, above: tuple[int, ...]) -> Iterator[tuple[tuple[Any, ...], Case]]:
+    """The cases in a container and in the containers in it, each with its keys. above: the containers around it."""
+    if isinstance(value, Case):
+        yield (), value
+    elif isinstance(value, list | tuple | dict) and id(value) not in above:
+        for key, member in value.items() if isinstance(value, dict) else enumerate(value):
+            for keys, case in _inside(member, (*above, id(value))):
+                yield (key, *keys), case
+
+
+def _word(name: str, key: Any) -> str:
+    """A key as a part of a name: what is no letter, digit or underscore becomes an underscore."""
+    word = re.sub(r"\W+", "_", str(key)) if isinstance(key, str | int) else ""
+    if not word:
+        raise CaseError(f"{name}[{key!r}] is a Case, and its key makes no name; use a string or a number as key")
+    return word
+
+
+def claim(named: dict[str, Path], loaded: LoadedCase) -> None:
+    """Note whose name a case has. Raises CaseError where another file's case has it."""
+    other = named.setdefault(loaded.name, loaded.path)
+    if other != loaded.path:
+        raise CaseError(
+            f"{loaded.path}: a case called {loaded.name!r} is in {other} as well, and results are kept by name; rename "
+            "one of the files"
+        )
+
+
+def _place(path: Path, error: Exception) -> str:
+    """`cases/rcp.py:12`: the innermost line of the case file that an error went through."""
+    if isinstance(error, SyntaxError) and error.lineno and error.filename == str(path.resolve()):
+        return f"{path}:{error.lineno}"
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path.resolve())]
+    return f"{path}:{lines[-1]}" if lines else str(path)
+
+
+def _words(path: Path, error: Exception) -> str:
+    """A contradiction in a case in its own words; anything else with its kind, and where it was raised."""
+    if isinstance(error, CaseError):
+        return str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    inside = isinstance(error, SyntaxError) or last.filename in (str(path.resolve()), "<frozen importlib._bootstrap>")
+    where = "" if inside else f" (raised at {Path(last.filename).name}:{last.lineno})"
+    return f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}{where}"
+
+
+def load_module(path: Path) -> ModuleType:
+    """The file as a module, executed once a process; its folder is not put on sys.path."""
+    path = path.resolve()
+    name = f"ptxdiff_case_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    return execute_file(path, name)
+
+
+def find(argument: str) -> list[LoadedCase]:
+    """The cases that a command-line word means: a case file, a folder of them, or a case's name in `./cases`.
+
+    Raises CaseError naming the cases there are.
+    """
+    path = Path(argument)
+    if path.is_dir():
+        return in_folder(path)
+    if path.suffix == ".py":
+        if not path.exists():
+            raise CaseError(f"{path}: no such file")
+        return load(path)
+    folder = Path(casefiles.FOLDER)
+    known = in_folder(folder) if folder.is_dir() else []
+    chosen = [c for c in known if c.name == argument or c.path.stem == argument]
+    if not chosen:
+        names = ", ".join(c.name for c in known) or "none: there is no folder ./cases"
+        raise CaseError(f"no case is called {argument!r}; cases here: {names}")
+    return chosen
+
+
+def in_folder(folder: Path) -> list[LoadedCase]:
+    """The cases of all case files that a folder stands for. Raises CaseError, also where two have one name."""
+    found: list[LoadedCase] = []
+    named: dict[str, Path] = {}
+    for file in casefiles.case_files(folder):
+        tests = casefiles.is_test_file(file, casefiles.TEST_FILES)  # pytest runs what else is in it
+        for loaded in cases_of(file) if tests else load(file):
+            claim(named, loaded)
+            found.append(loaded)
+    return found

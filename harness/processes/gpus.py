@@ -1,0 +1,108 @@
+"""The GPUs of this host as CUDA lists them, found out in a process of their own: no context is made, torch not loaded.
+
+Run as a program, this file prints what the driver says; it imports nothing of the harness then.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+TIMEOUT = 60.0
+_MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU. visible: what CUDA_VISIBLE_DEVICES must be for a process to see it alone. memory: in bytes."""
+
+    visible: str
+    name: str
+    uuid: str
+    target: str
+    memory: int
+
+
+@functools.cache
+def gpus() -> tuple[Gpu, ...]:
+    """The GPUs that a process started here sees, in CUDA's order; none where there is no working driver.
+
+    CUDA_VISIBLE_DEVICES is respected, and its names (numbers, UUIDs, MIG instances) are kept as they were given.
+    """
+    from harness.model.targets import normal
+    from harness.running.environment import gpu_visible
+
+    if not gpu_visible():
+        return ()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", __file__], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT
+        )
+        listed: list[dict[str, Any]] = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return ()
+    names = names_of(os.environ.get("CUDA_VISIBLE_DEVICES"), len(listed))
+    found = []
+    for visible, facts in zip(names, listed, strict=False):
+        number = f"{facts['major']}{facts['minor']}"
+        try:
+            target = normal(number)
+        except ValueError:  # one that ptxdiff does not know
+            target = f"sm_{number}"
+        found.append(Gpu(visible, facts["name"], facts["uuid"], target, facts["memory"]))
+    return tuple(found)
+
+
+def names_of(variable: str | None, count: int) -> list[str]:
+    """What names each of the `count` GPUs in CUDA_VISIBLE_DEVICES, given its value here (None: it is not set)."""
+    if variable is None:
+        return [str(k) for k in range(count)]
+    return [name.strip() for name in variable.split(",")][:count]
+
+
+def share(found: Sequence[Gpu], target: str, worker: int) -> Gpu | None:
+    """The GPU of one of several processes: round robin over those of a target; None where there is none."""
+    fitting = [g for g in found if g.target == target]
+    return fitting[worker % len(fitting)] if fitting else None
+
+
+def worker_number() -> int:
+    """This process's number among the workers of pytest-xdist; 0 elsewhere."""
+    digits = "".join(c for c in os.environ.get("PYTEST_XDIST_WORKER", "") if c.isdigit())
+    return int(digits or "0")
+
+
+def _listed() -> list[dict[str, Any]]:
+    """What the driver says of each GPU. Raises OSError where there is no driver."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    count = ctypes.c_int()
+    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
+        return []
+    return [_facts(driver, ordinal) for ordinal in range(count.value)]
+
+
+def _facts(driver: Any, ordinal: int) -> dict[str, Any]:
+    device, number, memory = ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t()
+    name, identity = ctypes.create_string_buffer(256), ctypes.create_string_buffer(16)
+    driver.cuDeviceGet(ctypes.byref(device), ordinal)
+    driver.cuDeviceGetName(name, len(name), device)
+    driver.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
+    driver.cuDeviceGetUuid_v2(identity, device)
+    capability = {}
+    for key, attribute in (("major", _MAJOR), ("minor", _MINOR)):
+        driver.cuDeviceGetAttribute(ctypes.byref(number), attribute, device)
+        capability[key] = number.value
+    text = f"GPU-{uuid.UUID(bytes=identity.raw)}"
+    return {"name": name.value.decode(), "uuid": text, "memory": memory.value, **capability}
+
+
+if __name__ == "__main__":
+    print(json.dumps(_listed()))

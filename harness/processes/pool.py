@@ -1,0 +1,316 @@
+"""A pool of compiler processes that survives what kills them.
+
+    outcome = shared_pool().submit("harness.triton.compile:lower", spec).result()
+
+Every call ends in an `Outcome`: the worker's reply, or how the worker ended. A worker that died is replaced when the
+next call needs it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import os
+import pickle
+import queue
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.processes.worker import HEADER, Call, Reply, Setup, write_message
+
+DEFAULT_TIMEOUT = 120.0
+MAX_WORKERS = 4
+
+# Settings of Triton and LLVM that change or dump what is compiled, or that replace the compiler by an interpreter.
+# Where Triton finds its tools (TRITON_PTXAS_PATH and the like) stays the user's choice.
+_DROPPED_PREFIXES = (
+    "TRITON_",
+    "MLIR_",
+    "LLVM_",
+    "NVPTX_",
+    "PYTHONWARNINGS",
+    "DISABLE_PTXAS_OPT",
+    "USE_IR_LOC",
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one call ended.
+
+    reply: what the function returned or raised; None when the worker did not live to answer.
+    stderr: what was written to standard error during the call, whole.
+    ended: how the worker ended, in words ("aborted (SIGABRT)", "gave no answer in 120 s"); "" when it lives.
+    """
+
+    reply: Reply | None
+    stderr: str = ""
+    ended: str = ""
+
+
+class _Silent(Exception):
+    """No whole answer: the worker died, or time was up."""
+
+
+class Worker:
+    """One process that answers calls, a compiler's by default; started when first used.
+
+    One thread at a time may `call` and `close`; `stop` may come from any.
+    environment: of the process; without it the one that compilers get. prefix: a program to run it under.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None, prefix: Sequence[str] = ()) -> None:
+        self._environment, self._prefix = environment, tuple(prefix)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._guard = threading.Lock()  # between `stop` and the process being reaped: its id may be another's by then
+        self._stopped = False
+        self._requests = self._replies = self._stderr = -1
+        self._path: tuple[str, ...] = ()  # sys.path, as the process was told last
+
+    @property
+    def pid(self) -> int | None:
+        """The process's id, None while there is none."""
+        return self._process.pid if self._process else None
+
+    def call(self, call: Call, timeout: float) -> Outcome:
+        """Run `call` in the worker and wait for it; a worker that dies or is late is gone afterwards."""
+        deadline = time.monotonic() + timeout
+        try:
+            if self._process is None:
+                self._start()
+            if self._path != (path := tuple(sys.path)):
+                write_message(self._requests, Setup(path))
+                self._path = path
+            os.ftruncate(self._stderr, 0)
+            write_message(self._requests, call)
+            reply = self._receive(deadline)
+        except (_Silent, BrokenPipeError):
+            ended = self._how_it_ended(timed_out=time.monotonic() >= deadline, timeout=timeout)
+            stderr = self._written()
+            self.close()
+            return Outcome(None, stderr, ended)
+        return Outcome(reply, self._written())
+
+    def _start(self) -> None:
+        if self._stopped:
+            raise _Silent
+        request_end, self._requests = os.pipe()
+        self._replies, reply_end = os.pipe()
+        self._stderr = _nameless_file()
+        module = ["-P", "-m", "harness.processes.worker"]
+        command = [*self._prefix, sys.executable, *module, str(request_end), str(reply_end)]
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._stderr,
+                pass_fds=(request_end, reply_end),
+                env=_environment() if self._environment is None else with_harness(self._environment),
+                # Of its own session: a Ctrl-C is for the harness to handle, and what the worker started dies with it.
+                start_new_session=True,
+            )
+        finally:
+            os.close(request_end)
+            os.close(reply_end)
+        self._path = ()
+
+    def _receive(self, deadline: float) -> Reply:
+        (size,) = HEADER.unpack(self._read(HEADER.size, deadline))
+        reply = pickle.loads(self._read(size, deadline))
+        assert isinstance(reply, Reply)
+        return reply
+
+    def _read(self, size: int, deadline: float) -> bytes:
+        poll = select.poll()
+        poll.register(self._replies, select.POLLIN)
+        data = bytearray()
+        while len(data) < size:
+            if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                raise _Silent
+            chunk = os.read(self._replies, size - len(data))
+            if not chunk:
+                raise _Silent
+            data += chunk
+        return bytes(data)
+
+    def _how_it_ended(self, *, timed_out: bool, timeout: float) -> str:
+        if self._stopped or self._process is None:
+            return "was stopped"
+        if timed_out:
+            return f"gave no answer in {timeout:g} s"
+        try:
+            code = self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            return "closed its pipe"
+        if code < 0:
+            verb = "aborted" if -code == signal.SIGABRT else "was killed"
+            return f"{verb} ({signal.Signals(-code).name})"
+        return f"exited with status {code}"
+
+    def _written(self) -> str:
+        if self._stderr < 0:
+            return ""
+        return os.pread(self._stderr, os.fstat(self._stderr).st_size, 0).decode(errors="replace")
+
+    def stop(self) -> None:
+        """Kill the process, now and for good; a call in progress ends."""
+        with self._guard:
+            self._stopped = True
+            if self._process is not None and self._process.returncode is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End the process, and what it started; the next call starts another."""
+        with self._guard:
+            process, self._process = self._process, None
+            if process is None:
+                return
+            # What the worker started may have outlived it, in its process group.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for fd in (self._requests, self._replies, self._stderr):
+            os.close(fd)
+        self._requests = self._replies = self._stderr = -1
+
+
+def _nameless_file() -> int:
+    """A file open for reading and appending, so that what follows a truncation starts at offset 0."""
+    fd, name = tempfile.mkstemp(prefix="ptxdiff-stderr-")
+    os.unlink(name)
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
+    return fd
+
+
+@dataclass(frozen=True)
+class _Job:
+    call: Call
+    timeout: float
+    future: Future[Outcome]
+
+
+class Pool:
+    """Up to `size` workers, started as they are needed; `submit` may be called from any thread.
+
+    The threads that wait for workers are daemons: calls still queued when Python exits are dropped, not finished.
+    """
+
+    def __init__(self, size: int | None = None) -> None:
+        self.size = size or default_size()
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._workers: list[tuple[Worker, threading.Thread]] = []
+        self._idle = 0
+        self._closed = False
+        self._owner = os.getpid()
+
+    @property
+    def usable(self) -> bool:
+        """Whether `submit` works here: not after `close`, nor in a fork of the process that made the pool."""
+        return not self._closed and self._owner == os.getpid()
+
+    def submit(self, function: str, *arguments: Any, timeout: float = DEFAULT_TIMEOUT) -> Future[Outcome]:
+        """Have a worker call `function` ("module:name") with `arguments`; both must pickle, and so must the result."""
+        job = _Job(Call(function, arguments), timeout, Future())
+        with self._lock:
+            if not self.usable:
+                raise RuntimeError("the pool of compiler processes is closed, or belongs to another process")
+            if self._idle:
+                self._idle -= 1
+            elif len(self._workers) < self.size:
+                self._add_worker()
+            self._jobs.put(job)
+        return job.future
+
+    def _add_worker(self) -> None:
+        worker = Worker()
+        thread = threading.Thread(target=self._serve, args=(worker,), name="ptxdiff-compile", daemon=True)
+        self._workers.append((worker, thread))
+        thread.start()
+
+    def _serve(self, worker: Worker) -> None:
+        while (job := self._jobs.get()) is not None:
+            outcome: Outcome | BaseException | None = None
+            if job.future.set_running_or_notify_cancel():
+                try:
+                    outcome = worker.call(job.call, job.timeout)
+                except BaseException as error:  # the caller's to see; it must not end the thread
+                    worker.close()
+                    outcome = error
+            with self._lock:  # before the answer, so that whoever gets it finds this worker free
+                self._idle += 1
+            if isinstance(outcome, Outcome):
+                job.future.set_result(outcome)
+            elif outcome is not None:
+                job.future.set_exception(outcome)
+        worker.close()
+
+    def pids(self) -> list[int]:
+        """The ids of the processes alive now."""
+        return [worker.pid for worker, _ in self._workers if worker.pid]
+
+    def close(self) -> None:
+        """End all workers; calls not yet begun are cancelled, calls in progress end without a reply."""
+        with self._lock:
+            if not self.usable:
+                return
+            self._closed = True
+            workers = list(self._workers)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                if job := self._jobs.get_nowait():
+                    job.future.cancel()
+        for worker, _ in workers:
+            worker.stop()
+            self._jobs.put(None)
+        for _, thread in workers:
+            thread.join(timeout=10)
+
+
+def default_size() -> int:
+    """One worker a CPU, at most four, shared with the other processes of a pytest-xdist run."""
+    cpus = len(os.sched_getaffinity(0))
+    beside = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    return max(1, min(MAX_WORKERS, cpus // beside))
+
+
+def _environment() -> dict[str, str]:
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(_DROPPED_PREFIXES) or name.endswith("_PATH")
+    }
+    return with_harness(kept)
+
+
+def with_harness(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which Python finds the harness."""
+    here = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, (here, environment.get("PYTHONPATH"))))
+    return {**environment, "PYTHONPATH": path}
+
+
+_shared: Pool | None = None
+_shared_lock = threading.Lock()
+
+
+def shared_pool() -> Pool:
+    """This process's pool, made when first asked for and ended when Python exits. A fork gets its own."""
+    global _shared
+    with _shared_lock:
+        if _shared is None or not _shared.usable:
+            _shared = Pool()
+            atexit.register(_shared.close)
+        return _shared

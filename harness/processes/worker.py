@@ -1,0 +1,150 @@
+"""The compiler process, and the one that owns a GPU: answers one request at a time, and may die of one.
+
+LLVM aborts the process on a wrong constraint string, so Triton's stages never run in the harness's own process. The
+parent (`harness.processes.pool`) starts this module with two pipes for the protocol and a file as standard error: what
+a compiler writes there belongs to the request being served. Standard output goes nowhere.
+
+A message is an 8-byte big-endian length and a pickle. Requests are `Call`s, and a `Setup` before the first of them and
+wherever the parent's path has changed since.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import resource
+import select
+import signal
+import struct
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+HEADER = struct.Struct(">Q")
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Makes the worker see the modules that its parent sees."""
+
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function to call, as "module:name", and its positional arguments."""
+
+    function: str
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a call returned or raised.
+
+    warnings: Python's warnings, one line each; they never reach standard error, where any word is an error.
+    raised: the exception's class name, "" where the call returned.
+    message: the exception's words; trace: where it was raised.
+    """
+
+    value: Any = None
+    warnings: tuple[str, ...] = ()
+    raised: str = ""
+    message: str = ""
+    trace: str = ""
+
+
+def read_exactly(fd: int, size: int) -> bytes:
+    """Read `size` bytes; EOFError when the other end closes first."""
+    chunks = []
+    while size:
+        chunk = os.read(fd, min(size, 1 << 20))
+        if not chunk:
+            raise EOFError
+        chunks.append(chunk)
+        size -= len(chunk)
+    return b"".join(chunks)
+
+
+def write_message(fd: int, message: object) -> None:
+    """Pickle `message` and write it with its length."""
+    body = pickle.dumps(message)
+    data = memoryview(HEADER.pack(len(body)) + body)
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def read_message(fd: int) -> Any:
+    """The next message; EOFError at the end of the stream."""
+    (size,) = HEADER.unpack(read_exactly(fd, HEADER.size))
+    return pickle.loads(read_exactly(fd, size))
+
+
+def forget_output() -> None:
+    """Drop what was written to standard error so far: it came from loading the user's module, not from a compiler."""
+    sys.stderr.flush()
+    os.ftruncate(2, 0)
+
+
+def resolve(function: str) -> Callable[..., Any]:
+    """The function called "module:name"."""
+    module, _, name = function.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def _answer(call: Call) -> Reply:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            reply = Reply(value=resolve(call.function)(*call.arguments))
+        except Exception as error:
+            reply = Reply(raised=type(error).__name__, message=str(error), trace=traceback.format_exc())
+    notes = tuple(dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught))
+    return Reply(reply.value, notes, reply.raised, reply.message, reply.trace)
+
+
+def serve(requests: int, replies: int) -> None:
+    """Answer requests from one pipe on another until the parent closes its end."""
+    while True:
+        try:
+            request = read_message(requests)
+        except EOFError:
+            return
+        if isinstance(request, Setup):
+            sys.path[:] = request.path
+            continue
+        reply = _answer(request)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        write_message(replies, reply)
+
+
+def end_with_parent(requests: int) -> None:
+    """From now on, kill this process and what it started as soon as nobody is left to send requests.
+
+    A parent that was killed cannot end its workers, and one that is busy for ever does not notice the end of its pipe.
+    """
+
+    def watch() -> None:
+        poll = select.poll()
+        poll.register(requests, 0)  # nothing but the other end's closing
+        poll.poll()
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=watch, name="ptxdiff-parent", daemon=True).start()
+
+
+if __name__ == "__main__":
+    # Pickles name this module's classes by their import name, which is not __main__.
+    from harness.processes import worker
+
+    # A compiler that aborts is an answer here, not a crash to be dumped.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    worker.end_with_parent(int(sys.argv[1]))
+    worker.serve(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,1 @@
+"""What can be said of asm without its inputs' values."""

@@ -1,0 +1,138 @@
+"""Which operands of an asm block the compiler may put in one register, and where that changes the result.
+
+LLVM may give an output that is no early clobber and an input that it needs no longer one register. The block then
+loses the input if it writes the output before it has read the input for the last time. Only such pairs are hazards:
+where every read of the input comes before every write of the output, sharing renames a register and changes nothing,
+alone or beside any other pair.
+
+An output that is tied to an input holds that input when the block begins. Another input can be in its register only if
+it has the same value.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.ptx.api import AsmBlock, assemble
+from harness.ptx.binding.constraints import REGISTER_WIDTH, parse_constraints
+from harness.ptx.binding.program import Program, Step
+
+ASSIGNMENTS = 64
+"""Assignments of registers that are tried where there are more, besides those that cover every hazard."""
+
+
+@dataclass(frozen=True)
+class Hazard:
+    """An output that is written (on line `written`) before an input is read (on line `read`), which may share.
+
+    tied: the input that is tied to the output, where one is; -1 for none.
+    """
+
+    output: int
+    input: int
+    written: int
+    read: int
+    tied: int = -1
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """The hazards of a block, and assignments (output to input) to try: all that there are, unless `complete` is False.
+
+    Every hazard is in an assignment of its own; one with a tied input is in no other.
+    """
+
+    hazards: tuple[Hazard, ...]
+    assignments: tuple[dict[int, int], ...]
+    complete: bool
+
+
+def sharing(asm: str, constraints: str, target: str | None = None) -> Sharing:
+    """The hazards of a block and the assignments in which they show. Raises PtxError as `emulate` would."""
+    hazards = tuple(_hazards(assemble(asm, constraints, target), constraints))
+    pairs = [(h.output, h.input) for h in hazards if h.tied < 0]
+    tied = [{h.output: h.input} for h in hazards if h.tied >= 0]
+    found = list(itertools.islice(_matchings(pairs), ASSIGNMENTS + 1))
+    if len(found) <= ASSIGNMENTS:
+        return Sharing(hazards, (*sorted(found, key=len), *tied), True)
+    singles = [{o: i} for o, i in pairs]
+    return Sharing(hazards, (*singles, *_covering(pairs), *tied), False)
+
+
+def _hazards(block: AsmBlock, constraints: str) -> Iterator[Hazard]:
+    parsed = parse_constraints(constraints)
+    tied = {c.tied: number for number, c in enumerate(parsed) if c.tied is not None}
+    program = block.program
+    for output, constraint in enumerate(parsed):
+        if not constraint.output or constraint.early:
+            continue
+        first = _first_write_before(program, block.slots[output])
+        for number, other in enumerate(parsed):
+            if other.output or other.tied is not None:
+                continue
+            if REGISTER_WIDTH[other.letter] != REGISTER_WIDTH[constraint.letter]:
+                continue
+            for read, step in enumerate(program.steps):
+                if read in first and _reads(step, block.slots[number]):
+                    written = _line(program, first[read])
+                    yield Hazard(output, number, written, _line(program, read), tied.get(output, -1))
+                    break
+
+
+def _first_write_before(program: Program, slot: int) -> dict[int, int]:
+    """For each step that may run after a write of a register: such a write."""
+    after: dict[int, int] = {}
+    for write, step in enumerate(program.steps):
+        if all(w.slot != slot for w in step.destinations):
+            continue
+        pending = list(following(program, write))
+        while pending:
+            at = pending.pop()
+            if at not in after:
+                after[at] = write
+                pending += following(program, at)
+    return after
+
+
+def following(program: Program, at: int) -> Iterator[int]:
+    """The steps that may run directly after one."""
+    step = program.steps[at]
+    if step.kind == "branch" and step.target < len(program.steps):
+        yield step.target
+    leaves = step.kind in ("branch", "exit") and step.guard < 0
+    if not leaves and at + 1 < len(program.steps):
+        yield at + 1
+
+
+def _reads(step: Step, slot: int) -> bool:
+    return step.guard == slot or any(r.slot == slot for r in step.sources)
+
+
+def _line(program: Program, at: int) -> int:
+    return program.source.position(program.steps[at].node.offset)[0]
+
+
+def _matchings(pairs: Sequence[tuple[int, int]]) -> Iterator[dict[int, int]]:
+    """Every nonempty choice of pairs in which no output and no input stands twice."""
+    for at, (output, source) in enumerate(pairs):
+        yield {output: source}
+        rest = [(o, i) for o, i in pairs[at + 1 :] if o != output and i != source]
+        for more in _matchings(rest):
+            yield {output: source} | more
+
+
+def _covering(pairs: Sequence[tuple[int, int]]) -> Iterator[dict[int, int]]:
+    """Largest choices, so many that each pair is in one."""
+    uncovered = dict.fromkeys(pairs)
+    while uncovered:
+        chosen: dict[int, int] = {}
+        for output, source in itertools.chain(list(uncovered), pairs):
+            if output not in chosen and source not in chosen.values():
+                chosen[output] = source
+                uncovered.pop((output, source), None)
+        yield chosen
+
+
+__all__ = ["ASSIGNMENTS", "Hazard", "Sharing", "following", "sharing"]

@@ -1,0 +1,68 @@
+"""Operands of an asm block as the compiler sees them: inputs are read only.
+
+The check looks at the text alone, so that it covers instructions that nobody here can run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from harness.ptx.binding.constraints import REGISTER_WIDTH, Constraint
+from harness.ptx.errors import InputWritten
+from harness.ptx.text.lexer import OPERAND
+from harness.ptx.text.nodes import Block, Instruction, Name, Operand, Pair, Source, Vector
+
+_NO_DESTINATION = frozenset((
+    "bar", "barrier", "bra", "brx", "call", "discard", "exit", "nanosleep", "pmevent", "prefetch", "prefetchu", "red",
+    "ret", "setmaxnreg", "st", "stackrestore", "trap", "tcgen05.dealloc",
+))  # fmt: skip
+"""Opcodes, with their first modifier where the opcode alone does not say, whose first operand is read."""
+
+
+def check_inputs(tree: Block, source: Source, constraints: Sequence[Constraint]) -> None:
+    """Raise InputWritten for the first instruction that writes an input which is tied to no output."""
+    inputs = {n: c for n, c in enumerate(constraints) if not c.output and c.tied is None}
+    for instruction in _instructions(tree):
+        for number in _written(instruction):
+            if number in inputs:
+                words = _words(source.statement(instruction.offset), number, inputs[number], constraints)
+                raise source.error(InputWritten, words, instruction.offset)
+
+
+def _words(statement: str, number: int, constraint: Constraint, constraints: Sequence[Constraint]) -> str:
+    width = REGISTER_WIDTH[constraint.letter]
+    kind = "pred" if width == 1 else f"b{width}"
+    move = "mov.pred" if width == 1 else f"mov.b{width}"
+    outputs = sum(c.output for c in constraints)
+    return (
+        f"`{statement}` writes the input ${number}, and the compiler assumes that an input keeps its value; copy it "
+        f"into a register of your own (.reg .{kind} t; {move} t, ${number};), or declare one more output "
+        f"'={constraint.letter}' and tie the input to it, with the output's number (here '{outputs}') as its constraint"
+    )
+
+
+def _instructions(block: Block) -> Iterator[Instruction]:
+    for statement in block.statements:
+        if isinstance(statement, Block):
+            yield from _instructions(statement)
+        elif isinstance(statement, Instruction):
+            yield statement
+
+
+def _written(instruction: Instruction) -> Iterator[int]:
+    """The numbers of the asm operands that an instruction writes."""
+    opcode, modifiers = instruction.opcode, instruction.modifiers
+    reads_only = opcode in _NO_DESTINATION or ".".join((opcode, *modifiers[:1])) in _NO_DESTINATION
+    if instruction.operands and (not reads_only or (opcode in ("bar", "barrier") and "red" in modifiers)):
+        yield from _numbers(instruction.operands[0])
+
+
+def _numbers(destination: Operand) -> Iterator[int]:
+    if isinstance(destination, Pair):
+        yield from _numbers(destination.first)
+        yield from _numbers(destination.second)
+    elif isinstance(destination, Vector):
+        for element in destination.elements:
+            yield from _numbers(element)
+    elif isinstance(destination, Name) and destination.text.startswith(OPERAND):
+        yield int(destination.text.removeprefix(OPERAND).partition(".")[0])  # video instructions write `$0.b3`

@@ -1,0 +1,1 @@
+"""From a syntax tree to a program: names, constraints, operands and forms, checked as ptxas checks them."""

@@ -1,0 +1,149 @@
+"""Contraction: ptxas may evaluate `mul` and the `add` or `sub` that uses it as one `fma`.
+
+It may where neither names a rounding modifier, also inside an asm block. Such code is *contraction-open*: what it
+computes depends on the assembler. Here the pairs are found, and a program is rewritten as if all were fused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from harness.ptx.binding.program import Program, Reader, Register, Step, Writer
+from harness.ptx.isa.registry import Bound, find
+from harness.ptx.numeric.bits import scalar
+from harness.ptx.numeric.vectorise import ArrayFunction
+from harness.ptx.text.types import TYPES
+
+_SIGN = {"f16": 1 << 15, "bf16": 1 << 15, "f32": 1 << 31, "f64": -(1 << 63)}
+_SIGN |= {"f16x2": 0x80008000, "bf16x2": 0x80008000, "f32x2": (1 << 31) - (1 << 63)}
+
+
+@scalar
+def _flip(a: int, sign: int) -> int:
+    return a ^ sign
+
+
+def _type(bound: Bound) -> str:
+    """The type of the result; a mixed product's factors are of two."""
+    return next(c for c in bound.chosen if c in TYPES)
+
+
+def contraction_open(program: Program) -> bool:
+    """Whether some open addition may use the result of an open multiplication of its type.
+
+    Errs on the side of yes: control flow is ignored, and moves pass a product on.
+    """
+    moves: dict[int, list[int]] = {}
+    for step in program.steps:
+        if step.kind == "mov":
+            for r, w in zip(step.sources, step.destinations, strict=True):
+                moves.setdefault(r.slot, []).append(w.slot)
+    found = [(w.slot, _type(s.bound)) for s in program.steps if s.bound.contraction == "mul" for w in s.destinations]
+    products = set(found)
+    while found:
+        slot, kind = found.pop()
+        moved = {(to, kind) for to in moves.get(slot, ())} - products
+        products |= moved
+        found += moved
+    return any(
+        (r.slot, _type(step.bound)) in products
+        for step in program.steps
+        if step.bound.contraction in ("add", "sub")
+        for r in step.sources
+    )
+
+
+def fused(program: Program) -> Program:
+    """The program with every addition fused with the multiplication before it in the same basic block.
+
+    Where both operands are products, the first is fused; ptxas may choose the other.
+    """
+    return _Fuser(program).run()
+
+
+class _Fuser:
+    """One pass over the steps, remembering which registers hold a product that is still open."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.registers = list(program.registers)
+        self.steps: list[Step] = []
+        self.open: dict[int, tuple[Step, tuple[Reader, ...]]] = {}
+        self.entries = {s.target for s in program.steps if s.kind == "branch"}
+
+    def run(self) -> Program:
+        places = []
+        for number, step in enumerate(self.program.steps):
+            if number in self.entries:
+                self.open.clear()
+            places.append(len(self.steps))
+            self._step(step)
+        places.append(len(self.steps))
+        for step in self.steps:
+            if step.kind == "branch":
+                step.target = places[step.target]
+        return replace(self.program, steps=self.steps, registers=self.registers)
+
+    def _step(self, step: Step) -> None:
+        if step.kind == "branch":
+            self.open.clear()
+            step = replace(step)
+        found = self._fuse(step) if step.bound.contraction in ("add", "sub") else None
+        factors = self._keep_factors(step) if step.bound.contraction == "mul" else ()
+        self.steps.extend(found or [step])
+        for writer in step.destinations:
+            self.open.pop(writer.slot, None)
+        if factors and "sat" not in step.bound.chosen:
+            self.open[step.destinations[0].slot] = (step, factors)
+
+    def _hidden(self, width: int) -> Register:
+        register = Register(len(self.registers), TYPES[f"b{width}"], "")
+        self.registers.append(register)
+        return register
+
+    def _keep_factors(self, step: Step) -> tuple[Reader, ...]:
+        """Copy the factors, which the program may overwrite before the sum."""
+        kept = []
+        for reader in step.sources:
+            if reader.slot >= 0:
+                copy = self._hidden(reader.width)
+                self.steps.append(Step("mov", step.node, step.bound, (reader,), (Writer(copy.slot, reader.width),)))
+                reader = Reader(copy.slot, reader.width)
+            kept.append(reader)
+        return tuple(kept)
+
+    def _fuse(self, step: Step) -> list[Step] | None:
+        kind = _type(step.bound)
+        for position, reader in enumerate(step.sources):
+            product = self.open.get(reader.slot)
+            if product is None or not self._compatible(product[0], step, kind):
+                continue
+            chosen = [m for m in step.bound.chosen if m in ("ftz", "sat")]
+            forms = find("fma", ("rn", *chosen, kind))
+            if not forms:
+                return None
+            factors, other = product[1], step.sources[1 - position]
+            steps: list[Step] = []
+            if step.bound.contraction == "sub":
+                # p - c = fma(a, b, -c); c - p = fma(-a, b, c)
+                if position == 0:
+                    other = self._negated(step, other, kind, steps)
+                else:
+                    factors = (self._negated(step, factors[0], kind, steps), factors[1])
+            functions = (forms[0].array_function(),)
+            steps.append(replace(step, bound=forms[0], sources=(*factors, other), functions=functions))
+            return steps
+        return None
+
+    def _compatible(self, product: Step, step: Step, kind: str) -> bool:
+        same_guard = (product.guard, product.guard_negated) in ((-1, False), (step.guard, step.guard_negated))
+        same_flush = ("ftz" in product.bound.chosen) == ("ftz" in step.bound.chosen)
+        return _type(product.bound) == kind and same_guard and same_flush
+
+    def _negated(self, step: Step, reader: Reader, kind: str, into: list[Step]) -> Reader:
+        register = self._hidden(reader.width)
+        function = ArrayFunction(_flip, (_SIGN[kind],), ((reader.width, False),), reader.width)
+        into.append(
+            replace(step, sources=(reader,), destinations=(Writer(register.slot, reader.width),), functions=(function,))
+        )
+        return Reader(register.slot, reader.width)

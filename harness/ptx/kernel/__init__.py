@@ -1,0 +1,1 @@
+"""Whole kernels: modules, grids, memory, calls, warps."""

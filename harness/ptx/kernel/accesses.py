@@ -1,0 +1,375 @@
+"""How loads, stores and their kin are bound and executed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from harness.ptx.binding.program import Builder, Reader, Step, Writer
+from harness.ptx.errors import OperandError
+from harness.ptx.isa.registry import Bound, find
+from harness.ptx.kernel.calls import param_register
+from harness.ptx.kernel.frame import Access, KernelFrame
+from harness.ptx.kernel.memory import LOCAL_WINDOW, SHARED_WINDOW
+from harness.ptx.machine.operations import binds, expect, runs
+from harness.ptx.numeric.vectorise import UNSIGNED, Array
+from harness.ptx.text.nodes import Address, Instruction, Name, Operand, Sink, Vector
+from harness.ptx.text.types import TYPES
+
+__all__ = ["address"]
+
+
+def address(builder: Builder, node: Operand, space: str) -> tuple[Reader, int]:
+    """Bind `[base+displacement]`: a reader for the base (a constant for a variable) and the displacement."""
+    if not isinstance(node, Address):
+        raise builder.error(OperandError, "a memory operand is written in brackets", node.offset)
+    if node.base is None:
+        return Reader(-1, 64, node.displacement & 0xFFFFFFFFFFFFFFFF), 0
+    displacement = ((node.displacement + (1 << 63)) & 0xFFFFFFFFFFFFFFFF) - (1 << 63)
+    variable = builder.address_of(node.base)
+    if variable is not None:
+        return variable, displacement
+    register = builder.resolve(node.base)
+    narrow = register.type.width == 32 and space not in ("global", "")
+    if register.type.kind == "f" or not (register.type.width == 64 or narrow):
+        shown = builder.show(register)
+        raise builder.error(OperandError, f"{shown} cannot hold a {space or 'generic'} address", node.offset)
+    return Reader(register.slot, register.type.width), displacement
+
+
+def _space(bound: Bound) -> str:
+    return (bound.modifiers.get("space") or "").partition("::")[0]
+
+
+def _count(bound: Bound) -> int:
+    return int((bound.modifiers.get("vec") or "v1")[1:])
+
+
+@binds("ld")
+def _bind_ld(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 2 + _hints(bound))
+    kind = TYPES[bound.modifiers["type"] or ""]
+    parts = _elements(builder, node.operands[0], _count(bound))
+    writers = tuple(builder.destination(p, kind, bound, may_discard=True) for p in parts)
+    space = _space(bound)
+    if space == "param":
+        passed = [param_register(builder, node.operands[1], i, kind.width) for i in range(len(writers))]  # type: ignore[arg-type]
+        if passed[0] is not None:
+            return Step("param_move", node, bound, tuple(Reader(p.slot, kind.width) for p in passed if p), writers)
+        size = kind.width // 8 * len(writers)
+        return Step("ld_param", node, bound, (), writers, detail=builder.parameter(node.operands[1], size))
+    reader, displacement = address(builder, node.operands[1], space)
+    return Step("ld", node, bound, (reader,), writers, detail=Access(space, displacement, kind.width, len(writers)))
+
+
+def _hints(bound: Bound) -> int:
+    return 1 if bound.modifiers.get("hint") else 0
+
+
+def _elements(builder: Builder, node: Operand, count: int) -> list[Operand]:
+    """`{ %r1 }` also stands for the register alone, as Triton writes it."""
+    if count == 1:
+        return list(node.elements) if isinstance(node, Vector) and len(node.elements) == 1 else [node]
+    return builder.elements(node, count)
+
+
+@binds("st")
+def _bind_st(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 2 + _hints(bound))
+    kind = TYPES[bound.modifiers["type"] or ""]
+    parts = _elements(builder, node.operands[1], _count(bound))
+    space = _space(bound)
+    readers = tuple(builder.read(p, kind, True, f"value of {bound.spelling}") for p in parts)
+    if space == "param":
+        passed = [param_register(builder, node.operands[0], i, kind.width) for i in range(len(readers))]  # type: ignore[arg-type]
+        if passed[0] is None:
+            raise builder.error(OperandError, "a kernel's parameters cannot be written", node.offset)
+        return Step("param_move", node, bound, readers, tuple(Writer(p.slot, kind.width) for p in passed if p))
+    base, displacement = address(builder, node.operands[0], space)
+    return Step("st", node, bound, (base, *readers), (), detail=Access(space, displacement, kind.width, len(readers)))
+
+
+@runs("ld_param")
+def _run_ld_param(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    name, offset = step.detail
+    width = TYPES[step.bound.modifiers["type"] or ""].width
+    for number, writer in enumerate(step.destinations):
+        pattern = frame.launch.parameter(name, offset + number * width // 8, width // 8)
+        frame.write(writer, frame.constant(pattern, width), None, active)
+
+
+@runs("ld")
+def _run_ld(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    access: Access = step.detail
+    lanes, place = frame.locate(step, step.sources[0], access, active)
+    if len(lanes) == 0:
+        return
+    values, masks = frame.load(step, access, lanes, place)
+    for number, writer in enumerate(step.destinations):
+        if writer.slot >= 0:
+            frame.write_lanes(writer, values[number], masks[number], lanes, active)
+
+
+@runs("st")
+def _run_st(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    access: Access = step.detail
+    lanes, place = frame.locate(step, step.sources[0], access, active)
+    if len(lanes) == 0:
+        return
+    values, masks = [], []
+    for reader in step.sources[1:]:
+        value, mask = frame.read(reader)
+        values.append(value if active is None else value[lanes])
+        masks.append(None if mask is None else np.broadcast_to(mask, (frame.lanes,))[lanes])
+    frame.store(step, access, lanes, place, values, masks)
+
+
+# atomics -------------------------------------------------------------------------------------------------
+
+
+@binds("atom")
+def _bind_atom(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    swap = bound.modifiers["op"] == "cas"
+    expect(builder, node, 3 + swap + _hints(bound))
+    return _atomic(builder, node, bound, node.operands[0], list(node.operands[1 : 3 + swap]))
+
+
+@binds("red")
+def _bind_red(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 2 + _hints(bound))
+    return _atomic(builder, node, bound, Sink(node.offset), list(node.operands[:2]))
+
+
+def _atomic(builder: Builder, node: Instruction, bound: Bound, to: Operand, rest: list[Operand]) -> Step:
+    kind, count = TYPES[bound.modifiers["type"] or ""], _count(bound)
+    if isinstance(to, Sink):
+        writers = tuple(Writer(-1, kind.width) for _ in range(count))
+    else:
+        parts = _elements(builder, to, count)
+        writers = tuple(builder.destination(p, kind, bound, may_discard=count > 1) for p in parts)
+    space = _space(bound)
+    base, displacement = address(builder, rest[0], space)
+    operands = [part for o in rest[1:] for part in _elements(builder, o, count)]
+    readers = tuple(builder.read(o, kind, False, f"operand of {bound.spelling}") for o in operands)
+    detail = (Access(space, displacement, kind.width, count), _update(bound))
+    return Step("atom", node, bound, (base, *readers), writers, detail=detail)
+
+
+_INTEGER: dict[str, Callable[..., int]] = {
+    "and": lambda old, b: old & b,
+    "or": lambda old, b: old | b,
+    "xor": lambda old, b: old ^ b,
+    "exch": lambda old, b: b,
+    "cas": lambda old, b, c: c if old == b else old,
+    "add": lambda old, b: old + b,
+    "inc": lambda old, b: 0 if old >= b else old + 1,
+    "dec": lambda old, b: b if old == 0 or old > b else old - 1,
+    "min": lambda old, b: min(old, b),
+    "max": lambda old, b: max(old, b),
+}
+
+
+def _update(bound: Bound) -> Callable[..., int]:
+    """The new value from the old one and the operands, on bit patterns."""
+    op = bound.modifiers["op"] or ""
+    kind = TYPES[bound.modifiers["type"] or ""]
+    if kind.kind in "bus":
+        function = _INTEGER[op]
+        ones = (1 << kind.width) - 1
+
+        def integer(*patterns: int) -> int:
+            if kind.signed:
+                half = 1 << (kind.width - 1)
+                patterns = tuple((p ^ half) - half for p in patterns)
+            return function(*patterns) & ones
+
+        return integer
+    # The ISA: f32 addition on global memory flushes subnormals, on shared memory it does not; hardware of today
+    # keeps them in both cases for red and atom with .noftz types (f16, bf16). Of the smaller and larger of two halves,
+    # which only vectors have, the ISA says no more than the names; they are taken for those of min and max.
+    modifiers = ("rn", kind.name) if op == "add" else (kind.name,)
+    return find(op, modifiers)[0].array_function().one
+
+
+@runs("atom")
+def _run_atom(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    access, update = step.detail
+    lanes, place = frame.locate(step, step.sources[0], access, active)
+    if len(lanes) == 0:
+        return
+    columns = []
+    for reader in step.sources[1:]:
+        value, mask = frame.read(reader)
+        if mask is not None:
+            frame.refuse_undefined(step, np.broadcast_to(mask, (frame.lanes,))[lanes], lanes, "an atomic operation")
+        columns.append(value[lanes].tolist())
+    for number, writer in enumerate(step.destinations):
+        operands = columns if access.count == 1 else columns[number : number + 1]
+        old = frame.atomic(step, access, lanes, place, operands, update, number)
+        if writer.slot >= 0:
+            frame.write_lanes(writer, np.array(old, UNSIGNED[access.width]), None, lanes, active)
+
+
+# address conversions and hints ---------------------------------------------------------------------------
+
+
+@binds("cvta")
+def _bind_cvta(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 2)
+    width = TYPES[bound.modifiers["size"] or ""].width
+    kind = TYPES[f"u{width}"]
+    what = node.operands[1]
+    variable = builder.address_of(what) if isinstance(what, Name) else None
+    if variable is None:
+        reader = builder.read(what, kind, False, f"operand of {bound.spelling}")
+    else:
+        reader = Reader(-1, width, variable.pattern & ((1 << width) - 1))
+    writer = builder.destination(node.operands[0], kind, bound)
+    return Step("cvta", node, bound, (reader,), (writer,))
+
+
+@runs("cvta")
+def _run_cvta(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    value, mask = frame.read(step.sources[0])
+    window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(_space(step.bound), 0)
+    if window and value.dtype == np.uint64:
+        to = step.bound.modifiers["to"]
+        value = value - np.uint64(window) if to else value + np.uint64(window)
+    frame.write(step.destinations[0], value, mask, active)
+
+
+@binds("policy")
+def _bind_policy(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 1, 2)
+    writer = builder.destination(node.operands[0], TYPES["b64"], bound)
+    return Step("policy", node, bound, (), (writer,))
+
+
+@runs("policy")
+def _run_policy(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    frame.write(step.destinations[0], frame.constant(0, 64), None, active)
+
+
+@binds("nothing_here")
+def _bind_nothing_here(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    return Step("nothing", node, bound)
+
+
+# copies to shared memory ---------------------------------------------------------------------------------
+
+
+@binds("cp_async")
+def _bind_cp_async(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    hints = _hints(bound)
+    expect(builder, node, 3 + hints, 4 + hints)
+    to, to_displacement = address(builder, node.operands[0], "shared")
+    what, displacement = address(builder, node.operands[1], "global")
+    size = int(getattr(node.operands[2], "value", 0))
+    if size not in (4, 8, 16):
+        raise builder.error(OperandError, f"cp.async copies 4, 8 or 16 bytes, not {size}", node.offset)
+    readers = [to, what]
+    if len(node.operands) - hints == 4:
+        readers.append(builder.read(node.operands[3], TYPES["u32"], False, "source size of cp.async"))
+    accesses = (Access("shared", to_displacement, 32, size // 4), Access("global", displacement, 32, size // 4))
+    return Step("cp_async", node, bound, tuple(readers), (), detail=accesses)
+
+
+@runs("cp_async")
+def _run_cp_async(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    frame.copies.issue(step, active)
+
+
+@binds("cp_commit")
+def _bind_cp_commit(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 0)
+    return Step("cp_commit", node, bound)
+
+
+@runs("cp_commit")
+def _run_cp_commit(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    frame.copies.commit(active)
+
+
+@binds("cp_wait")
+def _bind_cp_wait(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 0, 1)
+    left = int(getattr(node.operands[0], "value", 0)) if node.operands else -1
+    return Step("cp_wait", node, bound, detail=left)
+
+
+@runs("cp_wait")
+def _run_cp_wait(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    frame.copies.wait(step.detail, active)
+
+
+# matrices ------------------------------------------------------------------------------------------------
+
+
+@binds("ldmatrix")
+def _bind_ldmatrix(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 2)
+    count = int((bound.modifiers["num"] or "x1")[1:])
+    to = _elements(builder, node.operands[0], count)
+    writers = tuple(builder.destination(e, TYPES["b32"], bound) for e in to)
+    base, displacement = address(builder, node.operands[1], "shared")
+    return Step("ldmatrix", node, bound, (base,), writers, detail=Access("shared", displacement, 32, 4))
+
+
+@binds("stmatrix")
+def _bind_stmatrix(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 2)
+    count = int((bound.modifiers["num"] or "x1")[1:])
+    what = _elements(builder, node.operands[1], count)
+    readers = tuple(builder.read(e, TYPES["b32"], False, f"element of {bound.spelling}") for e in what)
+    base, displacement = address(builder, node.operands[0], "shared")
+    return Step("stmatrix", node, bound, (base, *readers), (), detail=Access("shared", displacement, 32, 4))
+
+
+def _rows(frame: KernelFrame, step: Step, matrix: int) -> tuple[Array, Any]:
+    """The lanes that give the row addresses of a matrix: 8 of each warp."""
+    warps = np.arange(0, frame.lanes, 32)
+    lanes = (warps[:, None] + np.arange(8 * matrix, 8 * matrix + 8)).reshape(-1)
+    return frame.locate_lanes(step, step.sources[0], step.detail, lanes)
+
+
+@runs("ldmatrix")
+def _run_ldmatrix(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    frame.need_whole_warps(step, active)
+    for number, writer in enumerate(step.destinations):
+        lanes, place = _rows(frame, step, number)
+        values, masks = frame.load(step, step.detail, lanes, place)
+        data = np.stack(values, 1).view(np.uint16).reshape(-1, 8, 8)
+        doubt = (
+            None
+            if masks[0] is None
+            else np.stack([m for m in masks if m is not None], 1).view(np.uint16).reshape(-1, 8, 8)
+        )
+        frame.write(writer, _fragment(data, step), None if doubt is None else _fragment(doubt, step), active)
+
+
+def _fragment(matrix: Array, step: Step) -> Array:
+    """Thread t of a warp holds two neighbours of row t / 4 (of a column, transposed)."""
+    if step.bound.modifiers["trans"]:
+        matrix = matrix.transpose(0, 2, 1)
+    return np.ascontiguousarray(matrix).reshape(-1, 64).view(np.uint32).reshape(-1)
+
+
+@runs("stmatrix")
+def _run_stmatrix(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    frame.need_whole_warps(step, active)
+    for number, reader in enumerate(step.sources[1:]):
+        value, mask = frame.read(reader)
+        lanes, place = _rows(frame, step, number)
+        columns = _quads(value, step)
+        masks = [None] * 4 if mask is None else _quads(np.broadcast_to(mask, value.shape), step)
+        frame.store(step, step.detail, lanes, place, columns, masks)
+
+
+def _quads(value: Array, step: Step) -> list[Any]:
+    matrix = np.ascontiguousarray(value).view(np.uint16).reshape(-1, 8, 8)
+    if step.bound.modifiers["trans"]:
+        matrix = matrix.transpose(0, 2, 1)
+    rows = np.ascontiguousarray(matrix).reshape(-1, 8).view(np.uint32)
+    return [np.ascontiguousarray(rows[:, i]) for i in range(4)]

@@ -1,0 +1,255 @@
+"""Memory of a running kernel: buffers, shared and local memory, with bounds, definedness and races.
+
+Every region is an array of bytes with, where it matters, a mask of bits that nobody wrote. Addresses are virtual:
+buffers lie far apart, so that an access beyond one hits nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import byte_bounds
+
+from harness.ptx.kernel.races import Shadow
+from harness.ptx.numeric.vectorise import UNSIGNED, Array
+
+GLOBAL_BASE = 0x7F00_0000_0000
+BUFFER_SPACING = 1 << 36
+VARIABLES_BASE = GLOBAL_BASE - BUFFER_SPACING
+"""Where the variables that a module declares in global and constant memory lie."""
+SHARED_WINDOW = 0x0100_0000_0000_0000
+"""Where shared memory appears among generic addresses."""
+LOCAL_WINDOW = 0x0200_0000_0000_0000
+SHARED_BASE = 1024
+"""Address of the first byte of shared, and of local, memory: an address near zero is a null pointer."""
+
+
+_TEXT_BYTES = 1 << 16
+"""Bytes of a string that a message shows at most."""
+
+
+class Buffer:
+    """Global memory that a kernel may touch: the bytes of one array.
+
+    `array` is C-contiguous and is changed in place when the kernel has run. `defined=False`: nobody has written it
+    yet, and reading it before the kernel writes it yields undefined bits. `residue`: the address modulo 256, for
+    views that are not aligned. `name` is for messages.
+    """
+
+    def __init__(self, array: Array, name: str = "", *, defined: bool = True, residue: int = 0) -> None:
+        if not array.flags.c_contiguous:
+            raise ValueError(f"buffer {name!r} is not contiguous")
+        self.array = array
+        self.name = name
+        self.size = array.nbytes
+        self.residue = residue % 256
+        padded = np.zeros(-(-(self.residue + self.size) // 64) * 64, np.uint8)
+        padded[self.residue : self.residue + self.size] = array.reshape(-1).view(np.uint8)
+        self.bytes = padded
+        self.undefined: Array | None = None if defined else np.full(len(padded), 0xFF, np.uint8)
+        self.base = 0
+        self.shadow: Shadow | None = None
+        self.owners: list[Array] = []
+
+    @property
+    def address(self) -> int:
+        """The address of the first byte, once the buffer is placed."""
+        return self.base + self.residue
+
+    @property
+    def writable(self) -> bool:
+        """Whether a kernel may store to it: whether one of the arrays whose memory it is can be written."""
+        return any(a.flags.writeable for a in self.owners or [self.array])
+
+    def save(self) -> None:
+        """Copy what the kernel wrote back to the array."""
+        if self.writable:
+            self.array.reshape(-1).view(np.uint8)[:] = self.bytes[self.residue : self.residue + self.size]
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A kernel argument: an address within a buffer, `offset` bytes after its first."""
+
+    buffer: Buffer
+    offset: int = 0
+
+    @property
+    def address(self) -> int:
+        """The address, once the buffer is placed."""
+        return self.buffer.address + self.offset
+
+
+def pointers(arrays: Sequence[Array], names: Sequence[str] = ()) -> list[Pointer]:
+    """A pointer for each array, for a run that works on the arrays' own memory.
+
+    Arrays that share memory share a buffer, and addresses keep their alignment (up to 256 bytes). A view with gaps
+    gives access to the gaps as well.
+    """
+    spans = [byte_bounds(a) if a.size else (a.ctypes.data, a.ctypes.data) for a in arrays]
+    groups: list[list[int]] = []
+    end = -1
+    for number in sorted(range(len(arrays)), key=lambda i: spans[i]):
+        if groups and spans[number][0] < end:
+            groups[-1].append(number)
+        else:
+            groups.append([number])
+            end = -1
+        end = max(end, spans[number][1])
+    found: list[Pointer | None] = [None] * len(arrays)
+    for group in groups:
+        low, high = min(spans[i][0] for i in group), max(spans[i][1] for i in group)
+        memory = np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
+        name = " and ".join(names[i] for i in sorted(group)) if names else ""
+        buffer = Buffer(memory, name, residue=low)
+        buffer.owners = [arrays[i] for i in group]
+        for i in group:
+            found[i] = Pointer(buffer, spans[i][0] - low)
+    return [p for p in found if p is not None]
+
+
+class GlobalMemory:
+    """All buffers of a launch, placed at their addresses."""
+
+    def __init__(self, buffers: Sequence[Buffer], variables: bytes = b"") -> None:
+        own = Buffer(np.frombuffer(bytearray(variables), np.uint8), "the module's variables")
+        self.buffers = [own, *buffers]
+        for number, buffer in enumerate(self.buffers):
+            buffer.base = VARIABLES_BASE + number * BUFFER_SPACING
+
+    def text(self, address: int) -> str:
+        """The string that ends in a zero byte at an address among the module's variables."""
+        own = self.buffers[0]
+        first = address - own.base
+        data = own.bytes[first : min(first + _TEXT_BYTES, own.size)].tobytes() if first >= 0 else b""
+        return data.split(b"\0")[0].decode(errors="replace")
+
+    def find(self, address: int) -> Buffer | None:
+        """The buffer at or before an address."""
+        at = bisect_right(self.buffers, address, key=lambda b: b.base) - 1
+        return self.buffers[at] if at >= 0 else None
+
+    def describe(self, address: int, size: int) -> str:
+        """Where an address lies, in words."""
+        buffer = self.find(address)
+        if 0 <= address < 1 << 20:
+            return f"address 0x{address:x} is a null pointer"
+        if buffer is None or address - buffer.base > BUFFER_SPACING // 2:
+            after = next((b for b in self.buffers if b.base > address), None)
+            if after is not None and after.address - address < 1 << 32:
+                return f"{after.address - address} bytes before the start of {after.name or 'a buffer'}"
+            return f"address 0x{address & 0xFFFFFFFFFFFFFFFF:x} lies in no buffer"
+        offset = address - buffer.address
+        name = buffer.name or "a buffer"
+        if offset < 0:
+            return f"{-offset} bytes before the start of {name}"
+        return f"{size} bytes at offset {offset} of {name}, which has {buffer.size} bytes"
+
+
+class Shared:
+    """The shared memory of the blocks (CTAs) of one frame, one after the other, and who touched it last.
+
+    Races are found by time: an access that meets another thread's access of the same unit of bytes, with no
+    barrier between them. `unit` is the size of the smallest access of the program.
+    """
+
+    def __init__(self, blocks: int, size: int, unit: int, races: bool) -> None:
+        self.size = -(-max(size, 16) // 16) * 16
+        self.limit = size
+        self.blocks = blocks
+        self.unit = unit
+        self.bytes = np.zeros(blocks * self.size, np.uint8)
+        self.undefined = np.full(blocks * self.size, 0xFF, np.uint8)
+        units = blocks * self.size // unit if races else 0
+        self.races = races
+        self.writer = np.full(units, -1, np.int32)
+        self.written = np.full(units, -1, np.int32)
+        self.reader = np.full(units, -1, np.int32)
+        self.read = np.full(units, -1, np.int32)
+
+    def units(self, offsets: Array, size: int) -> Array:
+        """The units that accesses of `size` bytes touch, one row each."""
+        first = offsets // self.unit
+        return first[:, None] + np.arange(max(size // self.unit, 1))
+
+    def note_read(self, offsets: Array, size: int, thread: Array, now: int, times: tuple[Array, Array]) -> Array:
+        """Record reads at time `now`; which lanes read what another thread wrote since the last barrier.
+
+        `times` has, for each lane, when its block and its warp last met at a barrier.
+        """
+        units = self.units(offsets, size)
+        bad = self._clash(self.writer, self.written, units, thread, times)
+        rows = np.broadcast_to(thread[:, None], units.shape)
+        old = self.reader[units]
+        recent = self.read[units] >= times[0][:, None]
+        self.reader[units] = np.where(recent & (old != rows), _joined(old, rows), rows)
+        self.read[units] = now
+        # Several lanes at once: the last has left its number, which the others' are joined to.
+        left = self.reader[units]
+        torn = (left != rows) & (left != _joined(left, rows))
+        while torn.any():
+            self.reader[units[torn]] = _joined(left, rows)[torn]
+            left = self.reader[units]
+            torn = (left != rows) & (left != _joined(left, rows))
+        return bad
+
+    def note_write(
+        self, offsets: Array, size: int, thread: Array, now: int, times: tuple[Array, Array], changes: Array
+    ) -> Array:
+        """Record writes; which lanes overwrite, with another value, what another thread read or wrote."""
+        units = self.units(offsets, size)
+        bad = self._clash(self.writer, self.written, units, thread, times)
+        bad |= self._clash(self.reader, self.read, units, thread, times)
+        self.writer[units] = np.broadcast_to(thread[:, None], units.shape)
+        self.written[units] = now
+        return bad & changes
+
+    def _clash(self, who: Array, when: Array, units: Array, thread: Array, times: tuple[Array, Array]) -> Array:
+        other = who[units]
+        moment = when[units]
+        foreign = (other != -1) & (other != thread[:, None]) & (moment >= times[0][:, None])
+        if foreign.any():
+            same_warp = _warp(other) == thread[:, None] >> 5
+            foreign &= ~(same_warp & (moment < times[1][:, None]))
+        found: Array = foreign.any(axis=1)
+        return found
+
+
+_SEVERAL_WARPS = -100
+
+
+def _warp(reader: Array) -> Array:
+    """The warp of a reader: a thread's number, -2 - warp for several threads of one warp; -100 for those of several."""
+    return np.where(reader >= 0, reader >> 5, -2 - reader)
+
+
+def _joined(one: Array, other: Array) -> Array:
+    """The reader that stands for two different ones."""
+    return np.where(_warp(one) == _warp(other), -2 - _warp(one), _SEVERAL_WARPS)
+
+
+def rows(data: Array, width: int, count: int) -> Array:
+    """Bytes as a table of `count` patterns of `width` bits a row."""
+    kind = UNSIGNED[width]
+    size = width // 8 * count
+    return data[: len(data) // size * size].view(kind).reshape(-1, count)
+
+
+def gather(data: Array, offsets: Array, width: int, count: int) -> list[Array]:
+    """`count` neighbouring values of `width` bits at each byte offset; offsets are multiples of their size."""
+    taken = rows(data, width, count).take(offsets // (width // 8 * count), axis=0)
+    return [np.ascontiguousarray(taken[:, i]) for i in range(count)]
+
+
+def scatter(data: Array, offsets: Array, values: Sequence[Any], width: int) -> None:
+    """Write `len(values)` neighbouring values of `width` bits at each byte offset; later lanes win."""
+    count = len(values)
+    table = rows(data, width, count)
+    index = offsets // (width // 8 * count)
+    for number, value in enumerate(values):
+        table[index, number] = value

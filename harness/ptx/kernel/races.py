@@ -1,0 +1,137 @@
+"""Data races on global memory: accesses of two threads, one of them a store, that nothing orders.
+
+Beside a buffer lie two arrays with an entry for each unit of bytes (the smallest access of the program): who wrote it
+last, and who read it last. An entry is the thread's number in the grid, two flags, and the time: the number of barriers
+that the frame has passed. Threads of a block are ordered by a barrier between them; blocks by nothing, except that a
+kernel with atomics, fences or acquiring loads is not judged between blocks, whose order is then not followed here.
+
+What is not called a race, because Triton writes it and no result depends on it: a store of the bytes that are there
+already, and a store by the first of the threads that read the place together in one instruction. A layout that
+replicates an element loads it in all its threads and stores it from the first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness.ptx.errors import MemoryFault
+from harness.ptx.numeric.vectorise import Array
+
+if TYPE_CHECKING:
+    from harness.ptx.binding.program import Step
+    from harness.ptx.kernel.frame import Access, KernelFrame, Place
+    from harness.ptx.kernel.memory import Buffer
+
+_THREAD = 26
+_MIXED = np.int64(1 << 25)
+"""Several threads of one block read it, in instructions of their own."""
+_BLOCKS = np.int64(1 << 24)
+"""Several blocks read it."""
+_TIME = np.int64((1 << 24) - 1)
+
+
+class Shadow:
+    """Who wrote and who read each unit of a buffer last; -1: nobody."""
+
+    def __init__(self, size: int, unit: int) -> None:
+        self.unit = unit
+        self.writers = np.full(size // unit + 1, -1, np.int64)
+        self.readers = np.full(size // unit + 1, -1, np.int64)
+        self.written = False
+
+    def units(self, offsets: Array, size: int) -> Array:
+        """The units that accesses of `size` bytes touch, one row each."""
+        first: Array = offsets // self.unit
+        return first[:, None] + np.arange(max(size // self.unit, 1))
+
+
+def shadow_of(frame: KernelFrame, buffer: Buffer) -> Shadow:
+    """The shadow of a buffer, made at its first access."""
+    with frame.launch.lock:
+        if buffer.shadow is None:
+            buffer.shadow = Shadow(len(buffer.bytes), frame.launch.unit("global"))
+        return buffer.shadow
+
+
+def note_read(frame: KernelFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer) -> None:
+    """Record a read; raises MemoryFault where another thread wrote the bytes and nothing orders the two."""
+    shadow = shadow_of(frame, buffer)
+    units = shadow.units(place.offsets, access.size)
+    me = frame.number[lanes][:, None]
+    since = frame.block_time[lanes][:, None]
+    if shadow.written:
+        entry = shadow.writers[units]
+        bad = _unordered(frame, entry, me, since) & (entry >> _THREAD != me)
+        _refuse(frame, step, lanes, place, buffer, entry, bad, "reads", "wrote")
+    old = shadow.readers[units]
+    stamp = np.broadcast_to(me << _THREAD | np.int64(frame.clock) & _TIME, units.shape)
+    # Of several lanes the first is to win: numpy writes in order, when the order is that of memory.
+    shadow.readers[np.ascontiguousarray(units[::-1])] = np.ascontiguousarray(stamp[::-1])
+    first = shadow.readers[units] >> _THREAD
+    threads = frame.launch.threads
+    blocks = np.int64(0) if frame.launch.synchronises else _BLOCKS
+    flags = np.where(first // threads != me // threads, blocks, np.int64(0))
+    before = (old >> _THREAD != first) & (old >= 0)
+    if before.any() or (old > 0).any():
+        near = (old >> _THREAD) // threads == first // threads
+        mixed = near & (old & _TIME >= since) & (before | (old & _MIXED != 0))
+        flags |= np.where(mixed & (old >= 0), _MIXED, np.int64(0))
+        flags |= np.where((before & ~near) | ((old & _BLOCKS != 0) & (old >= 0)), blocks, np.int64(0))
+    for flag in (_MIXED, _BLOCKS):  # one at a time: lanes that share a unit then write the same
+        some = units[flags & flag != 0]
+        if len(some):
+            shadow.readers[some] |= flag
+
+
+def note_write(
+    frame: KernelFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer, changes: Array
+) -> None:
+    """Record a write; raises MemoryFault where it changes what another thread wrote or read, and nothing orders them.
+
+    changes: the lanes whose bytes are not there already.
+    """
+    shadow = shadow_of(frame, buffer)
+    units = shadow.units(place.offsets, access.size)
+    me = frame.number[lanes][:, None]
+    if changes.any():
+        since = frame.block_time[lanes][:, None]
+        entry = shadow.writers[units]
+        bad = _unordered(frame, entry, me, since) & (entry >> _THREAD != me) & changes[:, None]
+        _refuse(frame, step, lanes, place, buffer, entry, bad, "overwrites", "wrote")
+        entry = shadow.readers[units]
+        bad = _unordered(frame, entry, me, since)
+        bad &= (entry >> _THREAD != me) | (entry & (_MIXED | _BLOCKS) != 0)
+        _refuse(frame, step, lanes, place, buffer, entry, bad & changes[:, None], "overwrites", "read")
+    shadow.writers[units] = me << _THREAD | np.int64(frame.clock) & _TIME
+    shadow.written = True
+
+
+def _unordered(frame: KernelFrame, entry: Array, me: Array, since: Array) -> Array:
+    """Whether nothing orders what an entry tells before what the threads `me` do now."""
+    near = (entry >> _THREAD) // frame.launch.threads == me // frame.launch.threads
+    recent = near & (entry & _TIME >= since)
+    if not frame.launch.synchronises:
+        recent |= ~near | (entry & _BLOCKS != 0)
+    found: Array = recent & (entry >= 0)
+    return found
+
+
+def _refuse(
+    frame: KernelFrame, step: Step, lanes: Array, place: Place, buffer: Buffer, entry: Array, bad: Array,
+    verb: str, before: str,
+) -> None:  # fmt: skip
+    if not bad.any():
+        return
+    at = int(np.flatnonzero(bad.any(axis=1))[0])
+    word = int(entry[at][np.flatnonzero(bad[at])[0]])
+    thread, threads = word >> _THREAD, frame.launch.threads
+    if thread == int(frame.number[lanes[at]]):
+        other = "which other blocks" if word & int(_BLOCKS) else "which other threads of its block"
+    else:
+        block = frame.launch.coordinates(thread // threads)
+        other = f"which thread {thread % threads} of block {block}"
+    where = f"{buffer.name or 'global memory'} at offset {int(place.offsets[at]) - buffer.residue}"
+    text = f"race: {frame.who(int(lanes[at]))} {verb} {where}, {other} {before}, and nothing orders them"
+    raise frame.fault(MemoryFault, step, text)

@@ -1,0 +1,292 @@
+"""Exchanges between the threads of a warp, and barriers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from harness.ptx.binding.program import Builder, Reader, Step, Writer
+from harness.ptx.errors import ExecutionError, OperandError
+from harness.ptx.isa.registry import Bound, find
+from harness.ptx.kernel.frame import KernelFrame
+from harness.ptx.machine.operations import binds, expect, runs
+from harness.ptx.numeric.vectorise import UNSIGNED, Array
+from harness.ptx.text.nodes import Instruction, Pair, Sink
+from harness.ptx.text.types import TYPES
+
+__all__: list[str] = []
+
+
+def _whole(frame: KernelFrame, values: Any) -> Array:
+    """An array over lanes as a table of warps; scalars are spread."""
+    return np.ascontiguousarray(np.broadcast_to(values, (frame.lanes,))).reshape(-1, 32)
+
+
+def _members(frame: KernelFrame, step: Step, reader: Reader, active: Array | None) -> Array:
+    """Which lanes take part: the active ones that the membership mask names, as a table of warps."""
+    value, mask = frame.read(reader)
+    if mask is not None:
+        frame.refuse_undefined(step, np.broadcast_to(mask, (frame.lanes,)), frame.every, "a membership mask")
+    bits = _whole(frame, value) >> np.arange(32, dtype=np.uint32) & np.uint32(1)
+    here = np.ones((len(bits), 32), np.bool_) if active is None else active.reshape(-1, 32)
+    return here & bits.astype(np.bool_)
+
+
+@binds("shfl")
+def _bind_shfl(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 5)
+    to = node.operands[0]
+    first, second = (to.first, to.second) if isinstance(to, Pair) else (to, None)
+    writers = [builder.destination(first, TYPES["b32"], bound, may_discard=second is not None)]
+    writers.append(builder.destination(second, TYPES["pred"], bound, True) if second is not None else Writer(-1, 1))
+    b32, u32 = TYPES["b32"], TYPES["u32"]
+    kinds = (b32, u32, u32, u32)
+    readers = [
+        builder.read(o, k, False, f"operand of {bound.spelling}") for o, k in zip(node.operands[1:], kinds, strict=True)
+    ]
+    return Step("shfl", node, bound, tuple(readers), tuple(writers))
+
+
+@runs("shfl")
+def _run_shfl(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    value, mask = frame.read(step.sources[0])
+    distance = _whole(frame, frame.read(step.sources[1])[0]).astype(np.int64) & 31
+    control = _whole(frame, frame.read(step.sources[2])[0]).astype(np.int64)
+    members = _members(frame, step, step.sources[3], active)
+    lane = np.arange(32)
+    clamp, segment = control & 31, control >> 8 & 31
+    low = lane & segment
+    high = low | (clamp & ~segment)
+    mode = step.bound.modifiers["mode"]
+    if mode == "up":
+        source = lane - distance
+        inside = source >= high
+    else:
+        source = {"down": lane + distance, "bfly": lane ^ distance, "idx": low | (distance & ~segment)}[mode or ""]
+        inside = source <= high
+    source = np.where(inside, source, lane)
+    rows = np.arange(len(source))[:, None]
+    result = _whole(frame, value)[rows, source].reshape(-1)
+    # A thread that does not take part has no value to give.
+    absent = ~members[rows, source]
+    doubt = np.where(absent, np.uint32(0xFFFFFFFF), np.uint32(0)).reshape(-1)
+    if mask is not None:
+        doubt |= _whole(frame, mask)[rows, source].reshape(-1)
+    frame.write(step.destinations[0], result, doubt if doubt.any() else None, active)
+    frame.write(step.destinations[1], inside.reshape(-1).astype(np.uint8), None, active)
+
+
+def _readers(builder: Builder, node: Instruction, bound: Bound, *kinds: str) -> tuple[Reader, ...]:
+    expect(builder, node, 1 + len(kinds))
+    return tuple(
+        builder.read(o, TYPES[k], False, f"operand of {bound.spelling}")
+        for o, k in zip(node.operands[1:], kinds, strict=True)
+    )
+
+
+def _predicate(frame: KernelFrame, step: Step, active: Array | None) -> tuple[Array, Array, Any]:
+    """The predicate operand and the members, as tables of warps, and which warps have an undefined one."""
+    value, mask = frame.read(step.sources[0])
+    members = _members(frame, step, step.sources[1], active)
+    doubt = None
+    if mask is not None:
+        doubt = np.repeat(((_whole(frame, mask) != 0) & members).any(axis=1), 32)
+    return _whole(frame, value).astype(np.bool_), members, doubt
+
+
+@binds("vote")
+def _bind_vote(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    readers = _readers(builder, node, bound, "pred", "u32")
+    return Step("vote", node, bound, readers, (builder.destination(node.operands[0], TYPES["pred"], bound),))
+
+
+@runs("vote")
+def _run_vote(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    value, members, doubt = _predicate(frame, step, active)
+    every, some = (value | ~members).all(axis=1), (value & members).any(axis=1)
+    result = {"all": every, "any": some, "uni": every | ~some}[step.bound.modifiers["mode"] or ""]
+    mask = None if doubt is None else doubt.astype(np.uint8)
+    frame.write(step.destinations[0], np.repeat(result, 32).astype(np.uint8), mask, active)
+
+
+@binds("ballot")
+def _bind_ballot(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    readers = _readers(builder, node, bound, "pred", "u32")
+    return Step("ballot", node, bound, readers, (builder.destination(node.operands[0], TYPES["b32"], bound),))
+
+
+_BITS = np.uint32(1) << np.arange(32, dtype=np.uint32)
+
+
+@runs("ballot")
+def _run_ballot(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    value, members, doubt = _predicate(frame, step, active)
+    result = np.repeat(((value & members) * _BITS).sum(axis=1, dtype=np.uint32), 32)
+    mask = None if doubt is None else np.where(doubt, np.uint32(0xFFFFFFFF), np.uint32(0))
+    frame.write(step.destinations[0], result, mask, active)
+
+
+@binds("activemask")
+def _bind_activemask(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 1)
+    return Step("activemask", node, bound, (), (builder.destination(node.operands[0], TYPES["b32"], bound),))
+
+
+@runs("activemask")
+def _run_activemask(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    here = np.ones((frame.lanes // 32, 32), np.bool_) if active is None else active.reshape(-1, 32)
+    frame.write(step.destinations[0], np.repeat((here * _BITS).sum(axis=1, dtype=np.uint32), 32), None, active)
+
+
+@binds("match")
+def _bind_match(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    kind = bound.modifiers["type"] or ""
+    readers = _readers(builder, node, bound, kind, "u32")
+    to = node.operands[0]
+    first, second = (to.first, to.second) if isinstance(to, Pair) else (to, None)
+    writers = [builder.destination(first, TYPES["b32"], bound, second is not None)]
+    if second is not None:
+        if "all" not in node.modifiers and not isinstance(second, Sink):
+            raise builder.error(OperandError, "only match.all has a second destination", node.offset)
+        writers.append(builder.destination(second, TYPES["pred"], bound, True))
+    return Step("match", node, bound, readers, tuple(writers))
+
+
+@runs("match")
+def _run_match(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    value, mask = frame.read(step.sources[0])
+    members = _members(frame, step, step.sources[1], active)
+    table = _whole(frame, value)
+    equal = (table[:, :, None] == table[:, None, :]) & members[:, None, :]
+    result = (equal * _BITS).sum(axis=2, dtype=np.uint32)
+    if "all" in step.node.modifiers:
+        everyone = (members * _BITS).sum(axis=1, dtype=np.uint32)[:, None]
+        agreed = (result == everyone) | ~members
+        unanimous = np.broadcast_to(agreed.all(axis=1)[:, None], members.shape)
+        result = np.where(unanimous, everyone, 0).astype(np.uint32)
+        if len(step.destinations) == 2:
+            frame.write(step.destinations[1], unanimous.reshape(-1).astype(np.uint8), None, active)
+    doubt = None
+    if mask is not None:
+        torn = ((_whole(frame, mask) != 0) & members).any(axis=1)
+        doubt = np.where(np.repeat(torn, 32), np.uint32(0xFFFFFFFF), np.uint32(0))
+    frame.write(step.destinations[0], result.reshape(-1), doubt, active)
+
+
+@binds("redux")
+def _bind_redux(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    kind = bound.modifiers.get("type") or "f32"
+    readers = _readers(builder, node, bound, kind, "u32")
+    return Step("redux", node, bound, readers, (builder.destination(node.operands[0], TYPES[kind], bound),))
+
+
+@runs("redux")
+def _run_redux(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    value, mask = frame.read(step.sources[0])
+    members = _members(frame, step, step.sources[1], active)
+    table = _whole(frame, value)
+    result = (
+        _float_redux(step, table, members) if "f32" in step.node.modifiers else _integer_redux(step, table, members)
+    )
+    doubt = None
+    if mask is not None:
+        torn = ((_whole(frame, mask) != 0) & members).any(axis=1)
+        doubt = np.where(np.repeat(torn, 32), np.uint32(0xFFFFFFFF), np.uint32(0))
+    frame.write(step.destinations[0], np.repeat(result, 32), doubt, active)
+
+
+def _integer_redux(step: Step, table: Array, members: Array) -> Array:
+    op = step.bound.modifiers["op"] or ""
+    signed = step.bound.modifiers.get("type") == "s32"
+    values = table.view(np.int32) if signed else table
+    info = np.iinfo(values.dtype)
+    neutral = {"add": 0, "or": 0, "xor": 0, "and": -1 if signed else info.max, "min": info.max, "max": info.min}[op]
+    filled = np.where(members, values, values.dtype.type(neutral))
+    function: Any = {
+        "add": np.add, "or": np.bitwise_or, "xor": np.bitwise_xor, "and": np.bitwise_and,
+        "min": np.minimum, "max": np.maximum,
+    }[op]  # fmt: skip
+    reduced: Array = function.reduce(filled, axis=1, dtype=values.dtype)
+    return reduced.view(np.uint32)
+
+
+def _float_redux(step: Step, table: Array, members: Array) -> Array:
+    """Minimum or maximum of float32: the two-operand instruction, folded over the members."""
+    modifiers = ["f32"] + (["NaN"] if "NaN" in step.node.modifiers else [])
+    function = find(step.bound.modifiers["op"] or "", tuple(modifiers))[0].array_function()
+    values = table & np.uint32(0x7FFFFFFF) if "abs" in step.node.modifiers else table
+    first = np.argmax(members, axis=1)
+    result = np.ascontiguousarray(values[np.arange(len(values)), first])
+    for lane in range(32):
+        column = np.ascontiguousarray(values[:, lane])
+        result = np.where(members[:, lane], function(len(result), result, column), result)
+    # The combination of one value with itself makes a lone NaN canonical.
+    return function(len(result), result, result)
+
+
+@binds("elect")
+def _bind_elect(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 2)
+    to = node.operands[0]
+    if not isinstance(to, Pair):
+        raise builder.error(OperandError, "elect.sync writes d|p", node.offset)
+    writers = (
+        builder.destination(to.first, TYPES["b32"], bound, True),
+        builder.destination(to.second, TYPES["pred"], bound),
+    )
+    reader = builder.read(node.operands[1], TYPES["u32"], False, f"operand of {bound.spelling}")
+    return Step("elect", node, bound, (reader,), writers)
+
+
+@runs("elect")
+def _run_elect(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    members = _members(frame, step, step.sources[0], active)
+    leader = np.repeat(np.argmax(members, axis=1), 32)
+    lane = np.tile(np.arange(32), len(members))
+    frame.write(step.destinations[0], leader.astype(np.uint32), None, active)
+    frame.write(step.destinations[1], (leader == lane).astype(np.uint8), None, active)
+
+
+# barriers ------------------------------------------------------------------------------------------------
+
+
+@binds("barrier")
+def _bind_barrier(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 1, 2)
+    readers = tuple(builder.read(o, TYPES["u32"], False, f"operand of {bound.spelling}") for o in node.operands)
+    return Step("barrier", node, bound, readers)
+
+
+@binds("warp_barrier")
+def _bind_warp_barrier(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 1)
+    reader = builder.read(node.operands[0], TYPES["u32"], False, f"operand of {bound.spelling}")
+    return Step("warp_barrier", node, bound, (reader,))
+
+
+@runs("warp_barrier")
+def _run_warp_barrier(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    members = _members(frame, step, step.sources[0], active).reshape(-1)
+    frame.clock += 1
+    frame.warp_time = np.where(members, frame.clock, frame.warp_time).astype(np.int32)
+
+
+@binds("fence")
+def _bind_fence(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    return Step("nothing", node, bound)
+
+
+@binds("trap")
+def _bind_trap(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 0)
+    return Step("trap", node, bound)
+
+
+@runs("trap")
+def _run_trap(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    lane = 0 if active is None else int(np.flatnonzero(active)[0])
+    raise frame.fault(ExecutionError, step, f"{frame.who(lane)} stops the kernel: {step.bound.spelling}")
+
+
+_ = UNSIGNED

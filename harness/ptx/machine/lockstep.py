@@ -1,0 +1,391 @@
+"""The lockstep machine: every register is an array over lanes, every instruction runs on all of them at once.
+
+Lanes are elements (or packs) of a bare snippet, or threads of a kernel. Divergence is handled by always running
+the lanes with the lowest step number: lanes that jumped ahead wait where they landed until the others arrive, so
+that loops and if-else reconverge. Each register has, besides its values, a mask of bits that nobody defined
+(None when all are defined, which costs nothing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from harness.ptx.binding.program import Program, Reader, Step, Writer
+from harness.ptx.binding.special import spelled
+from harness.ptx.errors import ExecutionError, PtxError, TimeLimit, UndefinedBits, unexpected
+from harness.ptx.limits import CHECKED_EVERY, Deadline
+from harness.ptx.machine.operations import RUNNERS, UNDEFINED
+from harness.ptx.numeric.definedness import moved, propagate
+from harness.ptx.numeric.vectorise import UNSIGNED, Array
+
+STEP_LIMIT = 20_000_000
+"""Steps after which a program without end is given up, whatever time it may take: a bound that can be repeated."""
+
+
+Constants = dict[tuple[int, int, int], Array]
+"""Arrays that hold one pattern, by lanes, width and pattern; frames of one run share them."""
+
+
+class Frame:
+    """The register file of a number of lanes, and when they must have ended.
+
+    `values[slot]` is an array over lanes (None: never written) and `undefined[slot]` the mask of its undefined
+    bits: None, an array, or a 0-dimensional array that holds for all lanes. Arrays are never changed in place.
+    `named` has the values of special registers by name, one a lane.
+    """
+
+    def __init__(
+        self, program: Program, lanes: int, constants: Constants | None = None, deadline: Deadline | None = None
+    ) -> None:
+        self.program = program
+        self.deadline = deadline or Deadline(None)
+        self.lanes = lanes
+        self.values: list[Array | None] = [None] * len(program.registers)
+        self.undefined: list[Any] = [None] * len(program.registers)
+        self._constants: Constants = {} if constants is None else constants
+        self.named: Mapping[str, Array] = {}
+        self.trusts_stand_ins = False
+
+    def constant(self, pattern: int, width: int) -> Array:
+        """An array with the same pattern in every lane."""
+        key = (self.lanes, width, pattern)
+        found = self._constants.get(key)
+        if found is None:
+            found = self._constants[key] = np.full(self.lanes, pattern, UNSIGNED[width])
+        return found
+
+    def read(self, reader: Reader) -> tuple[Array, Any]:
+        """Values and undefined bits of a source operand, cut to its width."""
+        slot = reader.slot
+        if slot == -1:
+            return self.constant(reader.pattern, reader.width), None
+        value = self.values[slot] if slot != UNDEFINED else None
+        if value is None:
+            kind = UNSIGNED[reader.width]
+            ones = 1 if reader.width == 1 else (1 << reader.width) - 1
+            return self.constant(0, reader.width), np.array(ones, kind)
+        undefined = self.undefined[slot]
+        kind = UNSIGNED[reader.width]
+        if value.dtype != kind:
+            value = value.astype(kind)
+            if undefined is not None:
+                undefined = undefined.astype(kind)
+        if reader.negated:
+            value = value ^ 1
+        return value, undefined
+
+    def write(self, writer: Writer, value: Array, undefined: Any, active: Array | None) -> None:
+        """Store a result in the active lanes (None: all), widened to the register."""
+        slot = writer.slot
+        if slot < 0:
+            return
+        kind: Any = UNSIGNED[writer.width]
+        if value.dtype != kind:
+            value, undefined = _widen(value, undefined, kind, writer.signed)
+        if writer.upper >= 0:
+            self.write(Writer(writer.upper, 64), *_above(value, undefined, writer.signed), active)
+        if undefined is not None and not undefined.any():
+            undefined = None
+        if active is not None:
+            old, old_undefined = self.values[slot], self.undefined[slot]
+            if old is None:
+                old = self.constant(0, writer.width)
+                old_undefined = np.array(1 if writer.width == 1 else (1 << writer.width) - 1, kind)
+            value = np.where(active, value, old)
+            if undefined is not None or old_undefined is not None:
+                zero: Any = kind(0)
+                undefined = np.where(
+                    active,
+                    zero if undefined is None else undefined,
+                    zero if old_undefined is None else old_undefined,
+                )
+                if not undefined.any():
+                    undefined = None
+        self.values[slot] = value
+        self.undefined[slot] = undefined
+
+    def under_doubt(self, step: Step, lanes: Array) -> None:
+        """Called when an undefined guard decides whether `lanes` execute a step."""
+
+    def special(self, name: str, component: str) -> Array:
+        """The values of a special register, one a lane: those named, else stand-ins."""
+        from harness.ptx.machine.standins import special
+
+        named = self.named.get(spelled(name, component))
+        return special(name, component, self.lanes) if named is None else named
+
+    def knows(self, name: str, component: str) -> bool:
+        """Whether a special register has a value here. Bits that come from one without are undefined."""
+        return self.trusts_stand_ins or spelled(name, component) in self.named
+
+
+def _widen(value: Array, undefined: Any, kind: Any, signed: bool) -> tuple[Array, Any]:
+    """Zero- or sign-extend values and their masks (a sign that is undefined makes what it fills undefined)."""
+    if not signed:
+        return value.astype(kind), None if undefined is None else undefined.astype(kind)
+    narrow = value.dtype.str.replace("u", "i")
+    wide = np.dtype(kind).str.replace("u", "i")
+    extended = value.view(narrow).astype(wide).view(kind)
+    if undefined is None:
+        return extended, None
+    return extended, undefined.view(narrow).astype(wide).view(kind)
+
+
+def _above(value: Array, undefined: Any, signed: bool) -> tuple[Array, Any]:
+    """The 64 bits above 64-bit values and their masks: zeros, or copies of the sign."""
+    if not signed:
+        return np.zeros_like(value), None
+    signs = value.view(np.int64) >> 63
+    return signs.view(np.uint64), None if undefined is None else (undefined.view(np.int64) >> 63).view(np.uint64)
+
+
+class Observer(Protocol):
+    """Whoever wants to see every instruction before and after it ran."""
+
+    def enter(self, frame: Frame, step: Step) -> None:
+        """Called before a step."""
+
+    def leave(self, frame: Frame, step: Step, executed: bool) -> None:
+        """Called after it; `executed` tells whether any lane ran it."""
+
+
+def run(program: Program, frame: Frame, observer: Observer | None = None) -> None:
+    """Execute the program to its end. Raises ExecutionError and its kinds, with the instruction's place."""
+    if not program.branches and observer is None:
+        _straight(program, frame)
+    else:
+        Scheduler(program, frame, observer).run()
+
+
+def _straight(program: Program, frame: Frame) -> None:
+    steps = program.steps
+    step = None
+    try:
+        for first in range(0, len(steps), CHECKED_EVERY):
+            if frame.deadline.passed:
+                raise program.source.error(TimeLimit, frame.deadline.words, steps[first].node.offset)
+            for step in steps[first : first + CHECKED_EVERY]:
+                execute(frame, step, None)
+    except PtxError:
+        raise
+    except Exception as error:
+        raise internal(program, step, error) from error
+
+
+def internal(program: Program, step: Step | None, error: Exception) -> PtxError:
+    """A fault of the emulator itself at a step."""
+    words = unexpected(error, "running this instruction")
+    return program.source.error(type(words), words.message, step.node.offset) if step else words
+
+
+def execute(frame: Frame, step: Step, active: Array | None) -> bool:
+    """Execute one step in the active lanes; False if its guard held in none of them."""
+    if step.guard >= 0:
+        active, doubtful = guarded(frame, step, active)
+        if active is not None and not active.any():
+            if doubtful is not None:
+                _taint(frame, step, doubtful)
+            return False
+    else:
+        doubtful = None
+    runner = RUNNERS.get(step.kind)
+    if runner is not None:
+        runner(frame, step, active)
+    else:
+        _scalar(frame, step, active)
+    if doubtful is not None:
+        _taint(frame, step, doubtful)
+    return True
+
+
+def guarded(frame: Frame, step: Step, active: Array | None) -> tuple[Array | None, Array | None]:
+    """The active lanes whose guard holds (None: all), and the lanes whose guard is undefined (None: none)."""
+    value, undefined = frame.read(Reader(step.guard, 1, negated=step.guard_negated))
+    holds = value.view(np.bool_)
+    doubtful = None
+    if undefined is not None:
+        doubtful = np.broadcast_to(undefined.astype(np.bool_), holds.shape)
+        if active is not None:
+            doubtful = doubtful & active
+    if active is not None:
+        return holds & active, doubtful
+    return (None if holds.all() else holds), doubtful
+
+
+def _scalar(frame: Frame, step: Step, active: Array | None) -> None:
+    arguments = [frame.read(r) for r in step.sources]
+    values = [a for a, _ in arguments]
+    masks = [u for _, u in arguments]
+    known = all(u is None for u in masks)
+    results = []
+    for number, (function, writer) in enumerate(zip(step.functions, step.destinations, strict=True)):
+        value = function(frame.lanes, *values)
+        undefined = None if known else _undefined(step, number, values, masks, value)
+        results.append((writer, value, undefined))
+    for writer, value, undefined in results:
+        frame.write(writer, value, undefined, active)
+
+
+def _undefined(step: Step, number: int, values: list[Array], masks: list[Any], value: Array) -> Array:
+    form = step.bound.form
+    if isinstance(form.undefined, str) and form.undefined.startswith("moves"):
+        names = [*(s.name for s in form.sources), *form.reads]
+        return moved(names, step.functions[number], form.undefined, values, masks)
+    return propagate(form.undefined, values, masks, value, number)
+
+
+def _taint(frame: Frame, step: Step, doubtful: Array) -> None:
+    """What an instruction under an undefined guard may have written is undefined."""
+    if not doubtful.any():
+        return
+    frame.under_doubt(step, doubtful)
+    for writer in step.destinations:
+        kind: Any = UNSIGNED[writer.width]
+        ones = kind(1 if writer.width == 1 else (1 << writer.width) - 1)
+        for slot in (writer.slot, writer.upper):
+            if slot >= 0:
+                old: Any = frame.undefined[slot]
+                frame.undefined[slot] = np.where(doubtful, ones, kind(0) if old is None else old)
+
+
+class Scheduler:
+    """Runs a program with branches: the lanes with the lowest step number go first.
+
+    A group that keeps jumping back while others wait may be waiting for them (a lock); it then lets them go first.
+    """
+
+    blocking: frozenset[str] = frozenset()
+    """Kinds of steps at which lanes may have to wait for others; `block` decides."""
+    patience = 1 << 60
+    """Jumps back after which other lanes get a turn."""
+
+    def __init__(self, program: Program, frame: Frame, observer: Observer | None = None) -> None:
+        self.program = program
+        self.frame = frame
+        self.observer = observer
+        self.waiting: dict[int, Array] = {}
+        self.lane_steps = 0
+        self._jumps_back = 0
+        self._turn = 0
+
+    def left(self, lanes: Array) -> None:
+        """Called with lanes that have left the program."""
+
+    def block(self, step: Step, at: int, active: Array) -> tuple[int, Array | None]:
+        """Called for a step of a blocking kind; where the active lanes go on, None if they wait."""
+        raise NotImplementedError
+
+    def release(self) -> bool:
+        """Called when no lane can go on; whether some that waited can now."""
+        return False
+
+    def run(self) -> None:
+        """Until every lane has left the program. Raises ExecutionError and its kinds."""
+        self.step: Step | None = None
+        try:
+            self._run()
+        except PtxError:
+            raise
+        except Exception as error:
+            raise internal(self.program, self.step, error) from error
+
+    def _run(self) -> None:
+        steps = self.program.steps
+        frame = self.frame
+        at: int = 0
+        active: Array | None = np.ones(frame.lanes, np.bool_)
+        whole, count = True, frame.lanes
+        budget = STEP_LIMIT
+        while True:
+            if self.waiting:
+                group = active
+                at, active = self._next(at, active)
+                if active is not None and active is not group:
+                    count = int(np.count_nonzero(active))
+                    whole = count == frame.lanes
+            if active is None:
+                if self.waiting or self.release():
+                    continue
+                return
+            if at >= len(steps):
+                self.left(active)
+                active = None
+                continue
+            step = self.step = steps[at]
+            self.lane_steps += count
+            budget -= 1
+            if budget % CHECKED_EVERY == 0 and (budget < 0 or frame.deadline.passed):
+                raise self._too_long(step)
+            if self.observer is not None:
+                self.observer.enter(frame, step)
+            if step.kind in ("branch", "exit") or step.kind in self.blocking:
+                before = at
+                move = self.block if step.kind in self.blocking else self._jump
+                at, active = move(step, at, active)
+                executed = step.guard < 0 or at != before + 1 or active is None
+                count = 0 if active is None else int(np.count_nonzero(active))
+                whole = count == frame.lanes
+            else:
+                executed = execute(frame, step, None if whole else active)
+                at += 1
+            if self.observer is not None:
+                self.observer.leave(frame, step, executed)
+
+    def _next(self, at: int, active: Array | None) -> tuple[int, Array | None]:
+        """The group to go on with: the lowest step, together with all that wait there."""
+        lowest = min(self.waiting)
+        if active is None:
+            self._jumps_back = self._turn = 0
+            return lowest, self.waiting.pop(lowest)
+        if self._jumps_back > self.patience:
+            self._jumps_back = 0
+            self._turn = self.patience
+            ahead = min(self.waiting, key=lambda step: (step <= at, step))
+            lanes = self.waiting.pop(ahead)
+            self._park(at, active)
+            return ahead, lanes
+        if self._turn:
+            self._turn -= 1
+            return at, active if at not in self.waiting else active | self.waiting.pop(at)
+        if lowest > at:
+            return at, active
+        other = self.waiting.pop(lowest)
+        if lowest == at:
+            return at, active | other
+        self._park(at, active)
+        return lowest, other
+
+    def _park(self, at: int, lanes: Array) -> None:
+        old = self.waiting.get(at)
+        self.waiting[at] = lanes if old is None else old | lanes
+
+    def _jump(self, step: Step, at: int, active: Array) -> tuple[int, Array | None]:
+        taken: Array = active
+        if step.guard >= 0:
+            held, doubtful = guarded(self.frame, step, active)
+            if doubtful is not None and doubtful.any():
+                lane = int(np.flatnonzero(doubtful)[0])
+                raise self._error(
+                    UndefinedBits, step, f"the branch depends on bits that nobody defined (first in lane {lane})"
+                )
+            taken = active if held is None else held
+        stay = active & ~taken
+        if step.kind == "exit":
+            self.left(taken)
+        elif taken.any():
+            self._jumps_back += step.target <= at
+            if not stay.any():
+                return step.target, taken
+            self._park(step.target, taken)
+        return at + 1, (stay if stay.any() else None)
+
+    def _too_long(self, step: Step) -> ExecutionError:
+        if self.frame.deadline.passed:
+            return self._error(TimeLimit, step, self.frame.deadline.words)
+        return self._error(ExecutionError, step, f"still running after {STEP_LIMIT} steps: an endless loop?")
+
+    def _error(self, kind: type[ExecutionError], step: Step, message: str) -> ExecutionError:
+        return self.program.source.error(kind, message, step.node.offset)

@@ -1,0 +1,117 @@
+"""What special registers read as in a bare snippet, where there is no grid, and the values that a caller names.
+
+Lanes stand for the threads of one long one-dimensional block: `%tid.x` is the lane's number, `%laneid` that
+modulo 32. Clocks and timers read 0. These are stand-ins, so that a snippet that reads such a register runs: which
+thread has which element is not promised, and a result that depends on one is refused unless the caller names a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from harness.ptx.binding.program import Program
+from harness.ptx.binding.special import SPECIAL_REGISTERS, spelled
+from harness.ptx.errors import BindingError, UndefinedBits, UnknownSpecialRegister
+from harness.ptx.numeric.vectorise import Array
+from harness.ptx.text.types import TYPES
+
+
+def special(name: str, component: str, lanes: int) -> Array:
+    """The value of a special register in each lane, as 64-bit patterns."""
+    lane = np.arange(lanes, dtype=np.uint64)
+    in_warp = lane % np.uint64(32)
+    one = np.ones(lanes, np.uint64)
+    if name == "%tid":
+        return lane if component == "x" else one - one
+    if name in ("%nctaid", "%nclusterid", "%cluster_nctaid", "%cluster_nctarank") or (
+        name == "%ntid" and component != "x"
+    ):
+        return one
+    if name == "%ntid":
+        return one * np.uint64(lanes)
+    if name == "%laneid":
+        return in_warp
+    if name == "%warpid":
+        return lane // np.uint64(32)
+    if name.startswith("%lanemask_"):
+        return lane_mask(name[10:], in_warp)
+    return one - one
+
+
+def lane_mask(which: str, lane: Array) -> Array:
+    """The registers `%lanemask_eq` and so on, for lanes of a warp given as 64-bit patterns."""
+    bit = np.uint64(1) << lane
+    below = bit - np.uint64(1)
+    ones = np.uint64(0xFFFFFFFF)
+    masks = {"eq": bit, "lt": below, "le": below | bit, "gt": ~(below | bit) & ones, "ge": ~below & ones}
+    return masks[which]
+
+
+def named_values(special: Mapping[str, Any], shape: tuple[int, ...], pack: int) -> dict[str, Array]:
+    """Values that a caller gives special registers, as 64-bit patterns: one, or one for each element of `shape`.
+
+    Raises BindingError for a name that no register has, and for values that do not fit.
+    """
+    found = {}
+    for name, given in special.items():
+        base, _, component = name.partition(".")
+        kind, vector = SPECIAL_REGISTERS.get(base, ("", False))
+        if not kind or vector != (component in ("x", "y", "z", "w")) or bool(component) != vector:
+            raise BindingError(f"special={{{name!r}: ...}}: no special register is written so; '%tid.x', '%laneid' are")
+        values = np.asarray(given)
+        largest = (1 << TYPES[kind].width) - 1
+        if values.dtype.kind not in "iub" or (
+            values.size and not 0 <= int(values.min()) <= int(values.max()) <= largest
+        ):
+            raise BindingError(f"special={{{name!r}: ...}}: give integers from 0 to {largest}")
+        if values.size != 1 and pack > 1:
+            raise BindingError(
+                f"special={{{name!r}: ...}}: {pack} elements share an invocation; give one value for all"
+            )
+        try:
+            spread = values.reshape(1) if values.size == 1 else np.broadcast_to(values, shape)
+        except ValueError:
+            message = f"special={{{name!r}: ...}}: shape {values.shape} does not fit the elements' {shape}"
+            raise BindingError(message) from None
+        found[name] = spread.reshape(-1).astype(np.uint64)
+    return found
+
+
+def refuse_stand_ins(program: Program, named: Mapping[str, Any], run: Callable[[bool], None]) -> None:
+    """Run a program, and say so where it fails for want of a special register's value alone.
+
+    `run` takes whether stand-ins count as values.
+    """
+    try:
+        run(False)
+    except UndefinedBits:
+        unknown = unknown_registers(program, lambda name, component: spelled(name, component) in named)
+        if not unknown:
+            raise
+        try:
+            run(True)
+        except UndefinedBits:
+            pass
+        else:
+            words = " and ".join(unknown)
+            name, offset = next(iter(unknown.items()))
+            message = (
+                f"a result depends on {words}, and asm alone has no such value: which thread computes an element is "
+                f"not promised, and clocks run on; keep it out of the results, or name it: special={{{name!r}: 0}}"
+            )
+            raise program.source.error(UnknownSpecialRegister, message, offset) from None
+        raise
+
+
+def unknown_registers(program: Program, known: Callable[[str, str], bool]) -> dict[str, int]:
+    """The special registers that a program reads and that have no value, with the offset of the first read."""
+    found: dict[str, int] = {}
+    for step in program.steps:
+        if step.kind == "special":
+            for name, component in step.detail:
+                if not known(name, component):
+                    found.setdefault(spelled(name, component), step.node.offset)
+    return found

@@ -1,0 +1,1 @@
+"""Arithmetic on bit patterns, and its compilation for arrays."""

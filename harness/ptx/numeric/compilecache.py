@@ -1,0 +1,138 @@
+"""Compiled definitions are kept on disk, so that the second process need not compile them again.
+
+numba compiles and pickles them; `harness.diskcache` keeps the files. What was compiled is out of date when any module
+has changed that the definition takes helpers from, for they are compiled together.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import pickle
+import sys
+from functools import cache
+from importlib.util import find_spec, resolve_name
+from pathlib import Path
+from typing import Any
+
+from harness.diskcache import DiskCache, cache_folder
+
+_PACKAGE = "harness.ptx"
+_ALWAYS = ("harness.ptx.numeric.bits", "harness.ptx.numeric.bits_compiled", "harness.ptx.numeric.vectorise")
+
+_kept = DiskCache("compiled")
+
+
+@cache
+def _imports(module: str) -> tuple[str, ...]:
+    """The modules of this package that a module takes names from; the registry adds nothing to compiled code."""
+    package = module if _is_package(module) else module.rpartition(".")[0]
+    named: list[str] = []
+    for node in ast.walk(ast.parse(_text(module))):
+        if isinstance(node, ast.Import):
+            named += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            source = resolve_name("." * node.level + (node.module or ""), package)
+            named += [source, *(f"{source}.{alias.name}" for alias in node.names)]
+    ours = (n for n in named if n == _PACKAGE or n.startswith(f"{_PACKAGE}."))
+    return tuple(n for n in ours if n != "harness.ptx.isa.registry" and _text(n))
+
+
+def _is_package(module: str) -> bool:
+    spec = find_spec(module)
+    return spec is not None and spec.submodule_search_locations is not None
+
+
+@cache
+def _text(module: str) -> str:
+    """A module's text; "" for a name that is no module."""
+    try:
+        spec = find_spec(module)
+    except ModuleNotFoundError:  # a name within a module that is no package
+        return ""
+    return Path(spec.origin).read_text() if spec and spec.origin else ""
+
+
+@cache
+def stamp(module: str) -> str:
+    """A digest of the text of a module and of all that it takes names from, within this package."""
+    seen: set[str] = set()
+    queue = [module, *_ALWAYS]
+    while queue:
+        name = queue.pop()
+        if name not in seen:
+            seen.add(name)
+            queue.extend(_imports(name))
+    digest = hashlib.sha256()
+    for name in sorted(seen):
+        digest.update(f"{name}\0{_text(name)}\0".encode())
+    return digest.hexdigest()
+
+
+def attach(dispatcher: Any, key: str, module: str) -> None:
+    """Let a numba dispatcher load and save its machine code under `key`; with caches turned off, do nothing.
+
+    `module`: where the definition stands.
+    """
+    if cache_folder() is None:
+        return
+    try:
+        dispatcher._cache = _cache(dispatcher.py_func, key, module)
+    except (ImportError, AttributeError):
+        return  # another numba inside: compile every time
+
+
+def _cache(function: Any, key: str, module: str) -> Any:
+    import numba
+    from numba.core.caching import Cache, CompileResultCacheImpl
+    from numba.core.serialize import dumps
+
+    class Locator:
+        """What numba asks about the place of a file. Files are ours: it gets a name and no more."""
+
+        def get_cache_path(self) -> str:
+            return ""
+
+        def get_source_stamp(self) -> str:
+            return stamp(module)
+
+        def get_disambiguator(self) -> str:
+            return ""
+
+        def ensure_cache_path(self) -> None:
+            return None
+
+    class Implementation(CompileResultCacheImpl):  # type: ignore[misc]
+        """numba's way of taking a compiled function apart and putting it together."""
+
+        def __init__(self, function: Any) -> None:
+            self._lineno = 0
+            self._locator = Locator()
+            self._filename_base = ""
+
+    class OnDisk(Cache):  # type: ignore[misc]
+        """The cache of one function."""
+
+        _impl_class = Implementation
+
+        def _parts(self, signature: Any, codegen: Any) -> tuple[bytes, ...]:
+            parts = (key, stamp(module), numba.__version__, sys.version, repr(self._index_key(signature, codegen)))
+            return tuple(part.encode() for part in parts)
+
+        def load_overload(self, signature: Any, context: Any) -> Any:
+            """The compiled function, or None."""
+            data = _kept.get(*self._parts(signature, context.codegen()))
+            if data is None:
+                return None
+            try:
+                context.refresh()
+                return self._impl.rebuild(context, pickle.loads(data))
+            except Exception:  # whole, and of a numba that cannot read it all the same
+                return None
+
+        def save_overload(self, signature: Any, result: Any) -> None:
+            """Save it, where it can be saved."""
+            if self._impl.check_cachable(result):
+                _kept.put(dumps(self._impl.reduce(result)), *self._parts(signature, result.codegen))
+
+    return OnDisk(function)

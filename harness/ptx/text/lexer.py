@@ -1,0 +1,92 @@
+"""PTX text to tokens. A token is a tuple (kind, text, offset); offsets point into the expanded text.
+
+Kinds are single words for classes (`name`, `dot`, `int`, `float`, `string`) and the text itself for
+punctuation. `dot` is a directive or modifier with its leading dot. Debug sections are skipped whole.
+"""
+
+from __future__ import annotations
+
+import re
+
+from harness.ptx.errors import ParseError, TooLarge
+from harness.ptx.limits import NAME, TOKENS
+from harness.ptx.text.nodes import Source
+
+Token = tuple[str, str, int]
+
+OPERAND = "\x01"
+"""Marks an operand of inline asm inside expanded text: `\\x01` and its number, a name no PTX text can spell."""
+
+WARP_SIZE = "WARP_SZ"
+"""The one integer constant that has a name."""
+
+_TOKEN = re.compile(
+    r"""
+    (?P<space>[ \t\r\n\f]+|//[^\n]*|/\*.*?\*/)
+  | (?P<warp>WARP_SZ(?![A-Za-z0-9_$]))
+  | (?P<name>[A-Za-z][A-Za-z0-9_$]*|[_$%\x01][A-Za-z0-9_$]+)
+  | (?P<dot>\.(?:[1-5]d\b|sp::\d+:\d+|[A-Za-z_][A-Za-z0-9_$]*(?:::[A-Za-z0-9_]+)*))
+  | (?P<float>0[fF][0-9A-Fa-f]{8}(?![0-9A-Za-z_$])|0[dD][0-9A-Fa-f]{16}(?![0-9A-Za-z_$])
+             |(?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)
+  | (?P<int>0[xX][0-9A-Fa-f]+U?|0[bB][01]+U?|0[0-7]*U?|[1-9]\d*U?)
+  | (?P<string>"(?:[^"\\]|\\.)*")
+  | (?P<sink>_)
+  | (?P<op>::|&&|\|\||==|!=|<=|>=|<<|>>|[{}()\[\],;:|@!+\-*%<>=?~^&]|/(?!\*))
+    """,
+    re.VERBOSE | re.DOTALL | re.ASCII,
+)
+
+_SECTION = re.compile(r"\.section\s+[^\s{]+\s*\{[^{}]*\}")
+
+
+def tokenize(source: Source, text: str) -> list[Token]:
+    """All tokens of `text` (the expanded form of `source`), ending with one of kind `end`.
+
+    Raises ParseError for a character or number that PTX does not have, TooLarge for a text beyond the limits.
+    """
+    tokens: list[Token] = []
+    append = tokens.append
+    match = _TOKEN.match
+    at, end = 0, len(text)
+    glued = -1
+    while at < end:
+        found = match(text, at)
+        if found is None:
+            raise _unreadable(source, text, at)
+        kind = found.lastgroup
+        after = found.end()
+        if kind == "space":
+            glued = -1
+        elif kind == "dot" and text.startswith(".section", at) and (s := _SECTION.match(text, at)):
+            after = s.end()
+        else:
+            word = text[at:after]
+            kind = "int" if kind == "warp" else kind
+            if kind in ("name", "int", "float"):
+                if glued == at:
+                    raise source.error(ParseError, f"unexpected {_shown(word)!r} directly after a number", at)
+                if OPERAND in word[1:]:
+                    raise source.error(ParseError, "an asm operand is glued to a name", at)
+                glued = after if kind != "name" else -1
+            append((word if kind == "op" else kind or "", word, at))
+            if after - at > NAME.most and kind != "string":
+                raise source.error(TooLarge, NAME.refusal(after - at), at)
+            if len(tokens) > TOKENS.most:
+                raise source.error(TooLarge, TOKENS.refusal(len(tokens)), at)
+        at = after
+    append(("end", "", end))
+    return tokens
+
+
+def _shown(word: str) -> str:
+    return word.replace(OPERAND, "$")
+
+
+def _unreadable(source: Source, text: str, at: int) -> ParseError:
+    if text.startswith("/*", at):
+        return source.error(ParseError, "this /* comment is never closed", at)
+    if text[at] == '"':
+        return source.error(ParseError, "this string is never closed", at)
+    if text[at] == ".":
+        return source.error(ParseError, "a '.' must be followed by a modifier or a directive", at)
+    return source.error(ParseError, f"unexpected character {text[at]!r}", at)

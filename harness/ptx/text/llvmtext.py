@@ -1,0 +1,92 @@
+"""What LLVM puts into PTX text: the escapes of inline asm, and places in the source that are not there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from harness.ptx.errors import BindingError, ParseError
+from harness.ptx.text.lexer import OPERAND
+from harness.ptx.text.nodes import Source
+
+_BEGIN, _END = "// begin inline asm\n", "// end inline asm"
+_LOC = re.compile(r"^[ \t]*\.loc[^\n]*", re.MULTILINE)
+
+
+def without_places(text: str) -> str:
+    """A module whose asm blocks have no `.loc` lines: all of a block has the place of its call, which stands before it.
+
+    Newer LLVM writes one for every line of the block, counting on from the line of the call: places that are not there.
+    """
+    parts: list[str] = []
+    at = 0
+    while (begin := text.find(_BEGIN, at)) >= 0 and (end := text.find(_END, begin)) >= 0:
+        parts += text[at:begin], _LOC.sub(lambda found: " " * len(found[0]), text[begin:end])
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+_DOLLAR = re.compile(r"\$(?:(\$)|([(|)])|(\d+)|\{(\d*)(?::(\w*))?\}|)", re.ASCII)
+
+
+def expanded(source: Source, operand_count: int | None, constants: Mapping[int, int] | None = None) -> str:
+    """The text with LLVM's escapes (`$0`, `${1}`, `$$`) replaced; `source.moves` remembers where the text moved.
+
+    operand_count: how many operands there are, None where that is not known. constants: the values of those that are
+    constants, which stand in the text as numbers. Raises ParseError, and BindingError for an operand that LLVM refuses.
+    """
+    text = source.text
+    if OPERAND in text:
+        raise source.error(ParseError, "unexpected character '\\x01'", text.index(OPERAND))
+    parts: list[str] = []
+    at = length = 0
+    alternative = -1
+    for found in _DOLLAR.finditer(text):
+        dollar, choice, plain, braced, modifier = found.groups()
+        if alternative <= 0:
+            parts.append(text[at : found.start()])
+            length += found.start() - at
+        at = found.end()
+        if dollar:
+            piece = "$"
+        elif choice:
+            # `$(a$|b$)` offers assembler dialects; there is one, so the first is taken.
+            alternative = {"(": 0, "|": alternative + 1, ")": -1}[choice]
+            piece = ""
+        else:
+            piece = _operand(source, found.start(), plain or braced, modifier, operand_count, constants or {})
+            if text[at : at + 1].isalnum() or text[at : at + 1] in ("_", "$"):
+                raise source.error(ParseError, f"operand {found.group()} runs into the text after it", found.start())
+        if alternative <= 0:
+            parts.append(piece)
+            length += len(piece)
+        source.moves.append((length, at))
+    if alternative > 0 or (alternative == 0 and at):
+        raise source.error(ParseError, "a $( is never closed by $)", at)
+    parts.append(text[at:])
+    return "".join(parts)
+
+
+def _operand(
+    source: Source,
+    at: int,
+    digits: str | None,
+    modifier: str | None,
+    count: int | None,
+    constants: Mapping[int, int],
+) -> str:
+    if digits is None:
+        raise source.error(
+            BindingError, "a '$' must be followed by an operand number; a dollar sign itself is written $$", at
+        )
+    if not digits:
+        if modifier in ("uid", "comment", "private"):
+            return {"uid": "0", "comment": "//", "private": ""}[modifier]
+        raise source.error(BindingError, "${} must name an operand number", at)
+    if modifier not in (None, "r", ""):
+        raise source.error(BindingError, f"operand modifier ':{modifier}' does not exist for PTX", at)
+    number = int(digits[:9])
+    if len(digits) > 9 or (count is not None and number >= count):
+        have = f"the constraints declare {count} operands, $0 to ${count - 1}" if count else "there are no operands"
+        raise source.error(BindingError, f"operand ${digits} does not exist: {have}", at)
+    return str(constants[number]) if number in constants else f"{OPERAND}{number}"

@@ -1,0 +1,245 @@
+"""Comparing two runs: what differs between them, key by key. Two revisions, two Triton versions, two drivers, two GPUs
+or two architectures are compared in the same way; everything here works on records alone.
+
+A difference has a kind of its own for each thing that can move: verdicts, output bits (also where both sides pass),
+the worst error, evidence, registers, spills, instruction counts, speed, the definition of a variant, and what only one
+side has. Bits are compared on equal inputs only; where the inputs differ that is said instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from harness.records import EVIDENCE, EXPECTED, Beside, Block, Key, Result, RunRecords, Timing
+from harness.records.goldens import changed
+
+KINDS = {
+    "vanished": "only in the first run",
+    "new": "only in the second run",
+    "verdict": "verdict",
+    "ulp": "worst error",
+    "bits": "output bits",
+    "evidence": "evidence",
+    "ptx": "compiled PTX",
+    "speed": "speed",
+    "spills": "spilled bytes",
+    "registers": "registers",
+    "instructions": "instructions",
+    "definition": "definition",
+    "inputs": "inputs, so that bits cannot be compared",
+}
+# Between two runs, memory lies elsewhere and the chip is warmer or cooler: what either run's A/A figure cannot know.
+BETWEEN_RUNS = 0.01
+
+
+class CompareError(ValueError):
+    """Two runs that cannot be compared as asked; the message says what they have."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that is not as it was.
+
+    kind: one of `KINDS`. key: the result's, or for `definition` and groups of `vanished` and `new` its significant
+    parts. worse: True, False, or None where neither can be said. detail: more, in one line.
+    """
+
+    kind: str
+    key: Key
+    before: str = ""
+    after: str = ""
+    worse: bool | None = None
+    detail: str = ""
+
+    def __str__(self) -> str:
+        mark = {True: "▲", False: "▽", None: "◆"}[self.worse]
+        change = f": {self.before} → {self.after}" if self.before or self.after else ""
+        return f"{mark} {KINDS[self.kind]}{change}  {self.key}" + (f"  {self.detail}" if self.detail else "")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What comparing two runs found. matched: results that both have; equal: those of them without any difference."""
+
+    differences: tuple[Difference, ...]
+    matched: int
+    equal: int
+    environment: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def of(self, *kinds: str) -> list[Difference]:
+        """The differences of these kinds."""
+        return [d for d in self.differences if d.kind in kinds]
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing differs, and something was compared."""
+        return self.matched > 0 and not self.differences
+
+
+def compare(before: RunRecords, after: RunRecords, *, targets: tuple[str, str] | None = None) -> Comparison:
+    """What differs from `before` to `after`.
+
+    targets: compare the first of them in `before` with the second in `after` (which may be the same run) instead of
+    each target with itself. Raises CompareError where a run has nothing on the target asked for.
+    """
+    if targets is not None:
+        before, after = _on(before, targets[0], targets), _on(after, targets[1], targets)
+    old, new = ({r.key: r for r in run.results} for run in (before, after))
+    found = [
+        *_presence("vanished", old.keys() - new.keys(), new.keys()),
+        *_presence("new", new.keys() - old.keys(), old.keys()),
+        *_definitions(old.values(), new.values()),
+    ]
+    matched = [k for k in old if k in new]
+    equal = 0
+    for key in matched:
+        differences = list(_differences(old[key], new[key]))
+        equal += not differences
+        found += differences
+    found += _speed(before.timings, after.timings)
+    order = list(KINDS)
+    found.sort(key=lambda d: (order.index(d.kind), d.worse is not True, d.key))
+    return Comparison(tuple(found), len(matched), equal, _environment(before, after))
+
+
+def _on(run: RunRecords, target: str, pair: tuple[str, str]) -> RunRecords:
+    """The part of a run on one target, under a name that both sides of the pair share."""
+    name = " → ".join(dict.fromkeys(pair))
+    results = [replace(r, key=replace(r.key, target=name)) for r in run.results if r.key.target == target]
+    if not results:
+        has = ", ".join(sorted({r.key.target for r in run.results})) or "nothing"
+        raise CompareError(f"{run.path or run.run.run_id}: no result on {target}; it has {has}")
+    timings = [replace(t, key=replace(t.key, target=name)) for t in run.timings if t.key.target == target]
+    return replace(run, results=results, timings=timings)
+
+
+def _differences(a: Result, b: Result) -> Iterator[Difference]:
+    key = b.key
+    if (a.verdict, a.expected_failure) != (b.verdict, b.expected_failure):
+        yield Difference("verdict", key, a.outcome, b.outcome, _worse_verdict(a, b), b.words)
+    elif a.evidence != b.evidence:
+        yield Difference("evidence", key, a.evidence, b.evidence, strength(b.evidence) < strength(a.evidence))
+    if a.outputs_digest and b.outputs_digest:
+        if a.inputs_digest != b.inputs_digest:
+            yield Difference("inputs", key, a.inputs_digest, b.inputs_digest)
+        elif blocks := changed(a.outputs_digest, b.outputs_digest):
+            yield Difference("bits", key, detail=_blocks(blocks, len(b.outputs_digest)))
+    if a.body and b.body and a.body != b.body:
+        yield Difference("ptx", key, a.body[:8], b.body[:8])
+    was, now = worst_ulp(a), worst_ulp(b)
+    if was is not None and now is not None and was != now and a.inputs_digest == b.inputs_digest:
+        yield Difference("ulp", key, f"{was} ulp", f"{now} ulp", now > was)
+    for kind, count in RESOURCES.items():
+        before, after = count(a), count(b)
+        if before is not None and after is not None and before != after:
+            yield Difference(kind, key, str(before), str(after), after > before)
+
+
+def _worse_verdict(a: Result, b: Result) -> bool:
+    return b.outcome not in ("pass", EXPECTED) or (a.outcome == "pass" and b.outcome != "pass")
+
+
+def _blocks(blocks: Sequence[tuple[Block, int | None]], total: int) -> str:
+    first, place = blocks[0]
+    where = f"input {place:,}" if place is not None else f"inputs {first.first:,} to {first.first + first.count - 1:,}"
+    return f"{len(blocks)} of {total} blocks, the first at {where}"
+
+
+def strength(evidence: str) -> int:
+    """The rank of an evidence, -1 for one that this version does not know."""
+    return EVIDENCE.index(evidence) if evidence in EVIDENCE else -1
+
+
+def worst_ulp(r: Result) -> int | None:
+    """The greatest distance in a result's histogram, or the upper end of its last class; None where there is none."""
+    return max(map(_distance, r.ulps), default=None)
+
+
+@lru_cache(maxsize=4096)
+def _distance(label: str) -> int:
+    return max((int(n) for n in re.findall(r"\d+", label)), default=0)
+
+
+def _spills(r: Result) -> int | None:
+    return r.resources.get("spill_stores", 0) + r.resources.get("spill_loads", 0) if r.resources else None
+
+
+def _registers(r: Result) -> int | None:
+    return r.resources.get("registers") or None
+
+
+def _instructions(r: Result) -> int | None:
+    return sum(r.instructions.values()) or None
+
+
+RESOURCES = {"spills": _spills, "registers": _registers, "instructions": _instructions}
+"""Kind of difference to what is counted; None where it was not measured."""
+
+
+def _presence(kind: str, keys: Iterable[Key], others: Iterable[Key]) -> Iterator[Difference]:
+    """Keys that only one side has, gathered at the widest level that is wholly theirs."""
+    rest, kept = set(keys), set(others)
+    worse = True if kind == "vanished" else None
+    for level in (("target",), ("case",), ("case", "variant"), ("backend",), ("case", "variant", "target", "backend")):
+        known = {_part(k, level) for k in kept}
+        groups: dict[tuple[str, ...], list[Key]] = defaultdict(list)
+        for k in rest:
+            if _part(k, level) not in known:
+                groups[_part(k, level)].append(k)
+        for part, members in sorted(groups.items()):
+            named = replace(Key("*", "*", "*", "*"), **dict(zip(level, part, strict=True)))  # type: ignore[arg-type]
+            yield Difference(kind, named, worse=worse, detail=f"{len(members)} results")
+            rest -= set(members)
+    for k in sorted(rest):
+        yield Difference(kind, k, worse=worse)
+
+
+def _part(key: Key, level: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(getattr(key, name) for name in level)
+
+
+def definitions(results: Iterable[Result]) -> dict[tuple[str, str], Mapping[str, str]]:
+    """The fingerprint of every variant: hashes of its asm, constraints, reference and policies."""
+    return {(r.key.case, r.key.variant): r.fingerprint for r in results if r.fingerprint}
+
+
+def _definitions(old: Iterable[Result], new: Iterable[Result]) -> Iterator[Difference]:
+    before, after = definitions(old), definitions(new)
+    for (case, variant), now in after.items():
+        was = before.get((case, variant))
+        if was is not None and was != now:
+            parts = sorted(n for n in was.keys() | now.keys() if was.get(n) != now.get(n))
+            yield Difference("definition", Key(case, variant, "*", "*"), detail=f"changed: {', '.join(parts)}")
+
+
+def _speed(old: Iterable[Timing], new: Iterable[Timing]) -> Iterator[Difference]:
+    for a, b in timed_twice(old, new):
+        if a.timer != b.timer:
+            yield Difference("speed", b.key, detail=f"timed by {a.timer}, then by {b.timer}: not compared")
+            continue
+        found = b.beside(a, least=BETWEEN_RUNS)
+        if found.verdict in ("slower", "faster"):
+            slower = found.verdict == "slower"
+            yield Difference("speed", b.key, f"{a.median:.4g} s", f"{b.median:.4g} s", slower, change_of(found))
+
+
+def timed_twice(old: Iterable[Timing], new: Iterable[Timing]) -> Iterator[tuple[Timing, Timing]]:
+    """The timings that both runs have."""
+    before = {t.key: t for t in old}
+    return ((before[t.key], t) for t in new if t.key in before and before[t.key].median and t.median)
+
+
+def change_of(found: Beside) -> str:
+    """A change of speed with its interval: `+5.0% [+4.6, +5.3]`."""
+    low, high = (100 * (ratio - 1) for ratio in (found.low, found.high))
+    return f"{100 * (found.ratio - 1):+.1f}% [{low:+.1f}, {high:+.1f}]"
+
+
+def _environment(before: RunRecords, after: RunRecords) -> dict[str, tuple[str, str]]:
+    a, b = ({**run.run.environment, "effort": run.run.effort} for run in (before, after))
+    names = [n for n in dict.fromkeys([*a, *b]) if a.get(n) != b.get(n)]
+    return {n: (str(a.get(n, "unknown")), str(b.get(n, "unknown"))) for n in names}

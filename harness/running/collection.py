@@ -1,0 +1,277 @@
+"""What pytest collects from a case file: one item for each variant, target and backend."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.backends import create
+from harness.jobs import BACKEND_NAMES, Backend
+from harness.model import load as loader
+from harness.model.case import Case, CaseError
+from harness.model.targets import KNOWN, normal
+from harness.processes.gpus import gpus
+from harness.records import Record, to_json
+from harness.records.shown import line, terminal
+from harness.running.replay import TokenError, parse
+from harness.running.run import Item, ItemResults, fingerprint_of, run_item
+from harness.timing.items import benchmark_items, only_benchmarks, timing_item
+
+_BACKENDS = pytest.StashKey[dict[str, Backend]]()
+_TARGETS = pytest.StashKey[tuple[str, ...]]()
+_FILES = pytest.StashKey[dict[str, Path]]()
+_DONE = pytest.StashKey[dict[tuple[str, str, str, str], ItemResults]]()
+
+# The place of a target in items that wait for a GPU where there is none.
+NO_DEVICE = "device"
+
+
+class ItemFailure(Exception):
+    """A verdict of fail or error; the text is the whole message."""
+
+
+class CaseFile(pytest.File):
+    """A case file. The case called `case` gives items directly, any other a group of its own name."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """Load the file and list its items."""
+        return _of_cases(self, loader.load(self.path))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """What is wrong with a case file is told in one line, with its place."""
+        if isinstance(excinfo.value, CaseError):
+            return terminal(str(excinfo.value))
+        return super().repr_failure(excinfo)
+
+
+class CaseModule(pytest.Module):
+    """A test module in a folder of cases: its tests, as pytest collects them, and then its cases."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """List the tests and the cases. Raises CaseError where the file has neither."""
+        tests = list(super().collect())
+        if not loader.cases_in(vars(self.obj)):  # not executed a second time for nothing
+            if not tests:
+                loader.load(self.path)
+            return tests
+        return [*tests, *_of_cases(self, loader.load(self.path))]
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """See `CaseFile.repr_failure`."""
+        if isinstance(excinfo.value, CaseError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo)
+
+
+def _of_cases(parent: pytest.Collector, cases: Iterable[loader.LoadedCase]) -> Iterator[pytest.Item | pytest.Collector]:
+    """The items of a file's cases, or their groups. Raises CaseError where another file has a case of that name."""
+    named = parent.config.stash.setdefault(_FILES, {})
+    for loaded in cases:
+        loader.claim(named, loaded)
+        if loaded.attribute == "case":
+            yield from items(parent, loaded)
+        else:
+            yield CaseGroup.from_parent(parent, name=loaded.attribute, loaded=loaded)
+
+
+class CaseGroup(pytest.Collector):
+    """The items of a case that is not called `case`."""
+
+    def __init__(self, *, loaded: loader.LoadedCase, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.loaded = loaded
+
+    def collect(self) -> Iterable[pytest.Item]:
+        """List the case's items."""
+        return items(self, self.loaded)
+
+
+def items(parent: pytest.Collector, loaded: loader.LoadedCase) -> Iterator[pytest.Item]:
+    """One item for each variant, target and backend that this run is to have; or what times them."""
+    if only_benchmarks(parent.config):
+        for target in _devices(parent.config):
+            yield from benchmark_items(parent, loaded, target)
+        return
+    for variant in loaded.case.variants:
+        for backend, target in places(parent.config):
+            item = Item(loaded, variant, target, backend)
+            # The whole id as text: newer pytest takes it apart as it does for --lf, brackets and all.
+            yield VariantItem.from_parent(parent, name=item.label, nodeid=f"{parent.nodeid}::{item.label}", item=item)
+    if parent.config.option.ptx_timing:
+        for target in _devices(parent.config):
+            yield timing_item(parent, loaded, target)
+
+
+def _devices(config: pytest.Config) -> list[str | None]:
+    """The targets of the GPU backend; None for the want of a GPU."""
+    return [None if target == NO_DEVICE else target for backend, target in places(config) if backend == "gpu"]
+
+
+def places(config: pytest.Config) -> list[tuple[str, str]]:
+    """(backend, target) pairs: the targets of this host's GPUs for them, all chosen targets for the others."""
+    chosen = config.option.ptx_backend or ["auto"]
+    wanted = list(BACKEND_NAMES) if "auto" in chosen else list(dict.fromkeys(chosen))
+    named = [normal(t) for t in config.option.ptx_target or []]
+    found = []
+    for backend in wanted:
+        if backend != "gpu":
+            found += [(backend, target) for target in named or _all_targets(config)]
+        elif there := list(dict.fromkeys(g.target for g in gpus())):
+            explicit = "gpu" in chosen or config.option.ptx_require_gpu  # then another target's items say why not
+            found += [(backend, t) for t in named or there if explicit or t in there]
+        else:
+            found.append((backend, NO_DEVICE))
+    return found
+
+
+def _all_targets(config: pytest.Config) -> tuple[str, ...]:
+    if _TARGETS not in config.stash:
+        from harness.triton.targets import NoTriton, available
+
+        try:
+            config.stash[_TARGETS] = available()
+        except NoTriton:  # the emulator works without it
+            config.stash[_TARGETS] = KNOWN
+    return config.stash[_TARGETS]
+
+
+_ADDRESS = re.compile(
+    r"(?P<file>[^:]+)\.py::(?:(?P<group>[\w.]+)::)?(?P<variant>.+)\[(?P<target>\w+)-(?P<backend>\w+)\](?:@.*)?"
+)
+
+
+def item_of(nodeid: str) -> tuple[str, str, str, str] | None:
+    """Case, variant, target and backend of one of our items, by what pytest calls it; None for another's item."""
+    found = _ADDRESS.fullmatch(nodeid)
+    if found is None or found["backend"] not in BACKEND_NAMES:
+        return None
+    stem = Path(found["file"]).name
+    case = f"{stem}.{found['group']}" if found["group"] else stem
+    return case, found["variant"], found["target"], found["backend"]
+
+
+class VariantItem(pytest.Item):
+    """One variant on one target by one backend."""
+
+    def __init__(self, *, item: Item, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.item = item
+        self.found = ItemResults()
+        # What a user types to run it again: relative to where they are, and before pytest-xdist adds to its name.
+        file, colons, rest = str(self.nodeid).partition("::")
+        here = os.path.relpath(self.config.rootpath / file, self.config.invocation_params.dir)
+        self.address = f"{Path(here).as_posix()}{colons}{rest}"
+        self.add_marker(item.backend)
+        # With `--dist loadgroup`, one worker gets a variant's emulator items and computes each distinct body once.
+        self.add_marker(pytest.mark.xdist_group(f"{item.loaded.name}::{item.variant_name}::{item.backend}"))
+
+    def runtest(self) -> None:
+        """Run the item and turn its verdict into pytest's outcome."""
+        done = _done(self.config).get(
+            (self.item.loaded.name, self.item.variant_name, self.item.target, self.item.backend)
+        )
+        if done is not None:
+            self._check_unchanged(done)
+            self._conclude(done)
+            return
+        if self.item.target == NO_DEVICE:
+            from harness.running.run import not_run
+
+            self.found = not_run(self.item, "no NVIDIA GPU on this machine")
+        else:
+            backend = backend_of(self.config, self.item.backend)
+            effort = self.config.option.ptx_effort
+            replay = self._replay(self.item.loaded.case)
+            self.found = run_item(self.item, backend, effort, node=self.address, replay=replay)
+        self._conclude(self.found)
+
+    def _check_unchanged(self, done: ItemResults) -> None:
+        """Results of another form of the variant are no results of this one."""
+        known = [r.fingerprint for r in done.results if r.fingerprint]
+        if known and known[0] != fingerprint_of(self.item):
+            raise ItemFailure(
+                f"{self.address}: --ptx-resume, and the records hold results of this variant before it, its reference "
+                "or its policies were changed; start a new records file"
+            )
+
+    def _replay(self, case: Case) -> Any:
+        token = self.config.option.ptx_replay
+        if token is None:
+            return None
+        try:
+            return parse(token, case)
+        except TokenError as e:
+            raise ItemFailure(f"--ptx-replay: {e}") from None
+
+    def _conclude(self, found: ItemResults) -> None:
+        verdict = found.verdict
+        shown = [r for r in found.results if r.verdict == verdict and not r.expected_failure]
+        words = shown[0].words if shown else ""
+        if verdict == "not run" and self.config.option.ptx_require_gpu and self.item.backend == "gpu":
+            raise ItemFailure(f"{self.nodeid}: --ptx-require-gpu, and this was not run: {words}")
+        if verdict in ("fail", "error"):
+            if not shown:  # nothing but expected failures: a replay of one, say
+                expected = found.results[0]
+                pytest.xfail(f"{expected.diagnosis}: {expected.words}")
+            more = (
+                f"\n\n({len(shown)} of {len(found.results)} results of this item {verdict})" if len(shown) > 1 else ""
+            )
+            # Where one result knows more (exhaustive inputs in order cannot tell places apart), it is the one to read.
+            best = next((r for r in shown if "positional" in r.classes), shown[0])
+            raise ItemFailure(best.message + more)
+        if verdict == "unsupported":
+            pytest.skip(line(f"unsupported: {words}"))
+        if verdict == "not run":
+            pytest.skip(line(f"not run: {words}"))
+        known = [r for r in found.results if r.expected_failure]
+        if known:
+            pytest.xfail(line(f"{known[0].diagnosis}: {known[0].words}"))
+
+    def ptxdiff_records(self) -> list[dict[str, Any]]:
+        """The item's records as JSON objects, for the report that carries them."""
+        from harness.model.describe import case_info
+
+        if not self.found.results:
+            return []
+        root = Path(os.path.commonpath([self.config.rootpath, self.path]))
+        info = case_info(self.item.loaded, self.path.relative_to(root).as_posix())
+        records: list[Record] = [info, *self.found.texts.values(), *self.found.results]
+        return [to_json(r) for r in records]
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The message alone: a traceback through the harness helps nobody."""
+        if isinstance(excinfo.value, ItemFailure):
+            return terminal(str(excinfo.value))
+        return super().repr_failure(excinfo)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Where the item comes from."""
+        return self.path, None, self.name
+
+
+def backend_of(config: pytest.Config, name: str) -> Backend:
+    """The backend of that name for this session, made once, with the limits that the options set."""
+    made = config.stash.setdefault(_BACKENDS, {})
+    if name not in made:
+        limit = config.option.ptx_limit or config.getini("ptx_limit")
+        made[name] = create(name, limit=float(limit) if limit else None, sanitize=config.option.ptx_sanitize or "")
+    return made[name]
+
+
+def _done(config: pytest.Config) -> dict[tuple[str, str, str, str], ItemResults]:
+    """The items that a resumed run's file already holds, with their results."""
+    if _DONE not in config.stash:
+        found: dict[tuple[str, str, str, str], ItemResults] = {}
+        path = Path(config.option.ptx_records or "")
+        if config.option.ptx_resume and path.is_file():
+            from harness.records import resumable
+
+            for result in resumable(path).results:
+                found.setdefault(result.key.item, ItemResults()).results.append(result)
+        config.stash[_DONE] = found
+    return config.stash[_DONE]

@@ -1,0 +1,60 @@
+"""The loop and the shared context: each must give the bits that the same variant gives when it is run straight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.jobs import Backend, Job, Outcome
+from harness.judging.evaluate import ReferenceFault
+from harness.judging.judge import Judgement, judge_same
+from harness.model.case import Case, format_of
+
+Units = Mapping[str, NDArray[np.generic]]
+
+
+def run_loop(backend: Backend, job: Job, carry: Mapping[str, str]) -> tuple[Job, Outcome, Judgement]:
+    """Run a loop of one step, of two and so on, up to the job's; each must equal as many straight runs.
+
+    Returns job, outcome and judgement of the first loop that differs, or of the last. Raises ReferenceFault.
+    """
+    part, outcome, judgement = job, Outcome("not run", "a loop of no steps"), Judgement()
+    for steps, straight in enumerate(_straight(backend, job, carry), 1):
+        part = replace(job, setup=replace(job.setup, steps=steps))
+        outcome = backend.run(part)
+        if outcome.status != "ran" or not outcome.outputs:
+            return part, outcome, Judgement()
+        judgement = judge_same(job.case, job.inputs, straight, outcome.outputs, job.setup.pack)
+        if outcome.findings or not judgement.passed:
+            break
+    return part, outcome, judgement
+
+
+def _straight(backend: Backend, job: Job, carry: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+    """The outputs after each step of the variant applied to its own results, one run after another."""
+    inputs = dict(job.inputs)
+    for _ in range(job.setup.steps):
+        outputs = run_straight(backend, replace(job, inputs=inputs))
+        yield outputs
+        inputs |= fed_back(job.case, carry, outputs)
+
+
+def run_straight(backend: Backend, job: Job) -> Mapping[str, Any]:
+    """The outputs of the job's variant in the straight context. Raises ReferenceFault where there are none."""
+    outcome = backend.run(replace(job, setup=replace(job.setup, context="straight", steps=1)))
+    if outcome.status != "ran" or not outcome.outputs:
+        words = outcome.words or "; ".join(outcome.findings)
+        raise ReferenceFault(f"the straight run that the {job.setup.context} context must equal: {words}")
+    return outcome.outputs
+
+
+def fed_back(case: Case, carry: Mapping[str, str], outputs: Mapping[str, Any]) -> dict[str, NDArray[np.generic]]:
+    """The inputs of a loop's next step that are outputs of this one, bit for bit."""
+    return {
+        source: np.ascontiguousarray(outputs[output]).view(format_of(case.inputs[source]).numpy_dtype())
+        for output, source in carry.items()
+    }

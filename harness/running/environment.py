@@ -1,0 +1,114 @@
+"""What a run ran on: versions, devices, revision. Written once, at the head of the records."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.model.identity.experiment import harness
+
+_PACKAGES = ("ptxdiff", "triton", "torch", "numpy", "numba", "ml_dtypes")
+_DECIDING = ("python", *_PACKAGES, "harness", "ptxas", "cuda", "driver")
+
+
+def environment(folder: Path, *, gpu: bool) -> dict[str, Any]:
+    """The facts, by name; what cannot be found out is left out.
+
+    folder: the checkout whose revision counts. gpu: whether devices may be asked for (that loads torch).
+    """
+    facts: dict[str, Any] = {
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "host_cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+    }
+    facts |= {name: v for name in _PACKAGES if (v := _version(name))}
+    facts |= {"harness": harness()}
+    facts |= {"git": git} if (git := revision(folder)) else {}
+    facts |= {"ptxas": assemblers} if (assemblers := _assemblers()) else {}
+    if gpu:
+        facts |= devices()
+    return facts
+
+
+def other_environment(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The first fact that decides bits or verdicts and differs now, in words; "" where none does."""
+    for name in _DECIDING:
+        if name in before and name in now and before[name] != now[name]:
+            what = "the harness's own code" if name == "harness" else f"{name} {before[name]}"
+            return f"{what}; here is {'another' if name == 'harness' else now[name]}"
+    return ""
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def revision(folder: Path) -> Mapping[str, Any]:
+    """The git revision of a folder, its branch and whether tracked files differ from it; empty outside a checkout."""
+
+    def ask(*words: str) -> str | None:
+        done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    try:
+        commit = ask("rev-parse", "HEAD")
+        if commit is None:
+            return {}
+        return {
+            "revision": commit,
+            "branch": ask("rev-parse", "--abbrev-ref", "HEAD") or "",
+            "dirty": bool(ask("status", "--porcelain", "--untracked-files=no")),
+        }
+    except OSError:  # no git here
+        return {}
+
+
+def _assemblers() -> list[dict[str, Any]]:
+    """The ptxas releases that the installed Triton carries, each with the targets it serves."""
+    try:
+        from harness.triton.targets import probe
+
+        table = probe()
+    except Exception:  # no Triton, or one that cannot be probed: the backends say why where it matters
+        return []
+    served: dict[str, list[str]] = {}
+    for name, info in table.items():
+        if info.available:
+            served.setdefault(str(info.ptxas), []).append(name)
+    return [{"version": version, "targets": names} for version, names in served.items()]
+
+
+def devices() -> dict[str, Any]:
+    """The GPUs here, torch's CUDA version and the driver's; loads torch, and makes no CUDA context."""
+    from harness.processes.gpus import gpus
+
+    if not gpus():
+        return {"gpus": []}
+    import torch
+
+    found = [{"name": g.name, "target": g.target, "memory_gb": g.memory >> 30, "uuid": g.uuid} for g in gpus()]
+    return {"gpus": found, "cuda": torch.version.cuda, "driver": _driver()}
+
+
+def _driver() -> str:
+    """The driver's version, as the kernel module tells it."""
+    try:
+        words = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8").split()
+    except OSError:
+        return ""
+    return next((w for w in words if w[0].isdigit() and "." in w), "")
+
+
+def gpu_visible() -> bool:
+    """Whether this machine seems to have an NVIDIA GPU, without loading torch."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        return False
+    return Path("/proc/driver/nvidia/gpus").is_dir() or Path("/dev/nvidia0").exists() or Path("/dev/dxg").exists()

@@ -1,0 +1,272 @@
+"""The plan: which setups and input sets one variant is run with on one target, at an effort.
+
+Every input set goes through the plain setup of every pack. The other axes (shape, alignment, num_warps, pack, context,
+fusion, placement) are crossed on the edge set only: the whole product at full effort, pairwise at the others
+(exhaustive effort is about inputs). Shapes matter
+to the compiler only as one, divisible by 16, or neither; the rest of the shapes are there for masks and partial packs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness.backends.sharing import may_share
+from harness.inputs import InputSet, input_sets, stratified
+from harness.jobs import Setup
+from harness.model.case import AsmVariant, Case, KernelVariant, Variant, format_of, policies
+from harness.model.derive import packs_of
+from harness.records import Key
+from harness.sweep import LARGE
+
+LOOP_STEPS = 3
+_PRIME = 1009
+
+# By name, because they depend on the block: one, one below and one above a block, a prime, several blocks, and two
+# dimensions with a ragged row.
+_SHAPES: dict[str, Callable[[int], tuple[int, ...]]] = {
+    "one": lambda block: (1,),
+    "below": lambda block: (block - 1,),
+    "above": lambda block: (block + 1,),
+    "prime": lambda block: (_PRIME,),
+    "blocks": lambda block: (4 * block,),
+    "rows": lambda block: (7, 129),
+}
+_SHUFFLE_SEED, _PADDING_SEED = 7, 11
+
+
+FILLING_BLOCK = 1024
+"""Elements a program where a launch shall reach the memory's rate: enough loads in flight."""
+
+
+def block_of(pack: int) -> int:
+    """Elements per program: with four warps, a thread has at least one whole pack, or most of it would be padding."""
+    return 1 << (max(256, 128 * pack) - 1).bit_length()
+
+
+@dataclass(frozen=True)
+class WorkItem:
+    """One thing to run and judge: how, and on which input set.
+
+    shuffled: a seed by which the set's inputs are permuted, so that others share an asm invocation; None keeps order.
+    """
+
+    setup: Setup
+    input_set: str
+    shuffled: int | None = None
+
+
+def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str) -> list[WorkItem]:
+    """The work of one test item, in the order in which it is run: the plain setup first."""
+    if not case.elementwise:
+        assert isinstance(variant, KernelVariant)
+        return list(_kernel_items(case, variant, backend, effort))
+    packs = packs_of(case, variant) if isinstance(variant, AsmVariant) else (1,)
+    if backend == "assembler":
+        return list(_assembly_items(case, variant, packs, effort))
+    sets = [s.name for s in sets_of(case, case_name, backend, effort)]
+    warps = _num_warps(variant)
+    items = [
+        WorkItem(Setup(pack=pack, block=block_of(pack), fusion=bool(variant.fusion), num_warps=warps[0]), name)
+        for pack in packs
+        for name in sets
+    ]
+    if backend == "emulator" and isinstance(variant, AsmVariant):
+        items += _shared_items(case, case_name, variant, packs, effort)
+    crossed = _edge_like(sets)
+    if crossed:
+        items += [WorkItem(setup, crossed, seed) for setup, seed in _crossed(case, variant, packs, backend, effort)]
+    return _unique(items)
+
+
+def _shared_items(
+    case: Case, case_name: str, variant: AsmVariant, packs: Sequence[int], effort: str
+) -> Iterator[WorkItem]:
+    """Asm that writes an output before its last read of an input, where the two may share a register.
+
+    Only the emulator can force that. Asm without such a pair is proved right by its text and needs no run.
+    """
+    for pack in packs:
+        if may_share(case, variant, pack):
+            for inputs in input_sets(case, case_name, effort):
+                if inputs.count <= LARGE:
+                    setup = Setup(pack=pack, block=block_of(pack), fusion=bool(variant.fusion), context="shared")
+                    yield WorkItem(setup, inputs.name)
+
+
+SAMPLED = 1 << 30  # random inputs of a sweep on a GPU, where there are too many to try all
+
+
+def sets_of(case: Case, case_name: str, backend: str, effort: str) -> list[InputSet]:
+    """The input sets of an elementwise case; on a GPU, exhaustive effort samples what it cannot exhaust."""
+    sets = input_sets(case, case_name, effort)
+    sampled = backend == "gpu" and effort == "exhaustive" and case.inputs and case.where is None
+    if sampled and not any(s.name.startswith("exhaustive") for s in sets):
+        sets.append(stratified(case, case_name, SAMPLED))
+    return sets
+
+
+def _edge_like(sets: Sequence[str]) -> str | None:
+    """The set that is crossed with every axis: the edges, or a sample of everything."""
+    for prefix in ("edges", "exhaustive", "hard", "ties", "random"):
+        for name in sets:
+            if name.startswith(prefix):
+                return name
+    return None
+
+
+def _unique(items: Sequence[WorkItem]) -> list[WorkItem]:
+    seen: dict[str, WorkItem] = {}
+    for item in items:
+        seen.setdefault(repr(item), item)
+    return list(seen.values())
+
+
+def _contexts(case: Case, variant: Variant) -> tuple[str, ...]:
+    loops = policies(case, variant).carry and not isinstance(variant, KernelVariant)  # its loops are its own
+    return ("straight", "loop") if loops else ("straight",)
+
+
+def _num_warps(variant: Variant) -> tuple[int, ...]:
+    return (variant.num_warps,) if isinstance(variant, KernelVariant) else (4, 1, 8)
+
+
+def _shapes(variant: Variant) -> tuple[str, ...]:
+    """Rows lie apart in memory, which a kernel of the case's own knows nothing of: it gets one dimension."""
+    return tuple(s for s in _SHAPES if s != "rows" or not isinstance(variant, KernelVariant))
+
+
+def _setup(values: dict[str, Any]) -> Setup:
+    """A row of the axes' values as a setup."""
+    block = block_of(values["pack"])
+    steps = LOOP_STEPS if values["context"] == "loop" else 1
+    return Setup(**{**values, "shape": _SHAPES[values["shape"]](block)}, block=block, steps=steps)
+
+
+def _fusions(variant: Variant) -> tuple[bool, ...]:
+    return (False, True) if variant.fusion is None else (variant.fusion,)
+
+
+def _axes(case: Case, variant: Variant, packs: Sequence[int], backend: str) -> dict[str, Sequence[object]]:
+    """The values of each axis; the first is the plain one. Padding can be chosen only where asm is emulated alone."""
+    return {
+        "pack": packs,
+        "shape": _shapes(variant),
+        "context": _contexts(case, variant),
+        "fusion": _fusions(variant),
+        "alignment": (16, _unit_bytes(case)),
+        "num_warps": _num_warps(variant),
+        "shuffled": (None, _SHUFFLE_SEED),
+        "padding": (None, _PADDING_SEED) if _emulated_alone(variant, backend) else (None,),
+    }
+
+
+def _emulated_alone(variant: Variant, backend: str) -> bool:
+    """Whether setups may run the asm text without a kernel around it, so without pointers and warps."""
+    return backend == "emulator" and isinstance(variant, AsmVariant)
+
+
+def _unit_bytes(case: Case) -> int:
+    return min(format_of(a).unit_bits // 8 for a in (*case.inputs.values(), *case.outputs.values()))
+
+
+def _crossed(
+    case: Case, variant: Variant, packs: Sequence[int], backend: str, effort: str
+) -> Iterator[tuple[Setup, int | None]]:
+    axes = _axes(case, variant, packs, backend)
+    rows = itertools.product(*axes.values()) if effort == "full" else pairwise(list(axes.values()))
+    for row in rows:
+        values: dict[str, Any] = dict(zip(axes, row, strict=True))
+        shuffled = values.pop("shuffled")
+        if _emulated_alone(variant, backend) and (values["context"] == "loop" or values["padding"] is not None):
+            values |= {"alignment": 16, "num_warps": _num_warps(variant)[0]}  # nothing there to vary
+        yield _setup(values), shuffled
+
+
+def _assembly_items(case: Case, variant: Variant, packs: Sequence[int], effort: str) -> Iterator[WorkItem]:
+    """What differs for the compiler: pack, divisibility of the size, alignment, warps, context, fusion."""
+    axes: dict[str, Sequence[object]] = {
+        "pack": packs,
+        "context": _contexts(case, variant),
+        "fusion": _fusions(variant),
+        "num_warps": _num_warps(variant)[:1],
+    }
+    if effort == "full":
+        axes |= {
+            "shape": _shapes(variant),
+            "alignment": (16, _unit_bytes(case)),
+            "num_warps": _num_warps(variant),
+        }
+    for row in itertools.product(*axes.values()) if effort == "full" else pairwise(list(axes.values())):
+        yield WorkItem(_setup({"shape": "blocks", **dict(zip(axes, row, strict=True))}), "none")
+
+
+def _kernel_items(case: Case, variant: KernelVariant, backend: str, effort: str) -> Iterator[WorkItem]:
+    alignments = (16,) if effort == "quick" else (16, _unit_bytes(case))
+    made = ("generated/1",) * (case.generate is not None)
+    sets = ("none",) if backend == "assembler" else (*made, "edges/1", "random/1")
+    for size, alignment, fusion, name in itertools.product(case.sizes, alignments, _fusions(variant), sets):
+        yield WorkItem(Setup(sizes=dict(size), alignment=alignment, num_warps=variant.num_warps, fusion=fusion), name)
+
+
+def pairwise(axes: Sequence[Sequence[object]]) -> list[tuple[object, ...]]:
+    """Rows in which every pair of values of any two axes occurs, greedily few; the first row is the first values.
+
+    Deterministic: the same axes give the same rows.
+    """
+    wanted = {
+        (i, a, j, b)
+        for i, j in itertools.combinations(range(len(axes)), 2)
+        for a in range(len(axes[i]))
+        for b in range(len(axes[j]))
+    }
+    row = [0] * len(axes)
+    rows: list[tuple[int, ...]] = []
+    while True:
+        rows.append(tuple(row))
+        wanted -= {(i, row[i], j, row[j]) for i, j in itertools.combinations(range(len(axes)), 2)}
+        if not wanted:
+            break
+        row = _next_row(axes, wanted)
+    if len(axes) == 1:
+        rows = [(k,) for k in range(len(axes[0]))]
+    return [tuple(axis[k] for axis, k in zip(axes, r, strict=True)) for r in rows]
+
+
+def _next_row(axes: Sequence[Sequence[object]], wanted: set[tuple[int, int, int, int]]) -> list[int]:
+    """A row that starts from the smallest pair still wanted and takes for each other axis what covers most."""
+    i, a, j, b = min(wanted)
+    chosen = {i: a, j: b}
+    for axis in range(len(axes)):
+        if axis in chosen:
+            continue
+
+        def gain(value: int, axis: int = axis) -> int:
+            return sum(_pair(axis, value, k, v) in wanted for k, v in chosen.items())
+
+        chosen[axis] = max(range(len(axes[axis])), key=lambda value: (gain(value), -value))
+    return [chosen[k] for k in range(len(axes))]
+
+
+def _pair(i: int, a: int, j: int, b: int) -> tuple[int, int, int, int]:
+    return (i, a, j, b) if i < j else (j, b, i, a)
+
+
+def sized(item: WorkItem, count: int) -> WorkItem:
+    """The item with its shape filled in where the whole set is run: one dimension of `count`."""
+    if item.setup.shape or item.setup.sizes:
+        return item
+    return replace(item, setup=replace(item.setup, shape=(count,)))
+
+
+def key_of(case_name: str, variant_name: str, target: str, backend: str, item: WorkItem) -> Key:
+    """The record key of a sized item. The input set's name tells the placement: `edges/1+shuffled+padded`."""
+    s = item.setup
+    placement = "+shuffled" * (item.shuffled is not None) + "+padded" * (s.padding is not None)
+    return Key(
+        case_name, variant_name, target, backend,
+        pack=s.pack, shape=s.shape_text, alignment=s.alignment, num_warps=s.num_warps,
+        context=s.context, fusion=s.fusion, input_set=item.input_set + placement,
+    )  # fmt: skip

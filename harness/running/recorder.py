@@ -1,0 +1,320 @@
+"""Writes a run's records as its reports come in, and says at the end what ran. Lives in xdist's controller only."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.records import (
+    VERDICTS,
+    CaseInfo,
+    Disagreement,
+    End,
+    FileLock,
+    Key,
+    Record,
+    RecordError,
+    Result,
+    Run,
+    Split,
+    Timing,
+    WriteError,
+    Writer,
+    beside,
+    evidence_of_passes,
+    explained,
+    from_json,
+    resumable,
+    splits,
+)
+from harness.records.lock import lock_of
+from harness.running.environment import environment, gpu_visible, other_environment
+
+if TYPE_CHECKING:
+    from harness.jobs import Backend
+
+BACKENDS = ("gpu", "emulator", "assembler")
+DIED = "the process that ran it died: killed, out of memory, or crashed; --ptx-resume runs it again"
+
+
+class Recorder:
+    """Receives every report that carries records; writes them where --ptx-records says."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.started = time.time()
+        self.writer: Writer | None = None
+        self.verdicts: Counter[str] = Counter()
+        self.evidence: Counter[str] = Counter()
+        self.timings: list[Timing] = []
+        self.results: list[Result] = []
+        self.cases: dict[str, CaseInfo] = {}
+        self.splits: list[Split] = []
+        self.fault = ""
+        self.completion = Completion()
+        self.known: set[tuple[str, ...]] = set()  # items of which the resumed file says that they failed
+        self.path = records_path(config.option.ptx_records) if config.option.ptx_records else None
+        self.lock = FileLock(self.path) if self.path else None
+        try:
+            self._go_on()
+        except BaseException:
+            self.pytest_unconfigure()
+            raise
+
+    def _go_on(self) -> None:
+        """Take up what the file holds already, where the run is resumed."""
+        config = self.config
+        self.resumed = bool(config.option.ptx_resume and self.path and self.path.is_file())
+        if self.resumed:
+            assert self.path is not None
+            earlier = resumable(self.path)
+            if earlier.run.effort != config.option.ptx_effort:
+                raise RecordError(f"{self.path} was begun with --ptx-effort={earlier.run.effort}; go on with the same")
+            if changed := other_environment(earlier.run.environment, self._head().environment):
+                raise RecordError(f"{self.path} was begun with {changed}; start a new records file")
+            self._count(earlier.results)
+            self.known = {r.key.item for r in earlier.results if r.verdict in ("fail", "error")}
+            self.cases |= earlier.cases
+            self.timings += earlier.timings
+
+    def pytest_unconfigure(self) -> None:
+        """Let others write the file."""
+        if self.lock is not None:
+            self.lock.release()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write what the report carries."""
+        self.completion.reported(report)
+        records = [from_json(obj) for obj in getattr(report, "ptxdiff_records", ())]
+        if report.failed:
+            records = _with_failure(report, records, self.known)
+        if records and self.path is not None:
+            self._write(records)
+        results = [r for r in records if isinstance(r, Result)]
+        self._count(results)
+        self.cases |= {r.case: r for r in records if isinstance(r, CaseInfo)}
+        self.timings += (replace(r, samples=()) for r in records if isinstance(r, Timing))
+
+    def _count(self, results: Iterable[Result]) -> None:
+        results = list(results)
+        self.evidence += evidence_of_passes(results)
+        for r in results:
+            self.verdicts["expected failure" if r.expected_failure else r.verdict] += 1
+            if r.outputs_digest:  # of each result as much as it takes to compare it with others
+                kept = ("key", "verdict", "expected_failure", "inputs_digest", "outputs_digest", "fingerprint")
+                self.results.append(Result(**{name: getattr(r, name) for name in kept}))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
+        """An item that took its pytest-xdist worker with it: an error, to be tried again when the run is resumed."""
+        if _item(crashitem):
+            report.longrepr = DIED
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Note what is to run."""
+        self.completion.planned(item.nodeid for item in session.items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        """Note what is to run, where the workers of pytest-xdist collect."""
+        self.completion.planned(ids)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note a file whose items nobody knows."""
+        if report.failed:
+            self.completion.uncollected.append(report.nodeid or "the session")
+
+    def pytest_internalerror(self) -> None:
+        """Note that pytest, or a plugin, broke down."""
+        self.completion.broken = True
+
+    def _write(self, records: Sequence[Record]) -> None:
+        """Write; where that fails, end the run in one line: results that are not kept need not be made."""
+        try:
+            self._open().write(*records)
+        except WriteError as e:
+            if self.writer is not None:
+                self.writer.close()
+            self.writer = None
+            words = f"records: {e}; what was written before can be read, and --ptx-resume goes on with it"
+            pytest.exit(words, returncode=pytest.ExitCode.INTERNAL_ERROR)
+
+    def _open(self) -> Writer:
+        if self.writer is None:
+            assert self.path is not None
+            self.writer = Writer(self.path, resume=self.resumed, lock=self.lock)
+            if not self.resumed:
+                self.writer.write(self._head())
+        return self.writer
+
+    def _head(self) -> Run:
+        return Run(
+            run_id=datetime.fromtimestamp(self.started, UTC).strftime("%Y%m%dT%H%M%SZ"),
+            started=datetime.fromtimestamp(self.started, UTC).isoformat(timespec="seconds"),
+            effort=self.config.option.ptx_effort,
+            seed=0,
+            environment=environment(self.config.rootpath, gpu=gpu_visible()),
+            arguments=tuple(str(a) for a in self.config.invocation_params.args),
+        )
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Look where targets and variants part, and close the file; a run of ours in which nothing ran is not green.
+
+        A run that did not come to its end gets no `end` record, whatever the exit status is.
+        """
+        parted = splits(self.results)
+        missing = self.completion.missing
+        found = self._disagreements(parted) if not missing and parted and not self.config.option.ptx_replay else []
+        self.splits = explained(parted, found)
+        if found and self.path is not None:
+            self._write(found)
+        if self.writer is not None and missing:
+            self.writer.close()
+            self.fault = f"{self.path} (cut short: {missing}; --ptx-resume goes on)"
+        elif self.writer is not None:
+            finished = datetime.now(UTC).isoformat(timespec="seconds")
+            try:
+                self.writer.write(End(finished, round(time.time() - self.started, 1), dict(self.verdicts)))
+            except WriteError as e:
+                self.fault = f"{e}: the last line, that the run was finished, is missing"
+                session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+            self.writer.close()
+        if self._nothing_ran and exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+
+    def _disagreements(self, parted: list[Split]) -> list[Disagreement]:
+        from harness.running.collection import backend_of
+        from harness.running.rerun import Agreement
+
+        def backend(name: str) -> Backend:
+            return backend_of(self.config, name)
+
+        effort = self.config.option.ptx_effort
+        agreement = Agreement(self.config.rootpath, self.cases.values(), backend, effort)
+        return agreement.disagreements(self.results, parted)
+
+    @property
+    def _nothing_ran(self) -> bool:
+        return bool(self.verdicts) and set(self.verdicts) <= {"not run", "unsupported"}
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """One line of verdicts, and where the records are."""
+        if not self.verdicts and not self.timings:
+            return
+        terminalreporter.section("ptxdiff")
+        told = {"pass": beside(self.evidence)}
+        verdicts = [v for v in (*VERDICTS, "expected failure") if self.verdicts[v]]
+        words = [f"{self.verdicts[v]} {v}{told.get(v, '')}" for v in verdicts]
+        if words:
+            terminalreporter.write_line("results: " + ", ".join(words))
+        if self.splits:
+            terminalreporter.write_line(_parting(self.splits))
+        if self.timings:
+            terminalreporter.write_line(f"timings: {_timed(self.timings)}")
+        if self._nothing_ran:
+            terminalreporter.write_line("nothing ran, so nothing passed")
+        if self.path is not None:
+            terminalreporter.write_line(f"records: {self.fault or self.path}")
+
+
+class Completion:
+    """Whether everything that was to run has run: `pytest -x`, Ctrl-C, `pytest.exit` and a broken plugin stop early."""
+
+    def __init__(self) -> None:
+        self.uncollected: list[str] = []
+        self.broken = False
+        self._planned: set[str] | None = None
+        self._reported: set[str] = set()
+
+    def planned(self, nodeids: Iterable[str]) -> None:
+        """These are to run. Every worker of pytest-xdist names them all."""
+        self._planned = (self._planned or set()).union(nodeids)
+
+    def reported(self, report: pytest.TestReport) -> None:
+        """An item that was set up has no result yet."""
+        if report.when != "setup" or not report.passed:
+            self._reported.add(report.nodeid)
+
+    @property
+    def missing(self) -> str:
+        """What the run lacks, in words; empty where it lacks nothing."""
+        if self.uncollected:
+            more = f" and {len(self.uncollected) - 1} more" if len(self.uncollected) > 1 else ""
+            return f"{self.uncollected[0]}{more} could not be collected"
+        if self._planned is None:
+            return "it was stopped before anything was collected"
+        ours = {nodeid for nodeid in self._planned if _item(nodeid)}
+        if left := ours - self._reported:
+            return f"{len(left)} of {len(ours)} items have no result"
+        return "pytest broke down" if self.broken else ""
+
+
+def _with_failure(
+    report: pytest.TestReport, records: Sequence[Record], known: Collection[tuple[str, ...]]
+) -> list[Record]:
+    """The records of an item that failed, with an error where neither they nor the resumed file say so.
+
+    Without it, what failed in pytest would be absent from the records, and the report would call the run passed.
+    """
+    results = [r for r in records if isinstance(r, Result)]
+    item = _item(report.nodeid)
+    if item is None or item in known or any(r.verdict in ("fail", "error") for r in results):
+        return list(records)
+    words = _words(report)
+    message = f"{item[0]}::{item[1]}[{item[2]}-{item[3]}]: error: {words}"
+    ran = [r for r in records if not (isinstance(r, Result) and r.verdict == "not run")]
+    return [*ran, Result(key=Key(*item), verdict="error", words=words, message=message)]
+
+
+def _item(nodeid: str) -> tuple[str, str, str, str] | None:
+    """See `collection.item_of`, which is imported only for what looks like one of our items."""
+    if not any(f"-{backend}]" in nodeid for backend in BACKENDS):
+        return None
+    from harness.running.collection import item_of
+
+    return item_of(nodeid)
+
+
+def _words(report: pytest.TestReport) -> str:
+    """Why an item failed, in one line."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    # The text as a whole may begin with a line on the worker.
+    text = crash.message if crash is not None else str(report.longrepr or "")
+    return next((line.strip() for line in text.splitlines() if line.strip()), "it failed, and pytest says no more")
+
+
+def _parting(found: Sequence[Split]) -> str:
+    """How often targets or variants give different bits for the same inputs, and the first time."""
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return f"targets or variants that part: {found[0]}{more}"
+
+
+def _timed(timings: Sequence[Timing]) -> str:
+    """How many there are, the A/A noise, and how many must not be believed as they stand."""
+    noise = [100 * t.noise for t in timings]
+    words = f"{len(timings)}, A/A noise {min(noise):.2f} to {max(noise):.2f}%"
+    noted = sum(bool(t.notes) for t in timings)
+    return words + (f", {noted} noisier than 1% or under held-down clocks" if noted else "")
+
+
+def records_path(argument: str) -> Path:
+    """The file to write: the argument itself where it ends in .jsonl, else a new file in that folder, named by time.
+
+    Raises RecordError for a file of another kind.
+    """
+    path = Path(argument)
+    if path.suffix == ".jsonl":
+        return path
+    if path.is_file() or path.suffix in (".json", ".txt", ".html", ".xml"):
+        raise RecordError(f"{path}: records are written to a file that ends in .jsonl, or to a folder")
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    files = (path / f"{stamp}{f'-{n}' * bool(n)}.jsonl" for n in range(10_000))
+    return next(p for p in files if not p.exists() and not lock_of(p).exists())

@@ -1,0 +1,87 @@
+"""Where targets and variants part: at the end of a run, one pair of each split is run again and compared.
+
+`harness.records.agreement` finds from digests that bits differ. Which input is the first, and by which lines of PTX the
+two kernels differ, takes the outputs themselves; running two setups again is cheaper than keeping the outputs of all,
+and gives the same whoever ran what, in whatever order.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from harness.jobs import Backend, Job, Outcome
+from harness.judging.judge import judge_same
+from harness.model import load as loader
+from harness.model.case import CaseError
+from harness.records import CaseInfo, Disagreement, Key, Result, Split
+from harness.running.run import Item, fingerprint_of, run_again
+
+LINES_SHOWN = 12
+PAIRS_LOOKED_AT = 24
+"""Splits of a run that are looked into; the others stay known by their digests."""
+
+
+class Agreement:
+    """Looks into the splits of a run.
+
+    backend: makes a backend by name. root: what the cases' paths are relative to, or a folder below it.
+    """
+
+    def __init__(self, root: Path, cases: Iterable[CaseInfo], backend: Callable[[str], Backend], effort: str) -> None:
+        self.root, self.backend, self.effort = root, backend, effort
+        self.paths = {info.case: info.path for info in cases}
+        self._loaded: dict[str, loader.LoadedCase] = {}
+        self._made_of: dict[Key, Mapping[str, str]] = {}
+
+    def disagreements(self, results: Sequence[Result], parted: Sequence[Split]) -> list[Disagreement]:
+        """What is found out about the pairs of the results' first splits; one that cannot be run again is left out."""
+        blocks = {r.key: r.outputs_digest for r in results}
+        self._made_of = {r.key: r.fingerprint for r in results}
+        found = []
+        for split in parted[:PAIRS_LOOKED_AT]:
+            one, other = split.pair
+            differing = next(
+                ((a.first, a.count) for a, b in zip(blocks[one], blocks[other], strict=False) if a.digest != b.digest),
+                (0, 0),
+            )
+            if (disagreement := self._look(one, other, differing)) is not None:
+                found.append(disagreement)
+        return found
+
+    def _look(self, one: Key, other: Key, block: tuple[int, int]) -> Disagreement | None:
+        try:
+            (job, first), (_, second) = self._again(one, block), self._again(other, block)
+        except (LookupError, CaseError):  # the file is gone, or was changed while the run went on
+            return None
+        if not first.outputs or not second.outputs:
+            return None
+        judgement = judge_same(job.case, job.inputs, first.outputs, second.outputs, job.setup.pack)
+        if not judgement.offenders:
+            return None
+        lines = ptx_lines(first.artifacts.ptx or "", second.artifacts.ptx or "")
+        return Disagreement(one, other, judgement.different, judgement.offenders[0], lines)
+
+    def _again(self, key: Key, block: tuple[int, int]) -> tuple[Job, Outcome]:
+        if key.case not in self._loaded:
+            places = (base / self.paths[key.case] for base in (self.root, *self.root.parents))
+            for file in [place for place in places if place.is_file()][:1]:
+                self._loaded |= {c.name: c for c in loader.load(file)}
+        item = Item(self._loaded[key.case], key.variant, key.target, key.backend)
+        if fingerprint_of(item) != self._made_of.get(key):
+            raise LookupError(f"{key}: the case is not the one that was run")
+        return run_again(item, self.backend(key.backend), self.effort, key, block)
+
+
+def ptx_lines(before: str, after: str) -> tuple[str, ...]:
+    """The lines by which two PTX texts differ, `-` and `+` before them; headers, comments and declarations apart."""
+    from harness.triton.ptxtext import body
+
+    if not before or not after or before == after:
+        return ()
+    was, now = ([line for line in body(ptx).splitlines() if not line.startswith(".reg")] for ptx in (before, after))
+    lines = difflib.unified_diff(was, now, n=0, lineterm="")
+    changed = [line for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+    more = len(changed) - LINES_SHOWN
+    return (*changed[:LINES_SHOWN], *([f"and {more} more"] if more > 0 else []))

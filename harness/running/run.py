@@ -1,0 +1,483 @@
+"""The runner: one test item (case, variant, target, backend) from its plan to its results."""
+
+from __future__ import annotations
+
+import shlex
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.inputs import InputSet
+from harness.inputs.fill import kernel_inputs, shaped
+from harness.jobs import Backend, Job, Outcome, Setup
+from harness.judging.evaluate import ReferenceFault
+from harness.judging.expectation import settle
+from harness.judging.failingmap import axes_of, packed
+from harness.judging.judge import Judgement, held_exactly, judge, judge_same
+from harness.judging.message import headline, message
+from harness.judging.promise import pooled, too_little
+from harness.model.case import AsmVariant, CaseError, Policies, Variant, format_of, policies
+from harness.model.derive import AsmForm, asm_form
+from harness.model.describe import reference_name
+from harness.model.identity.definition import definition
+from harness.model.load import LoadedCase
+from harness.model.match import DomainError
+from harness.records import Key, Result, Share, Text, TextKind, Verdict, text_hash
+from harness.records.provenance import block_digests, digest
+from harness.running import plan as planning
+from harness.running.contexts import run_loop, run_straight
+from harness.running.diagnosis import diagnose
+from harness.running.plan import WorkItem, block_of
+from harness.running.replay import Replay, token
+from harness.sweep import LARGE, OracleFault, Swept
+from harness.sweep.chunks import sweep_in_chunks
+
+Units = dict[str, NDArray[np.generic]]
+
+
+@dataclass
+class ItemResults:
+    """What one item gave: results in the order of the plan, and the texts (asm, PTX, SASS) they refer to."""
+
+    results: list[Result] = field(default_factory=list)
+    texts: dict[str, Text] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The item's verdict: its worst result's. An item without results is not run."""
+        order: tuple[Verdict, ...] = ("error", "fail", "unsupported", "pass", "not run")
+        found = {r.verdict for r in self.results if not r.expected_failure}
+        if not found and self.results:
+            return "fail"  # nothing but expected failures
+        return next((v for v in order if v in found), "not run")
+
+    def keep(self, kind: TextKind, text: str | None) -> str:
+        """Store a text and return its hash; an empty string for none."""
+        if not text:
+            return ""
+        found = text_hash(text)
+        self.texts.setdefault(found, Text(found, kind, text))
+        return found
+
+
+@dataclass(frozen=True)
+class Item:
+    """A test item: what pytest collects and a record's key begins with."""
+
+    loaded: LoadedCase
+    variant_name: str
+    target: str
+    backend: str
+
+    @property
+    def variant(self) -> Variant:
+        """The variant itself."""
+        return self.loaded.case.variants[self.variant_name]
+
+    @property
+    def label(self) -> str:
+        """`rcp.rn[sm_90a-emulator]`."""
+        return f"{self.variant_name}[{self.target}-{self.backend}]"
+
+
+def run_item(
+    item: Item,
+    backend: Backend,
+    effort: str,
+    *,
+    node: str = "",
+    replay: Replay | None = None,
+) -> ItemResults:
+    """Run an item's whole plan, or one replay instead. `node` is what pytest calls it, for the repeat command.
+
+    A compiler's or device's complaint ends the item: what one setup cannot do, the rest would only repeat.
+    """
+    return _ItemRun(item, backend, effort, node).all(replay)
+
+
+def run_again(
+    item: Item, backend: Backend, effort: str, key: Key, block: tuple[int, int] = (0, 0)
+) -> tuple[Job, Outcome]:
+    """The job behind one of the item's results, and its outcome now.
+
+    Of a set too large to hold, a block: the number of its first input, and how many. Raises LookupError where the plan
+    has no such key: the case was changed.
+    """
+    return _ItemRun(item, backend, effort, "").again(key, block)
+
+
+def fingerprint_of(item: Item) -> dict[str, str]:
+    """The hashes that the results of an item carry."""
+    return definition(item.loaded.case, item.variant)
+
+
+def not_run(item: Item, reason: str) -> ItemResults:
+    """The results of an item that nothing here can run."""
+    key = Key(item.loaded.name, item.variant_name, item.target, item.backend)
+    return ItemResults([Result(key=key, verdict="not run", words=reason)])
+
+
+class _ItemRun:
+    def __init__(self, item: Item, backend: Backend, effort: str, node: str) -> None:
+        self.item, self.backend, self.effort = item, backend, effort
+        self.case, self.variant = item.loaded.case, item.variant
+        self.policy = policies(self.case, self.variant)
+        self.node = node or f"{item.loaded.path}::{item.label}"
+        self.found = ItemResults()
+        self.fingerprint = fingerprint_of(item)
+        self.judged: dict[str, Mapping[str, Share]] = {}  # by input set, of the straight runs
+
+    def all(self, replay: Replay | None) -> ItemResults:
+        item = WorkItem(Setup(), "")
+        try:
+            work = self._replayed(replay) if replay else self._planned()
+            reason = self.backend.unavailable(self.item.target)
+            if reason is not None:
+                self._record(work[0], Outcome("not run", reason), "not run", 0.0)
+                return self.found
+            keys = set()
+            for item in work:
+                if self._writes_inputs(item):
+                    break
+                if replay is None and self._is_large(item):
+                    if not self._sweep(item):
+                        break
+                    continue
+                item, inputs = self._filled(item) if replay is None else (item, self._refilled(item, replay))
+                key = self._key(item)
+                if key not in keys and not self._one(item, inputs):
+                    break
+                keys.add(key)
+        except (CaseError, DomainError, ReferenceFault, OracleFault) as e:
+            self._record(item, Outcome("error"), "error", 0.0, str(e))
+        except Exception as e:
+            self._fault(item, e)
+        if replay is None:
+            settle(self.found.results, self.variant.expected_failure, self.item.label)
+            self._settle_promises()
+        return self.found
+
+    def again(self, key: Key, block: tuple[int, int]) -> tuple[Job, Outcome]:
+        """See `run_again`."""
+        for item in self._planned():
+            if self._is_large(item):
+                inputs = self._set(item.input_set)
+                if self._key(planning.sized(item, inputs.count)) != key:
+                    continue
+                part = inputs.take(*block)
+                job = self._job(planning.sized(item, block[1]), part)
+            else:
+                item, units = self._filled(item)
+                if self._key(item) != key:
+                    continue
+                job = self._job(item, units)
+            return job, self.backend.run(job)
+        raise LookupError(f"the plan has no {key}")
+
+    def _planned(self) -> list[WorkItem]:
+        name, case = self.item.loaded.name, self.case
+        work = planning.plan(case, name, self.variant, self.backend.name, self.effort)
+        if not work:
+            raise CaseError(
+                "there is nothing to run it on: where= excludes every input that was generated"
+                if case.where is not None
+                else "there is nothing to run it on: no input sets"
+            )
+        return work
+
+    def _replayed(self, replay: Replay) -> list[WorkItem]:
+        return [WorkItem(replay.setup, replay.input_set or "replay")]
+
+    def _refilled(self, item: WorkItem, replay: Replay) -> Units:
+        return self._kernel_inputs(item) if replay.input_set else replay.fill(self.case)
+
+    def _fault(self, item: WorkItem, error: Exception) -> None:
+        """A fault of the harness, or of the case file's functions where nothing more is known, kept as an error."""
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        words = f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
+        self._record(item, Outcome("error"), "error", 0.0, words)
+        whole = "".join(traceback.format_exception(error))
+        self.found.results[-1] = replace(self.found.results[-1], message=f"{self.found.results[-1].message}\n\n{whole}")
+
+    def _filled(self, item: WorkItem) -> tuple[WorkItem, Units]:
+        """The item with its shape, and its inputs in that shape."""
+        if item.input_set == "none":
+            return item, {}
+        if not self.case.elementwise:
+            return item, self._kernel_inputs(item)
+        inputs = self._set(item.input_set)
+        item = planning.sized(item, inputs.count)
+        return item, shaped(inputs, item.setup.shape, item.shuffled)
+
+    def _key(self, item: WorkItem) -> Key:
+        return planning.key_of(self.item.loaded.name, self.item.variant_name, self.item.target, self.backend.name, item)
+
+    def _set(self, name: str) -> InputSet:
+        sets = planning.sets_of(self.case, self.item.loaded.name, self.backend.name, self.effort)
+        return next(s for s in sets if s.name == name)
+
+    def _kernel_inputs(self, item: WorkItem) -> Units:
+        return kernel_inputs(self.case, self.item.loaded.name, item.input_set, item.setup.sizes)
+
+    def _job(self, item: WorkItem, inputs: Units) -> Job:
+        return Job(
+            self.case, self.item.loaded.name, self.item.loaded.path, self.item.variant_name, self.variant,
+            self.item.target, item.setup, inputs,
+        )  # fmt: skip
+
+    def _is_large(self, item: WorkItem) -> bool:
+        """Whether the item runs all of a set that is too large to hold."""
+        if not self.case.elementwise or item.setup.shape or item.input_set == "none":
+            return False
+        return self._set(item.input_set).count > LARGE
+
+    def _writes_inputs(self, item: WorkItem) -> bool:
+        """Whether the asm writes an operand that is an input: a failure on every backend, whatever bits come out."""
+        from harness.ptx import written_input
+
+        form = self._form(item)
+        words = None if form is None else written_input(form.text, form.constraints)
+        if words is None:
+            return False
+        words = " ".join(words.split())
+        self._record(self._sized(item), Outcome("ran", findings=(words,)), "fail", 0.0, words)
+        return True
+
+    def _sized(self, item: WorkItem) -> WorkItem:
+        """The item with its shape, its inputs left to be made."""
+        if not self.case.elementwise or item.input_set in ("none", "replay"):
+            return item
+        return planning.sized(item, self._set(item.input_set).count)
+
+    def _sweep(self, item: WorkItem) -> bool:
+        """Run and judge a large set piece by piece; whether the rest of the plan is worth running."""
+        started = time.perf_counter()
+        inputs = self._set(item.input_set)
+        job = self._job(item, {})
+        on_device = getattr(self.backend, "sweep", None)
+        swept: Swept | None = on_device(job, self.policy, inputs) if on_device else None
+        if swept is None:
+            swept = sweep_in_chunks(self.backend, job, inputs, self._judgement)
+        seconds = time.perf_counter() - started
+        item = planning.sized(item, inputs.count)
+        # What a replay repeats: the pack of the first difference, in a shape of the same class.
+        job = replace(job, setup=replace(job.setup, shape=(16 * block_of(job.setup.pack),)), inputs=swept.inputs or {})
+        if swept.outcome.status == "ran":
+            self._verdict(item, job, swept.outcome, seconds, swept.judgement, swept)
+            return True
+        verdict, words = self._refusal(job, swept.outcome)
+        self._record(item, swept.outcome, verdict, seconds, words)
+        return False
+
+    def _one(self, item: WorkItem, inputs: Units) -> bool:
+        """Run one work item; whether the rest of the plan is worth running."""
+        started = time.perf_counter()
+        job = self._job(item, inputs)
+        if job.setup.context == "loop" and inputs:
+            return self._loop(item, job)
+        outcome = self.backend.run(job)
+        return self._finished(item, job, outcome, time.perf_counter() - started)
+
+    def _loop(self, item: WorkItem, job: Job) -> bool:
+        """Run one work item of the loop context, each of its steps compared."""
+        started = time.perf_counter()
+        try:
+            job, outcome, judgement = run_loop(self.backend, job, self.policy.carry)
+        except ReferenceFault as e:
+            self._record(item, Outcome("error"), "error", time.perf_counter() - started, str(e))
+            return True
+        item = replace(item, setup=job.setup)
+        return self._finished(item, job, outcome, time.perf_counter() - started, judgement)
+
+    def _finished(
+        self, item: WorkItem, job: Job, outcome: Outcome, seconds: float, judgement: Judgement | None = None
+    ) -> bool:
+        """Record what became of a work item; whether the rest of the plan is worth running."""
+        if outcome.status == "ran":
+            self._judged(item, job, outcome, seconds, judgement)
+            return True
+        if outcome.status == "assembled":
+            words = f"assembles, though {self.item.target} is declared in refused="
+            refused = self.item.target in self.policy.refused
+            self._record(item, outcome, "fail" if refused else "pass", seconds, words if refused else "")
+            return True
+        verdict, words = self._refusal(job, outcome)
+        self._record(item, outcome, verdict, seconds, words)
+        return False
+
+    def _refusal(self, job: Job, outcome: Outcome) -> tuple[Verdict, str]:
+        """The verdict on a job that did not run: `unsupported` is accepted where the case declares it."""
+        if outcome.status != "unsupported":
+            return ("not run" if outcome.status == "not run" else "error"), outcome.words
+        if self.item.target not in self.policy.targets:
+            return "unsupported", outcome.words
+        if accepted_somewhere(job, self.policy) is False:
+            return "error", f"no target accepts this asm: {outcome.words}"
+        return "fail", f"unsupported on {self.item.target}, where the case declares that it works: {outcome.words}"
+
+    def _judgement(self, job: Job, outcome: Outcome) -> Judgement:
+        if not outcome.outputs:
+            return Judgement()
+        if job.setup.context == "shared":
+            straight = run_straight(self.backend, job)
+            return judge_same(self.case, job.inputs, straight, outcome.outputs, job.setup.pack)
+        judgement = judge(self.case, self.policy, job.inputs, outcome.outputs, job.setup.pack)
+        if judgement.passed and outcome.alternative:
+            judgement = judge(self.case, self.policy, job.inputs, outcome.alternative, job.setup.pack)
+            judgement.notes.append("the readings with and without contraction differ; this is the one without")
+        return judgement
+
+    def _judged(
+        self, item: WorkItem, job: Job, outcome: Outcome, seconds: float, judgement: Judgement | None = None
+    ) -> None:
+        try:
+            judgement = judgement or self._judgement(job, outcome)
+        except (ReferenceFault, DomainError) as e:
+            self._record(item, outcome, "error", seconds, str(e))
+            return
+        self._verdict(item, job, outcome, seconds, judgement)
+
+    def _verdict(
+        self,
+        item: WorkItem,
+        job: Job,
+        outcome: Outcome,
+        seconds: float,
+        judgement: Judgement,
+        swept: Swept | None = None,
+    ) -> None:
+        against = self._against(item)
+        outcome = replace(outcome, findings=outcome.findings + held_exactly(self.policy, outcome.approximate))
+        if (outcome.outputs or swept) and job.setup.context == "straight":
+            # The first run of a set has all of it; how often edges are run again in other shapes weighs nothing.
+            self.judged.setdefault(item.input_set, judgement.judged)
+        passed = judgement.passed and not outcome.findings
+        if self.item.target in self.policy.refused:
+            self._record(item, outcome, "fail", seconds, f"runs, though {self.item.target} is declared in refused=")
+            return
+        result = self._result(item, job, outcome, "pass" if passed else "fail", seconds, judgement, swept)
+        if not passed:
+            result = replace(result, diagnosis=diagnose(job, outcome))
+            result = replace(
+                result,
+                words=headline(result.key, judgement, outcome.findings),
+                message=message(result, self.policy, judgement, self._command(result), against),
+            )
+        self.found.results.append(result)
+
+    def _against(self, item: WorkItem) -> str:
+        if item.setup.context == "loop":
+            steps = item.setup.steps
+            return f"the same variant applied {steps} time{'s' * (steps > 1)} straight"
+        if item.setup.context == "shared":
+            return "the same variant with every operand in a register of its own"
+        return reference_name(self.policy.reference) + (" (the variant's own)" if self.variant.reference else "")
+
+    def _command(self, result: Result) -> str:
+        return f"pytest {shlex.quote(self.node)} --ptx-replay={shlex.quote(result.replay)}"
+
+    def _record(self, item: WorkItem, outcome: Outcome, verdict: Verdict, seconds: float, words: str = "") -> None:
+        result = self._result(item, None, outcome, verdict, seconds, Judgement())
+        text = words or outcome.words
+        where = f"{result.key.case}::{self.item.label}"
+        failed = verdict in ("fail", "error")
+        self.found.results.append(replace(result, words=text, message=f"{where}: {verdict}: {text}" if failed else ""))
+
+    def _result(
+        self, item: WorkItem, job: Job | None, outcome: Outcome, verdict: Verdict, seconds: float, judgement: Judgement,
+        swept: Swept | None = None,
+    ) -> Result:  # fmt: skip
+        key = self._key(item)
+        first = judgement.offenders[0].index if judgement.offenders else 0
+        place = swept.place if swept else self._unit(judgement, first)
+        setup = job.setup if job and swept else item.setup
+        replayed = token(setup, job.inputs, place, item.input_set) if job and (job.inputs or not swept) else ""
+        artifacts = outcome.artifacts
+        axes = axes_of(self.case)
+        return Result(
+            key=key,
+            verdict=verdict,
+            evidence=outcome.evidence,
+            total=judgement.total,
+            different=judgement.different,
+            unchecked=judgement.unchecked,
+            judged=judgement.judged,
+            classes=judgement.classes,
+            ulps=judgement.ulps,
+            ranges=judgement.ranges,
+            grid=packed(axes, judgement.failing) if judgement.failing is not None and axes else None,
+            worst=judgement.worst,
+            offenders=tuple(judgement.offenders),
+            findings=outcome.findings,
+            replay=replayed if verdict == "fail" else "",
+            inputs_digest=digest(job.inputs) if job and job.inputs and not swept else "",
+            outputs_digest=swept.blocks if swept else block_digests(outcome.outputs),
+            seed=self._seed(item),
+            contraction_open=outcome.contraction_open,
+            asm=self.found.keep("asm", self._asm(item)),
+            ptx=self.found.keep("ptx", artifacts.ptx),
+            sass=self.found.keep("sass", artifacts.sass),
+            resources=artifacts.resources,
+            instructions=artifacts.instructions,
+            fingerprint=self.fingerprint,
+            seconds=round(seconds, 4),
+            sweep=swept.measured if swept else {},
+            notes=swept.notes if swept else outcome.notes,
+            device=outcome.device,
+            identity=outcome.identity,
+            body=artifacts.body,
+        )
+
+    def _unit(self, judgement: Judgement, code_index: int) -> int:
+        """The input element behind a code of the first offender's output."""
+        if not judgement.offenders:
+            return 0
+        name = judgement.offenders[0].output.partition(" ")[0]
+        return code_index // format_of(self.case.outputs[name]).codes_per_unit
+
+    def _seed(self, item: WorkItem) -> int:
+        if not self.case.elementwise or item.input_set in ("none", "replay", ""):
+            return 0
+        return self._set(item.input_set).seed
+
+    def _asm(self, item: WorkItem) -> str | None:
+        if not isinstance(self.variant, AsmVariant):
+            return None
+        form = self._form(item)
+        return form.text if form else self.variant.texts[min(self.variant.texts)].text
+
+    def _form(self, item: WorkItem) -> AsmForm | None:
+        """The asm that an item runs; None for a variant without, or where none can be derived."""
+        if not isinstance(self.variant, AsmVariant):
+            return None
+        try:
+            return asm_form(self.case, self.variant, item.setup.pack)
+        except CaseError:
+            return None
+
+    def _settle_promises(self) -> None:
+        """A policy that judges next to nothing would pass whatever the variant computed: an error."""
+        if any(r.verdict in ("fail", "error") and not r.expected_failure for r in self.found.results):
+            return
+        if words := too_little(self.policy, pooled(self.judged.values())):
+            self._record(WorkItem(Setup(), ""), Outcome("error"), "error", 0.0, words)
+
+
+def accepted_somewhere(job: Job, policy: Policies) -> bool | None:
+    """Whether any other target on which the variant is declared to work accepts it, by the assembler's word.
+
+    None where the assembler cannot be asked.
+    """
+    from harness.backends.assembler import AssemblerBackend
+
+    assembler = AssemblerBackend(disassemble="never")
+    others = [t for t in policy.targets if t != job.target]
+    served = [t for t in others if assembler.unavailable(t) is None]
+    if others and not served:
+        return None
+    return any(assembler.run(replace(job, target=t)).status == "assembled" for t in reversed(served))

@@ -1,0 +1,1 @@
+"""A reference and its policies as one Triton kernel that judges on the device."""

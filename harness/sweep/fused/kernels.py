@@ -1,0 +1,293 @@
+"""Triton kernels for a sweep: tallies of rows, the mask of what is flagged, the inputs.
+
+Each is text made for one oracle (`harness.sweep.fused.graphs`) and compiled by Triton, whose cache on the disk serves
+later processes. What the text says is the oracle's own graph, so the plain oracle is also its test.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from harness.inputs.generated import Counted
+from harness.sweep.fused.graphs import Body
+from harness.sweep.fused.narrow import RANGES, Value
+from harness.sweep.fused.writer import TRACED, NotFused, Slots
+from harness.sweep.oracle import NEAR, Oracle
+from harness.sweep.result import ROW
+from references.formats import Format
+
+BLOCK = 2048
+"""Inputs of a row that a program takes at a time: a row has at most 63 times as many, see `_BIN`."""
+
+WARPS = 8
+
+_BIN = 6  # bits of a count of distances; five lie side by side in 32
+
+_HEAD = """
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+
+@triton.jit
+def kernel({parameters}, ROW: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    base = tl.load(first) + row * ROW
+"""
+
+
+def traced(function: Callable[..., Any], formats: Sequence[Format]) -> Any:
+    """The graph of a function of inputs' numbers and storage units. Raises NotFused."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    units = [torch.zeros(TRACED, dtype=_dtype(f)) for f in formats]
+    try:
+        return make_fx(function, tracing_mode="fake")(torch.zeros(TRACED, dtype=torch.int64), *units)
+    except Exception as error:
+        raise NotFused(f"{type(error).__name__}: {error}") from error
+
+
+def _dtype(fmt: Format) -> torch.dtype:
+    found: torch.dtype = getattr(torch, f"int{fmt.unit_bits}")
+    return found
+
+
+class RowKernel:
+    """A kernel with a program for each row.
+
+    text: its Triton source. tables: constant tensors it looks up, passed after `first`.
+    """
+
+    def __init__(self, text: str, tables: Sequence[Tensor]) -> None:
+        self.text, self.tables = text, tables
+        self.function = _compiled_text(text)
+        self._placed: dict[str, list[Tensor]] = {}
+
+    def __call__(self, rows: int, first: Tensor, *tensors: Tensor) -> None:
+        """Launch it; tensors as its text names them, after `first`."""
+        device = str(first.device)
+        if device not in self._placed:
+            self._placed[device] = [t.to(device) for t in self.tables]
+        try:
+            self.function[(rows,)](
+                first, *tensors, *self._placed[device], ROW=ROW, BLOCK=BLOCK, num_warps=WARPS, enable_fp_fusion=False
+            )
+        except Exception as error:
+            if type(error).__module__.startswith("triton"):
+                raise NotFused(f"{type(error).__name__}: {error}") from error
+            raise
+
+
+def _compiled_text(text: str) -> Any:
+    """The kernel of a source text: Triton reads it back through `linecache`."""
+    name = f"<sweep {hash(text):x}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    namespace: dict[str, Any] = {"__name__": "harness.sweep.fused.kernels"}
+    exec(compile(text, name, "exec"), namespace)
+    return namespace["kernel"]
+
+
+def tally_kernel(oracle: Oracle, number_bits: int, ahead: Sequence[str] = (), chunk: int = 0) -> RowKernel:
+    """`Oracle.tally`: (first, table int64 [len(names), rows], the outputs' units). Raises NotFused.
+
+    ahead: inputs whose units it makes besides, for the numbers `chunk` further on, in the tensors after the outputs':
+    memory is idle while the judge computes.
+    """
+    if any(f.codes_per_unit > 1 for f in oracle.outputs.values()) and not oracle.always_equal:
+        raise NotFused("distances of packed outputs")
+    formats = list(oracle.outputs.values())
+    body = _body(oracle.point, formats, number_bits)
+    flagged, digest, *pairs = body.results
+    tails: list[_Count | _Sum | _Distances | _Equal] = [_Count(flagged), _Sum(digest)]
+    for keep, steps in zip(pairs[::2], pairs[1::2], strict=True):
+        tails.append(_Equal(keep) if oracle.always_equal else _Distances(keep, steps))
+    lines = ["    rows = tl.num_programs(0)"]
+    column = 0
+    before, inside, after = [], [], []
+    for k, tail in enumerate(tails):
+        before += tail.before(k)
+        inside += tail.inside(k)
+        for text in tail.columns(k):
+            after.append(f"    tl.store(table + {column} * rows + row, ({text}).to(tl.int64))")
+            column += 1
+    lines.append(f"    ahead = base + {chunk}")
+    for k, name in enumerate(ahead):
+        made = _units_body(oracle, name, number_bits, "ahead")
+        inside += [*_indented(made.lines), _stored(f"q{k}", made.results[0], oracle.inputs[name].unit_bits)]
+    pointers = [f"q{k}" for k in range(len(ahead))]
+    text = "\n".join([*lines, *before, _LOOP, *_loads(formats), *_indented(body.lines), *inside, *after])
+    return RowKernel(_head(formats, body, pointers) + text + "\n", body.tables)
+
+
+_LOOP = "    for step in range(0, ROW, BLOCK):\n        off = step + tl.arange(0, BLOCK)"
+
+
+def mask_kernel(oracle: Oracle, number_bits: int) -> RowKernel:
+    """`Oracle.mask`: (first, mask int8, the outputs' units). Raises NotFused."""
+    formats = list(oracle.outputs.values())
+
+    def flagged(number: Tensor, *units: Tensor) -> list[Tensor]:
+        return [oracle.point(number, *units)[0]]
+
+    return _pointwise(_body(flagged, formats, number_bits), formats, 8)
+
+
+def fill_kernel(oracle: Oracle, name: str, number_bits: int) -> RowKernel:
+    """The units of one input: (first, units). Raises NotFused."""
+    return _pointwise(_units_body(oracle, name, number_bits, "base"), [], oracle.inputs[name].unit_bits)
+
+
+def _units_body(oracle: Oracle, name: str, number_bits: int, base: str) -> Body:
+    def units(number: Tensor) -> list[Tensor]:
+        return [oracle.generator.units(name, number)]
+
+    return Body(traced(units, []), [None], number_bits, base=base)
+
+
+def _pointwise(body: Body, formats: Sequence[Format], bits: int) -> RowKernel:
+    (result,) = body.results
+    lines = [_LOOP, *_loads(formats), *_indented(body.lines), _stored("table", result, bits)]
+    return RowKernel(_head(formats, body) + "\n".join(lines) + "\n", body.tables)
+
+
+def _stored(pointer: str, value: Value, bits: int) -> str:
+    return f"        tl.store({pointer} + row * ROW + off, tl.broadcast_to({value.text}, [BLOCK]).to(tl.int{bits}))"
+
+
+def _head(formats: Sequence[Format], body: Body, between: Sequence[str] = ()) -> str:
+    pointers = [*(f"p{k}" for k in range(len(formats))), *between, *(f"t{k}" for k in range(len(body.tables)))]
+    return _HEAD.format(parameters=", ".join(["first", "table", *pointers]))
+
+
+def _body(function: Callable[..., Any], formats: Sequence[Format], number_bits: int) -> Body:
+    units = [Value(f"u{k}", "int", RANGES[f"int{f.unit_bits}"]) for k, f in enumerate(formats)]
+    return Body(traced(function, formats), [None, *units], number_bits)
+
+
+def _loads(formats: Sequence[Format]) -> list[str]:
+    return [
+        f"        u{k} = tl.load(p{k} + row * ROW + off)" + (".to(tl.int32)" if f.unit_bits < 32 else "")
+        for k, f in enumerate(formats)
+    ]
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"        {line}" for line in lines]
+
+
+class _Count:
+    """How often something holds in a row; of a storage unit's codes each is counted."""
+
+    def __init__(self, value: Any) -> None:
+        self.values: Sequence[Value] = value if isinstance(value, Slots) else (value,)
+
+    def before(self, k: int) -> list[str]:
+        return [f"    a{k} = tl.zeros([BLOCK], tl.int32)"]
+
+    def inside(self, k: int) -> list[str]:
+        return [f"        a{k} += ({value.text}).to(tl.int32)" for value in self.values]
+
+    def columns(self, k: int) -> list[str]:
+        return [f"tl.sum(a{k}, 0)"]
+
+
+class _Equal(_Count):
+    """Finite pairs of an output whose distances are all 0."""
+
+    def columns(self, k: int) -> list[str]:
+        return [*super().columns(k), *["row * 0"] * (2 + len(NEAR))]
+
+
+class _Sum:
+    """The sum of hashes, modulo 2^64."""
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    def before(self, k: int) -> list[str]:
+        return [f"    a{k} = tl.zeros([BLOCK], tl.int64)"]
+
+    def inside(self, k: int) -> list[str]:
+        return [f"        a{k} += {self.value.as_('int64')}"]
+
+    def columns(self, k: int) -> list[str]:
+        return [f"tl.sum(a{k}, 0)"]
+
+
+class _Distances:
+    """Finite pairs, the extremes of their distance, and counts of the near ones, five in one register.
+
+    The counts are those of a row without distances beyond the nearest; of others nobody asks (`_Near.far`).
+    """
+
+    def __init__(self, keep: Value, steps: Value) -> None:
+        self.keep, self.steps = keep, steps
+
+    def before(self, k: int) -> list[str]:
+        return [f"    {name}{k} = tl.zeros([BLOCK], tl.int32)" for name in ("bins", "low", "high")]
+
+    def inside(self, k: int) -> list[str]:
+        steps = self.steps.as_("int32")
+        return [
+            f"        place{k} = ({steps} + {-NEAR[0]}) * {_BIN} & 31",
+            f"        bins{k} += tl.where({self.keep.text}, tl.full((), 1, tl.int32) << place{k}, 0)",
+            f"        low{k} = tl.minimum(low{k}, {steps})",
+            f"        high{k} = tl.maximum(high{k}, {steps})",
+        ]
+
+    def columns(self, k: int) -> list[str]:
+        def count(distance: int) -> str:
+            return f"tl.sum((bins{k} >> {(distance - NEAR[0]) * _BIN}) & {(1 << _BIN) - 1}, 0)"
+
+        finite = " + ".join(count(d) for d in range(NEAR[0], NEAR[-1] + 1))
+        return [finite, f"tl.min(low{k}, 0)", f"tl.max(high{k}, 0)", *(count(d) for d in NEAR)]
+
+
+# ---- As `harness.sweep.device` calls them -------------------------------------------------------------------------
+
+
+def tally_of(oracle: Oracle, ahead: Sequence[str] = (), chunk: int = 0) -> Callable[..., Tensor]:
+    """`Oracle.tally` by a kernel; after the outputs' units those of inputs to make ahead. Raises NotFused."""
+    kernel, columns = tally_kernel(oracle, number_bits(oracle), ahead, chunk), len(oracle.names)
+
+    def tally(first: Tensor, *units: Tensor) -> Tensor:
+        rows = units[0].numel() // ROW
+        table = torch.empty((columns, rows), dtype=torch.int64, device=first.device)
+        kernel(rows, first, table, *units)
+        return table
+
+    return tally
+
+
+def mask_of(oracle: Oracle) -> Callable[..., Tensor]:
+    """`Oracle.mask` by a kernel. Raises NotFused."""
+    kernel = mask_kernel(oracle, number_bits(oracle))
+
+    def mask(first: Tensor, *units: Tensor) -> Tensor:
+        found = torch.empty(units[0].numel(), dtype=torch.int8, device=first.device)
+        kernel(units[0].numel() // ROW, first, found, *units)
+        return found.view(torch.bool)
+
+    return mask
+
+
+def fill_of(oracle: Oracle, name: str) -> Callable[[Tensor, Tensor], None]:
+    """An input made by a kernel. Raises NotFused."""
+    kernel = fill_kernel(oracle, name, number_bits(oracle))
+
+    def fill(first: Tensor, units: Tensor) -> None:
+        kernel(units.numel() // ROW, first, units)
+
+    return fill
+
+
+def number_bits(oracle: Oracle) -> int:
+    """Bits of the highest number that an input of an oracle may have."""
+    if isinstance(oracle.generator, Counted):
+        return sum(f.unit_bits for f in oracle.inputs.values())
+    return 62

@@ -1,0 +1,341 @@
+"""What each torch operation becomes in a kernel's text.
+
+A function for each: given the writer, the type that torch gives the result, and the operands.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from harness.sweep.fused.narrow import RANGES, Value, bitwise, constant, corners, hull, literal, register, within
+from harness.sweep.fused.writer import TRACED, NotFused, Slots, Writer
+
+
+def _integers(*values: Value) -> bool:
+    return all(v.kind == "int" for v in values)
+
+
+def _as_int(value: Value) -> Value:
+    return Value(f"{value.text}.to(tl.int32)", "int", (0, 1)) if value.kind == "bool" else value
+
+
+def _float(value: Value, dtype: str) -> str:
+    if value.kind == "literal":
+        return literal(float(value.text), dtype)
+    if value.is_constant:
+        return literal(value.bounds[0], dtype)
+    return value.as_(dtype)
+
+
+_FLOATS = ("float32", "float64")
+
+
+def _arithmetic(operation: str) -> Callable[..., Value]:
+    def emit(body: Writer, dtype: str, a: Any, b: Any) -> Value:
+        left, right = body.operand(a), body.operand(b)
+        if dtype == "bool" and operation == "*":
+            return body.let(f"{left.text} & {right.text}", "bool")
+        left, right = _as_int(left), _as_int(right)
+        if dtype in RANGES:
+            return body.modular(operation, left, right, corners(left.bounds, right.bounds, operation), dtype)
+        if dtype not in _FLOATS:
+            raise NotFused(f"{operation} in {dtype}")
+        return body.let(f"{_float(left, dtype)} {operation} {_float(right, dtype)}", dtype)
+
+    return emit
+
+
+def _reversed_subtraction(body: Writer, dtype: str, a: Any, b: Any) -> Value:
+    return _arithmetic("-")(body, dtype, b, a)
+
+
+def _divided(body: Writer, dtype: str, a: Any, b: Any) -> Value:
+    left, right = (_float(body.operand(x), dtype) for x in (a, b))
+    if dtype not in _FLOATS:
+        raise NotFused(f"division in {dtype}")
+    return body.let(f"tl.div_rn({left}, {right})" if dtype == "float32" else f"{left} / {right}", dtype)
+
+
+def _floor_divided(body: Writer, dtype: str, a: Any, b: Any) -> Value:
+    left, right = body.operand(a), body.operand(b)
+    if not _integers(left, right) or left.bounds[0] < 0 or right.bounds[0] <= 0:
+        raise NotFused("floor_divide of what may be negative")
+    kind = register(hull(left.bounds, right.bounds))
+    return body.let(f"{left.as_(kind)} // {right.as_(kind)}", "int", corners(left.bounds, right.bounds, "//"))
+
+
+def _bits(operation: str) -> Callable[..., Value]:
+    def emit(body: Writer, dtype: str, a: Any, b: Any) -> Value:
+        for number, mask in ((a, b), (b, a)):
+            if operation == "&" and isinstance(number, Value) and number.shift is not None and isinstance(mask, int):
+                return body.masked(number.shift, mask) if mask >= 0 else body.spelt(number)
+        left, right = body.operand(a), body.operand(b)
+        if dtype == "bool":
+            return body.let(f"{left.text} {operation} {right.text}", "bool")
+        left, right = _as_int(left), _as_int(right)
+        bounds = bitwise(left.bounds, right.bounds, operation)
+        if operation == "&":  # a mask that takes nothing away
+            for value, mask in ((left, right), (right, left)):
+                ones = mask.is_constant and mask.bounds[0] & (mask.bounds[0] + 1) == 0
+                if ones and within(value.bounds, (0, mask.bounds[0])):
+                    return value
+        return body.modular(operation, left, right, bounds, dtype)
+
+    return emit
+
+
+def _inverted(body: Writer, dtype: str, a: Any) -> Value:
+    value = body.operand(a)
+    if dtype == "bool":
+        return body.let(f"~{value.text}", "bool")
+    low, high = value.bounds
+    return body.modular("^", value, constant(-1), (~high, ~low), dtype)
+
+
+def _left(body: Writer, dtype: str, a: Any, b: Any) -> Value:
+    left, right = _as_int(body.operand(a)), body.operand(b)
+    if right.is_constant and right.bounds[0] == 0:
+        return left
+    return body.modular("<<", left, right, corners(left.bounds, right.bounds, "<<"), dtype)
+
+
+def _right(body: Writer, dtype: str, a: Any, b: Any) -> Value:
+    if isinstance(a, Value) and a.shift is not None and isinstance(b, int):
+        return Value("", "int", body.number_bounds(a.shift + b), shift=a.shift + b)
+    left, right = _as_int(body.operand(a)), body.operand(b)
+    if right.is_constant and right.bounds[0] == 0:
+        return left
+    kind = "int64" if right.bounds[1] >= 32 else left.type
+    bounds = corners(left.bounds, right.bounds, ">>")
+    return body.let(f"({left.as_(kind)} >> {right.as_(kind)}).to(tl.{register(bounds)})", "int", bounds)
+
+
+def _negated(body: Writer, dtype: str, a: Any) -> Value:
+    value = body.operand(a)
+    if dtype in RANGES:
+        return body.modular("-", constant(0), value, (-value.bounds[1], -value.bounds[0]), dtype)
+    return body.let(f"-{value.text}", dtype)
+
+
+def _absolute(body: Writer, dtype: str, a: Any) -> Value:
+    value = body.operand(a)
+    if dtype not in RANGES:
+        return body.let(f"tl.abs({value.text})", dtype)
+    low, high = value.bounds
+    if low >= 0:
+        return value
+    if low == RANGES[dtype][0]:
+        raise NotFused("the absolute value of what may be the least integer")
+    return body.let(f"tl.abs({value.as_(register((low, high)))})", "int", (0, max(-low, high)))
+
+
+def _compared(operation: str) -> Callable[..., Value]:
+    def emit(body: Writer, dtype: str, a: Any, b: Any) -> Value:
+        left, right = body.operand(a), body.operand(b)
+        if left.kind == "bool" and right.is_constant and right.bounds[0] in (0, 1) and operation in ("==", "!="):
+            same = (operation == "==") == (right.bounds[0] == 1)
+            return left if same else body.let(f"~{left.text}", "bool")
+        left, right = _as_int(left), _as_int(right)
+        if _integers(left, right):
+            decided = _decided(operation, left, right)
+            if decided is not None:
+                return body.operand(decided)
+            kind = register(hull(left.bounds, right.bounds))
+            return body.let(f"{left.as_(kind)} {operation} {right.as_(kind)}", "bool")
+        kind = next(v.kind for v in (left, right) if v.kind in _FLOATS)
+        return body.let(f"{_float(left, kind)} {operation} {_float(right, kind)}", "bool")
+
+    return emit
+
+
+def _decided(operation: str, left: Value, right: Value) -> bool | None:
+    """What a comparison gives whatever the values are, or None."""
+    if left.text == right.text and left.text:
+        return _COMPARISONS[operation](0, 0)
+    (a, b), (c, d) = left.bounds, right.bounds
+    if operation in ("==", "!="):
+        return operation == "!=" if b < c or d < a else None
+    found = {_COMPARISONS[operation](x, y) for x, y in ((a, d), (b, c))}
+    return found.pop() if len(found) == 1 else None
+
+
+_COMPARISONS: dict[str, Callable[[int, int], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+
+
+def _where(body: Writer, dtype: str, condition: Any, a: Any, b: Any) -> Value:
+    chosen, left, right = body.operand(condition), body.operand(a), body.operand(b)
+    if dtype == "bool":
+        return body.let(f"({chosen.text} & {left.text}) | (~{chosen.text} & {right.text})", "bool")
+    if dtype in RANGES:
+        left, right = _as_int(left), _as_int(right)
+        bounds = hull(left.bounds, right.bounds)
+        kind = register(bounds)
+        return body.let(f"tl.where({chosen.text}, {left.as_(kind)}, {right.as_(kind)})", "int", bounds)
+    return body.let(f"tl.where({chosen.text}, {_float(left, dtype)}, {_float(right, dtype)})", dtype)
+
+
+def _clamped(body: Writer, dtype: str, a: Any, low: Any = None, high: Any = None) -> Value:
+    value = body.operand(a)
+    if dtype not in RANGES:
+        raise NotFused(f"clamp of {dtype}")
+    for limit, function, pick in ((low, "tl.maximum", max), (high, "tl.minimum", min)):
+        if limit is None:
+            continue
+        bound = body.operand(limit)
+        bounds = pick(value.bounds[0], bound.bounds[0]), pick(value.bounds[1], bound.bounds[1])
+        if bounds == value.bounds:
+            continue
+        kind = register(hull(value.bounds, bound.bounds))
+        text = f"{function}({value.as_(kind)}, {bound.as_(kind)})"
+        value = body.let(f"{text}.to(tl.{register(bounds)})", "int", bounds)
+    return value
+
+
+def _converted(body: Writer, dtype: str, a: Any) -> Any:
+    if isinstance(a, Tensor):
+        return a.to(getattr(torch, dtype))
+    if isinstance(a, Value) and a.shift == 0 and dtype == "int32":
+        return body.let(f"{body.base}.to(tl.int32) + off", "int", RANGES["int32"])
+    value = body.operand(a)
+    if dtype in RANGES:
+        if value.kind in _FLOATS:
+            return body.let(f"{value.text}.to(tl.{dtype})", "int", RANGES[dtype])
+        value = _as_int(value)
+        if within(value.bounds, RANGES[dtype]):
+            return value
+        wrapped = value.as_("int32") if dtype == "int32" else f"{value.text}.to(tl.{dtype}).to(tl.int32)"
+        return body.let(wrapped, "int", RANGES[dtype])
+    if dtype == "bool":
+        return value if value.kind == "bool" else body.let(f"{value.text} != 0", "bool")
+    return body.let(_float(_as_int(value), dtype), dtype)
+
+
+def _viewed(body: Writer, dtype: str, a: Any, _: Any) -> Value:
+    value = body.operand(a)
+    if dtype in RANGES:
+        if value.kind == "int" and not within(value.bounds, RANGES[dtype]):
+            raise NotFused("an integer viewed as another")
+        if value.kind == "int":
+            return value
+        return body.let(f"{value.text}.to(tl.{dtype}, bitcast=True)", "int", RANGES[dtype])
+    width = {"float64": "int64", "float32": "int32", "float16": "int16", "bfloat16": "int16"}[dtype]
+    if value.kind != "int":
+        raise NotFused("a float viewed as another")
+    return body.let(f"{value.as_(width)}.to(tl.{dtype}, bitcast=True)", dtype)
+
+
+def _signbit(body: Writer, _: str, a: Any) -> Value:
+    value = body.operand(a)
+    width = {"float64": "int64", "float32": "int32"}[value.kind]
+    return body.let(f"{value.text}.to(tl.{width}, bitcast=True) < 0", "bool")
+
+
+def _filled(body: Writer, dtype: str, _: Any, number: Any = 0) -> Value:
+    return _constant(body, dtype, number)
+
+
+def _ones(body: Writer, dtype: str, _: Any) -> Value:
+    return _constant(body, dtype, 1)
+
+
+def _constant(body: Writer, dtype: str, number: Any) -> Value:
+    if dtype == "bool":
+        return body.operand(bool(number))
+    return body.operand(int(number) if dtype in RANGES else float(number))
+
+
+def _looked_up(body: Writer, dtype: str, table: Any, indices: Any) -> Value:
+    (index,) = indices
+    if not isinstance(table, Tensor) or table.dim() != 1:
+        raise NotFused("an index into what is no constant table")
+    bounds = int(table.min()), int(table.max())
+    kind = "int32" if register(bounds) != "int64" else "int64"
+    body.tables.append(table.to(getattr(torch, kind)))
+    place = body.operand(index).as_("int32")
+    return body.let(f"tl.load(t{len(body.tables) - 1} + {place}).to(tl.{register(bounds)})", "int", bounds)
+
+
+def _same(body: Writer, _: str, a: Any) -> Any:
+    return a
+
+
+def _special(test: str) -> Callable[..., Value]:
+    def emit(body: Writer, _: str, a: Any) -> Value:
+        value = body.operand(a)
+        infinity = literal(float("inf"), value.kind)
+        return body.let(test.format(x=value.text, infinity=infinity), "bool")
+
+    return emit
+
+
+def _function(name: str) -> Callable[..., Value]:
+    def emit(body: Writer, dtype: str, a: Any) -> Value:
+        if dtype != "float64":
+            raise NotFused(f"{name} in {dtype}")
+        return body.let(f"{name}({body.operand(a).text})", dtype)
+
+    return emit
+
+
+def _stacked(body: Writer, shape: Sequence[int], parts: Any, dim: int = 0) -> Slots:
+    if dim not in (-1, 1) or any(isinstance(p, Slots) for p in parts):
+        raise NotFused("a stack of other than codes of one unit")
+    return Slots(parts)
+
+
+def _reshaped(body: Writer, shape: Sequence[int], value: Any, *_: Any) -> Any:
+    count = len(value) if isinstance(value, Slots) else 1
+    if list(shape) not in ([TRACED * count], [TRACED, count]):
+        raise NotFused(f"a shape of {list(shape)}")
+    return value
+
+
+def _expanded(body: Writer, shape: Sequence[int], value: Any, *_: Any) -> Any:
+    if isinstance(value, Slots) or len(shape) != 2 or shape[0] != TRACED:
+        raise NotFused(f"an expansion to {list(shape)}")
+    return Slots([value] * shape[1]) if shape[1] > 1 else value
+
+
+def _all(body: Writer, shape: Sequence[int], value: Any, dim: int = 0) -> Any:
+    if not isinstance(value, Slots) or dim not in (-1, 1):
+        raise NotFused("all of other than the codes of a unit")
+    found = value[0]
+    for other in value[1:]:
+        found = body.let(f"{found.text} & {other.text}", "bool")
+    return found
+
+
+def _selected(body: Writer, shape: Sequence[int], value: Any, dim: int, index: int) -> Any:
+    if not isinstance(value, Slots) or dim not in (-1, 1):
+        raise NotFused("a choice among inputs")
+    return value[index]
+
+
+# What handles the codes of a storage unit, by the name of the aten operation: given the shape of the result.
+SLOTS: dict[str, Callable[..., Any]] = {
+    "stack": _stacked, "unsqueeze": _reshaped, "expand": _expanded, "all": _all, "select": _selected,
+    "reshape": _reshaped, "_unsafe_view": _reshaped,
+}  # fmt: skip
+
+# By the name of the aten operation.
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "add": _arithmetic("+"), "sub": _arithmetic("-"), "mul": _arithmetic("*"), "rsub": _reversed_subtraction,
+    "div": _divided, "floor_divide": _floor_divided, "neg": _negated, "abs": _absolute, "clamp": _clamped,
+    "bitwise_and": _bits("&"), "bitwise_or": _bits("|"), "bitwise_xor": _bits("^"), "bitwise_not": _inverted,
+    "logical_not": _inverted, "__lshift__": _left, "__rshift__": _right, "bitwise_left_shift": _left,
+    "bitwise_right_shift": _right,
+    "eq": _compared("=="), "ne": _compared("!="), "lt": _compared("<"), "le": _compared("<="), "gt": _compared(">"),
+    "ge": _compared(">="), "where": _where, "_to_copy": _converted, "view": _viewed, "signbit": _signbit,
+    "full_like": _filled, "zeros_like": _filled, "ones_like": _ones,
+    "scalar_tensor": _constant, "index": _looked_up, "lift_fresh_copy": _same, "detach": _same, "clone": _same,
+    "alias": _same, "isnan": _special("{x} != {x}"), "isinf": _special("tl.abs({x}) == {infinity}"),
+    "isfinite": _special("tl.abs({x}) < {infinity}"), "sqrt": _function("tl.sqrt"),
+    **{name: _function(f"libdevice.{name}") for name in ("exp2", "log2", "sin", "cos", "tanh", "rsqrt")},
+}  # fmt: skip

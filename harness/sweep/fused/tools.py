@@ -1,0 +1,92 @@
+"""The functions of an oracle as a sweep calls them: kernels of our own, else torch.compile, else eager."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from harness.inputs.generated import Counted, Generator
+from harness.jobs import Job
+from harness.model.identity import digest_with_code
+from harness.model.identity.definition import definition
+from harness.sweep.fused import kernels
+from harness.sweep.fused.writer import NotFused
+from harness.sweep.oracle import Fused, Oracle, numbers
+
+
+@dataclass(frozen=True)
+class Tools:
+    """tally, mask: of the number of a chunk's first input and its outputs, as `Oracle` has them. fill: makes an input.
+
+    tally_ahead: for the names of inputs, a tally that makes them for the next chunk besides; None for none.
+    """
+
+    tally: Callable[..., Tensor]
+    mask: Callable[..., Tensor]
+    fill: Mapping[str, Callable[[Tensor, Tensor], Any]]
+    tally_ahead: Callable[[tuple[str, ...]], Callable[..., Tensor] | None] = lambda _: None
+
+
+def _filler(generator: Generator, name: str) -> Callable[[Tensor, Tensor], Any]:
+    def fill(first: Tensor, units: Tensor) -> None:
+        units.copy_(generator.units(name, numbers(first, units)).to(units.dtype))
+
+    return fill
+
+
+def plain_tools(oracle: Oracle) -> Tools:
+    """The oracle's functions as they are, for a CPU."""
+    fill = {n: _filler(oracle.generator, n) for n in oracle.inputs}
+    return Tools(oracle.tally, oracle.mask, fill)
+
+
+_kept: dict[tuple[Any, ...], Tools] = {}
+
+
+def tools_of(oracle: Oracle, job: Job, chunk: int, device: str) -> Tools:
+    """The fused functions, kept for the other variants and packs that are judged alike."""
+    judged_by = definition(job.case, job.variant, exact=True)
+    parts = tuple(judged_by[name] for name in ("reference", "policy", "meets", "formats"))
+    key = (parts, digest_with_code(oracle.generator, exact=True), chunk, device)
+    if key not in _kept:
+        plain = plain_tools(oracle)
+        _kept[key] = Tools(
+            _fused(lambda: kernels.tally_of(oracle), plain.tally),
+            _fused(lambda: kernels.mask_of(oracle), plain.mask),
+            {n: _fused(functools.partial(kernels.fill_of, oracle, n), f) for n, f in plain.fill.items()},
+            _ahead(oracle, chunk, device),
+        )
+    return _kept[key]
+
+
+def _ahead(oracle: Oracle, chunk: int, device: str) -> Callable[[tuple[str, ...]], Callable[..., Tensor] | None]:
+    @functools.cache
+    def made(names: tuple[str, ...]) -> Callable[..., Tensor] | None:
+        if not device.startswith("cuda") or not isinstance(oracle.generator, Counted):
+            return None
+        try:
+            return kernels.tally_of(oracle, names, chunk)
+        except NotFused:
+            return None
+
+    return made
+
+
+def _fused(make: Callable[[], Callable[..., Any]], plain: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel of our own, made when it is first called; what that cannot be made of, torch compiles."""
+    made: list[Callable[..., Any]] = []
+
+    def call(*tensors: Tensor) -> Any:
+        if not made and tensors[0].device.type == "cuda":
+            with contextlib.suppress(NotFused):
+                made.append(make())
+        if not made:
+            made.append(Fused(plain))
+        return made[0](*tensors)
+
+    return call

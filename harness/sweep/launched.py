@@ -1,0 +1,92 @@
+"""The gpu backend's sweeps: the kernel of a job, launched as ever, under `harness.sweep.device`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from harness.backends import gpu
+from harness.backends.assembler import artifacts
+from harness.inputs import InputSet
+from harness.jobs import Job, Outcome
+from harness.judging.judge import Judgement
+from harness.model.case import Policies, format_of
+from harness.running.plan import FILLING_BLOCK
+from harness.sweep import OracleFault, Swept
+from harness.sweep.device import DeviceSweep, chunk_size
+from harness.sweep.devicetime import copy_floor
+from harness.sweep.result import blocks_of
+from harness.triton.diagnostics import Refusal
+from harness.triton.launch import launch_of
+from harness.triton.ptxtext import contraction_open
+
+
+def run(job: Job, policy: Policies, inputs: InputSet, fault: Callable[[Exception], str]) -> Swept:
+    """Sweep a set that has a generator. Raises OracleFault where the fast judge and the plain one disagree.
+
+    The judge is one kernel where that can be made of the reference, else it runs as eager operations.
+    """
+    try:
+        return _run(job, policy, inputs, fault, compiled=gpu.DEVICE != "cpu")
+    except _NotCompiled as error:
+        swept = _run(job, policy, inputs, fault, compiled=False)
+        return replace(
+            swept, notes=(f"torch.compile did not take the reference, which ran eagerly: {error}", *swept.notes)
+        )
+
+
+class _NotCompiled(Exception):
+    """What torch.compile had against the reference."""
+
+
+def _run(job: Job, policy: Policies, inputs: InputSet, fault: Callable[[Exception], str], *, compiled: bool) -> Swept:
+    assert inputs.generator is not None
+    unit_bytes = sum(format_of(a).unit_bits // 8 for a in (*job.case.inputs.values(), *job.case.outputs.values()))
+    size = chunk_size(inputs.count, unit_bytes, compiled=compiled)
+    job = replace(job, setup=replace(job.setup, shape=(size,), block=max(FILLING_BLOCK, job.setup.block)))
+    try:
+        launch = launch_of(job)
+        built = launch.build(job.target)
+    except (ValueError, TypeError) as error:
+        return Swept(Outcome("error", str(error)), Judgement())
+    if isinstance(built, Refusal):
+        return Swept(Outcome(built.kind, built.words), Judgement())
+    views = {t.name: gpu.torch_dtype(t.format) for t in launch.tensors}
+
+    def start(pointers: Mapping[str, Any]) -> None:
+        gpu.start(job, launch, pointers)
+
+    try:
+        found = DeviceSweep(
+            job, policy, inputs.generator, inputs.count, start, launch.tensors, views,
+            device=gpu.DEVICE, compiled=compiled, first=inputs.first,
+        ).run()  # fmt: skip
+        floor = copy_floor(inputs.count * unit_bytes // 2, gpu.DEVICE)
+    except OracleFault:
+        raise
+    except Exception as error:
+        if compiled and type(error).__module__.startswith(
+            ("torch._dynamo", "torch._inductor", "harness.sweep.fused.writer")
+        ):
+            first = str(error).strip().partition("\n")[0]
+            raise _NotCompiled(f"{type(error).__name__}: {first}") from error
+        return Swept(Outcome("error", fault(error), artifacts=artifacts(built)), Judgement())
+    outcome = Outcome(
+        "ran",
+        findings=tuple(found.faults),
+        evidence="hardware",
+        contraction_open=job.setup.fusion and contraction_open(built.compilation.ptx),
+        artifacts=artifacts(built),
+    )
+    witness, place = _witness(inputs, found.failing, job.setup.pack)
+    measured = {"seconds": round(found.seconds, 6), "copy": round(floor, 6)} if found.seconds else {}
+    return Swept(
+        outcome, found.judgement, blocks_of(found.sums, inputs.count), witness, place, tuple(found.notes), measured
+    )
+
+
+def _witness(inputs: InputSet, failing: int | None, pack: int) -> tuple[Mapping[str, Any], int]:
+    """The pack of the first failing input, or the first pack."""
+    place = 0 if failing is None else failing - inputs.first
+    return inputs.take(place - place % pack, pack), place % pack
