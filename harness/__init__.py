@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness.launcher import emulated
-    from harness.model.case import Case, ExpectedFailure, Meets, asm, either, kernel, numpy_reference, plain
+    from harness.model.case import Case
     from harness.model.match import Domain, absolute, between, exact, magnitude, relative, ulp
     from harness.model.targets import ALL, NONE, only, since
+    from harness.model.variants import ExpectedFailure, Meets, asm, either, kernel, numpy_reference, plain
     from harness.ptx import emulate
 
 _HOMES = {
     "harness.launcher": ("emulated",),
-    "harness.model.case": ("Case", "ExpectedFailure", "Meets", "asm", "either", "kernel", "numpy_reference", "plain"),
+    "harness.model.case": ("Case",),
+    "harness.model.variants": ("ExpectedFailure", "Meets", "asm", "either", "kernel", "numpy_reference", "plain"),
     "harness.model.match": ("Domain", "absolute", "between", "exact", "magnitude", "relative", "ulp"),
     "harness.ptx": ("emulate",),
     "harness.model.targets": ("ALL", "NONE", "only", "since"),

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
-from harness.model.case import Case, Context, Variant
+from harness.model.case import Case
+from harness.model.variants import Context, Variant
 
 Status = Literal["ran", "assembled", "unsupported", "error", "not run"]
 Evidence = Literal["hardware", "confirmed", "specification", "model", "none"]
@@ -130,3 +131,14 @@ class Backend(Protocol):
 
     def run(self, job: Job) -> Outcome:
         """Run or assemble one job. Raises only on a fault of the harness itself."""
+
+
+@runtime_checkable
+class DeviceBackend(Backend, Protocol):
+    """A backend that can call functions of ours in the process that owns its device, so that bits need not leave it."""
+
+    def on_device(self, function: str, job: Job, *arguments: Any) -> tuple[Outcome, Any]:
+        """What `function` ("module:name") gives there for a job: an outcome, and whatever it found; None on a fault.
+
+        The arguments must pickle; the job is found there again by its names.
+        """

@@ -201,8 +201,8 @@ def _is_test_file(path: Path, config: pytest.Config) -> bool:
 
 def _binds_cases(path: Path) -> bool:
     """Whether a file binds cases, or cannot be read: then it is ours to tell what is wrong."""
-    from harness.model.case import CaseError
     from harness.model.load import cases_of
+    from harness.model.variants import CaseError
 
     try:
         return bool(cases_of(path))
@@ -226,7 +226,8 @@ def _test_module(path: Path, parent: pytest.Collector) -> pytest.Collector:
 @pytest.hookimpl(optionalhook=True)
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
     """The GPU belongs to the machine: saved benchmarks of another one are not compared without a warning."""
-    from harness.running.environment import devices, gpu_visible
+    from harness.processes.gpus import gpu_visible
+    from harness.running.environment import devices
 
     if gpu_visible():
         found = devices()

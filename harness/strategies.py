@@ -25,9 +25,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from harness.inputs.edges import edge_codes
-from harness.inputs.sets import values_of
 from harness.judging.judge import Judgement, judge
-from harness.model.case import Case, format_of, policies
+from harness.model.arguments import format_of
+from harness.model.case import Case
+from harness.model.codes import values_of
+from harness.model.policies import policies
 from references.formats import Format, encode, ordinal, pack
 
 Units = dict[str, NDArray[np.generic]]

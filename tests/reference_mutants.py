@@ -17,11 +17,13 @@ import numpy as np
 from harness import Case
 from harness.inputs import input_sets
 from harness.inputs.edges import edge_codes
-from harness.inputs.sets import values_of
 from harness.judging.differences import Difference, classify_differences
-from harness.judging.evaluate import accepted, apply_reference, codes_of
+from harness.judging.evaluate import accepted
 from harness.judging.judge import judge
-from harness.model.case import Policies, format_of
+from harness.model.arguments import format_of
+from harness.model.codes import codes_of, values_of
+from harness.model.policies import Policies
+from harness.model.reference import apply_reference
 from references.formats import (
     Format,
     from_ordinal,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from harness.model.case import format_of
+from harness.model.arguments import format_of
 from references.formats import (
     Format,
     encode,

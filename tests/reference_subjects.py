@@ -9,7 +9,7 @@ from typing import Any
 
 from harness import Case, absolute, asm, exact, ulp
 from harness.model import load as loader
-from harness.model.case import policies
+from harness.model.policies import policies
 from references import arithmetic, conversion, exponential, integers, reciprocal, trigonometric
 from references.formats import BF16, E2M1, E4M3, E5M2, F16, F32, I32, U8, Format
 from tests.reference_mutants import Subject

@@ -22,7 +22,8 @@ from tests.reports import synthetic
 
 CASE = '''
 """A square, and a variant that promises the same."""
-from harness.model.case import Case, asm
+from harness.model.case import Case
+from harness.model.variants import asm
 from harness.model.match import ulp
 from references.formats import F32
 from references import {module}

@@ -22,7 +22,8 @@ from harness import (
     since,
     ulp,
 )
-from harness.model.case import CaseError, policies
+from harness.model.policies import policies
+from harness.model.variants import CaseError
 from references.formats import BF16X2, E2M1X2, E4M3, F16, F32, F64, TF32, U8
 
 VARIANTS = {"v": asm("rcp.rn.f32 $0, $1;")}

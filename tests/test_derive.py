@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from harness import Case, asm, emulate
-from harness.model.case import DERIVED_PACKS
-from harness.model.derive import DerivationError, asm_form, packs_of, single_instruction
+from harness.model.derive import DerivationError, asm_form, packs_of
+from harness.model.instruction import single_instruction
+from harness.model.variants import DERIVED_PACKS
 from references.formats import (
     BF16,
     BF16X2,

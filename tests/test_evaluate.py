@@ -11,10 +11,11 @@ import torch
 from harness import Case, Domain, Meets, asm, either, exact
 from harness.inputs import input_sets
 from harness.inputs.generated import Counted
-from harness.judging.evaluate import ReferenceFault
 from harness.judging.judge import Judgement, judge
-from harness.model.case import numpy_reference, policies
 from harness.model.match import DomainError
+from harness.model.policies import policies
+from harness.model.reference import ReferenceFault
+from harness.model.variants import numpy_reference
 from harness.sweep.oracle import Oracle
 from references.formats import F32, I64, U8
 

@@ -11,9 +11,11 @@ import torch
 
 from harness import Case, asm, either, emulate, exact, numpy_reference
 from harness.inputs.generated import Stratified
-from harness.judging.evaluate import accepted, codes_of, flushes_itself
+from harness.judging.evaluate import accepted
 from harness.judging.judge import judge
-from harness.model.case import policies
+from harness.model.codes import codes_of
+from harness.model.policies import policies
+from harness.model.reference import flushes_itself
 from harness.sweep.oracle import Oracle
 from references import arithmetic, conversion, reciprocal
 from references.formats import F16, F32, Format

@@ -12,7 +12,7 @@ import pytest
 from harness import Case, asm, exact
 from harness.judging.failingmap import PACKED, axes_of, packed
 from harness.judging.judge import judge
-from harness.model.case import policies
+from harness.model.policies import policies
 from harness.records import Grid, from_json, to_json
 from references.formats import BF16, F16, F32, I8, U8, U16, Format
 

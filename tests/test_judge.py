@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import Case, Domain, Meets, absolute, asm, exact, magnitude, relative, ulp
-from harness.judging.evaluate import ReferenceFault
 from harness.judging.judge import Judgement, judge, judge_same
-from harness.model.case import either, policies
 from harness.model.match import DomainError
+from harness.model.policies import policies
+from harness.model.reference import ReferenceFault
+from harness.model.variants import either
 from harness.strategies import codes
 from references.formats import E2M1X2, E4M3, F16, F32, F64, I64, TF32, U8, Format, fraction, is_finite, is_nan, is_zero
 

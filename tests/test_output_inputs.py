@@ -10,7 +10,8 @@ import torch
 
 from harness import Case, Domain, asm, numpy_reference
 from harness.inputs import input_sets, named_set
-from harness.judging.evaluate import ReferenceFault, apply_reference, codes_of
+from harness.model.codes import codes_of
+from harness.model.reference import ReferenceFault, apply_reference
 from references import arithmetic, exponential, reciprocal
 from references.formats import (
     BF16,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.backends.emulator import one_line
+from harness.backends.snippet import one_line
 from harness.jobs import Artifacts, Job, Outcome
 from harness.model.identity.experiment import Experiment, emulator
 from harness.ptx import PtxError

@@ -17,10 +17,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.backends.sharing import run_shared
+from harness.backends.snippet import fed_back, one_line, run_once, shareable
 from harness.jobs import Evidence, Job, Outcome
-from harness.model.case import AsmVariant, Case, CaseError, format_of, policies
+from harness.model.arguments import format_of
 from harness.model.derive import AsmForm, asm_form
 from harness.model.identity.experiment import Experiment, emulator, experiment
+from harness.model.policies import policies
+from harness.model.variants import AsmVariant, CaseError
 from harness.ptx.limits import KERNEL_SECONDS
 
 Units = Mapping[str, NDArray[np.generic]]
@@ -93,10 +97,8 @@ class EmulatorBackend:
         return outcome
 
     def _execute(self, job: Job, form: AsmForm, contraction_open: bool) -> Outcome:
-        from harness.backends.sharing import run_shared
         from harness.ptx import PtxError
         from harness.ptx.errors import UndefinedBits
-        from harness.running.contexts import fed_back
 
         carry = dict(policies(job.case, job.variant).carry)
         share = shareable(job.case, form, carry) if job.setup.context == "loop" else {}
@@ -148,60 +150,6 @@ def _has_triton() -> bool:
     return True
 
 
-def run_once(
-    job: Job,
-    form: AsmForm,
-    units: Units,
-    share: Mapping[int, int],
-    fuse: bool = False,
-    limit: float = KERNEL_SECONDS,
-) -> dict[str, NDArray[np.generic]]:
-    """One pass of the asm over the inputs: storage arrays in, storage arrays out. Raises PtxError."""
-    from harness.ptx import emulate
-
-    case, setup = job.case, job.setup
-    shape = next((units[n].shape for n in case.inputs), setup.shape)
-    arguments = [np.asarray(units[n]) for n in case.inputs]
-    results = emulate(
-        form.text,
-        form.constraints,
-        arguments,
-        [format_of(a).storage for a in case.outputs.values()],
-        pack=form.pack,
-        target=job.target,
-        padding=setup.padding,
-        share=share or None,
-        fuse=fuse,
-        limit=limit,
-    )
-    assert isinstance(results, tuple)
-    return {n: np.broadcast_to(r, shape) for n, r in zip(case.outputs, results, strict=True)}
-
-
-def shareable(case: Case, form: AsmForm, carry: Mapping[str, str]) -> dict[int, int]:
-    """The operands that LLVM may put in one register when outputs are carried into inputs round a loop.
-
-    Output operand number to input operand number, for outputs that are not early clobbers. Raises PtxError where the
-    constraints do not fit.
-    """
-    from harness.ptx.binding.constraints import bind, parse_constraints
-
-    constraints = parse_constraints(form.constraints)
-    ins, outs = list(case.inputs), list(case.outputs)
-    widths = [[format_of(a).unit_bits for a in side.values()] for side in (case.inputs, case.outputs)]
-    operands = bind(constraints, widths[0], widths[1], form.pack)
-    numbers: dict[tuple[bool, int], list[int]] = {}
-    for number, operand in enumerate(operands):
-        numbers.setdefault((operand.output, operand.tensor), []).append(number)
-    shared: dict[int, int] = {}
-    for output, source in carry.items():
-        pairs = zip(numbers[True, outs.index(output)], numbers[False, ins.index(source)], strict=True)
-        for o, i in pairs:
-            if not constraints[o].early and constraints[i].tied is None:
-                shared[o] = i
-    return shared
-
-
 def concerned(job: Job, approximate: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """The outputs that may depend on approximate instructions, with the instructions' names.
 
@@ -246,8 +194,3 @@ def _experiment(job: Job, form: AsmForm, contraction_open: bool) -> Experiment:
     carry = policies(case, job.variant).carry
     launch = (form, operands, setup, carry, setup.fusion and contraction_open)
     return experiment(emulator(), program_text(form.text, form.constraints, job.target), launch, job.inputs)
-
-
-def one_line(error: Exception) -> str:
-    """An emulator error as one readable line."""
-    return " | ".join(part.strip() for part in str(error).splitlines() if part.strip())

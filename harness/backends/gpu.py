@@ -16,14 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.backends.assembler import artifacts
-from harness.inputs import InputSet
 from harness.jobs import Job, Outcome
-from harness.judging.evaluate import runs_on_host
-from harness.judging.judge import Judgement
-from harness.model.case import AsmVariant, KernelVariant, PlainVariant, Policies
 from harness.model.identity import digest
 from harness.model.targets import normal
-from harness.sweep import Swept
+from harness.model.variants import AsmVariant, KernelVariant, PlainVariant
+from harness.processes.worker import resolve
 from harness.triton.build import Built
 from harness.triton.diagnostics import Refusal, one_line
 from harness.triton.launch import Launch, Tensor, launch_of, launched_experiment
@@ -47,7 +44,7 @@ _TORCH = {
 
 
 class GpuBackend:
-    """See `harness.backends.Backend`. Runs on torch's current CUDA device in this process, one job at a time.
+    """See `harness.jobs.Backend`. Runs on torch's current CUDA device in this process, one job at a time.
 
     For processes that are watched themselves: what a kernel does to the context, it does to this process.
     """
@@ -86,23 +83,23 @@ class GpuBackend:
             outcome = Outcome("error", self._device_fault(error))
         return completed(outcome, job, built, device_name())
 
-    def sweep(self, job: Job, policy: Policies, inputs: InputSet) -> Swept | None:
-        """Run and judge a large set on the device; None where its inputs or its reference are of the host only."""
-        if inputs.generator is None or any(runs_on_host(r) for r in (policy.reference, job.case.reference)):
-            return None
-        if reason := self.unavailable(job.target):
-            return Swept(Outcome("not run", reason), Judgement())
-        from harness.sweep import launched as gpusweep
-
-        return gpusweep.run(job, policy, inputs, self._device_fault)
+    def on_device(self, function: str, job: Job, *arguments: Any) -> tuple[Outcome, Any]:
+        """See `harness.jobs.DeviceBackend`: a call in this process."""
+        found: tuple[Outcome, Any] = resolve(function)(job, *arguments)
+        if found[0].status == "error":
+            self._note_loss(found[0].words)
+        return found
 
     def _device_fault(self, error: Exception) -> str:
         """The error's words; after a fault of the device no further kernel can run in this process."""
+        self._note_loss(first_line(error))
+        return fault_words(error)
+
+    def _note_loss(self, words: str) -> None:
         try:
             _synchronize()
         except RuntimeError:
-            self._lost = first_line(error)
-        return fault_words(error)
+            self._lost = words
 
 
 def first_line(error: Exception) -> str:

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.backends.snippet import one_line, run_once
 from harness.jobs import Job, Outcome
-from harness.model.case import AsmVariant, Case, CaseError, format_of
+from harness.model.arguments import format_of
+from harness.model.case import Case
 from harness.model.derive import AsmForm, asm_form
+from harness.model.variants import AsmVariant, CaseError
 
 if TYPE_CHECKING:
     from harness.ptx.analysis.sharing import Hazard
@@ -38,7 +41,7 @@ def run_shared(job: Job, form: AsmForm, fuse: bool, limit: float) -> Outcome:
     finding that names the operands; the others are then not tried. Else it has the plain outputs.
     Raises PtxError where the plain run does.
     """
-    from harness.backends.emulator import one_line, run_once
+
     from harness.ptx import PtxError
     from harness.ptx.analysis.sharing import sharing
 

@@ -18,17 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from harness.backends import sanitizer
-from harness.inputs import InputSet
-from harness.inputs.sets import generated_set
 from harness.jobs import Job, Outcome, Setup, Status
-from harness.judging.evaluate import runs_on_host
-from harness.judging.judge import Judgement
-from harness.model.case import CaseError, Policies, policies
 from harness.model.identity.definition import changed_parts, definition
 from harness.model.load import load
+from harness.model.variants import CaseError
 from harness.processes.child import PLAIN_LIMIT, SWEEP_LIMIT, Device, DeviceFault, of_target
 from harness.processes.gpus import gpus
-from harness.sweep import Swept
+from harness.processes.worker import resolve
 
 
 @dataclass(frozen=True)
@@ -60,25 +56,10 @@ class JobRef:
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class SetRef:
-    """An input set that is computed from its numbers, without the functions that do it."""
-
-    name: str
-    count: int
-    seed: int
-    generator: Any
-    first: int
-
-    def input_set(self) -> InputSet:
-        """The set."""
-        return generated_set(self.name, self.count, self.seed, self.generator, self.first)
-
-
 class WatchedGpu:
-    """See `harness.backends.Backend`. Runs on this process's share of the host's GPUs.
+    """See `harness.jobs.Backend`. Runs on this process's share of the host's GPUs.
 
-    limit: seconds after which a piece of work is given up; None for 60, and 600 for a sweep. sanitize: the tool of
+    limit: seconds after which a piece of work is given up; None for 60, and 600 for `on_device`. sanitize: the tool of
     compute-sanitizer under which kernels run.
     """
 
@@ -122,24 +103,18 @@ class WatchedGpu:
             outcome = self._tool.added(outcome)
         return completed(replace(outcome, device=device.gpu.uuid), job, built, device.gpu.name)
 
-    def sweep(self, job: Job, policy: Policies, inputs: InputSet) -> Swept | None:
-        """Run and judge a large set on the device; None where its inputs or its reference are of the host only.
-
-        Raises OracleFault.
-        """
-        if inputs.generator is None or any(runs_on_host(r) for r in (policy.reference, job.case.reference)):
-            return None
-        if reason := self.unavailable(job.target):
-            return Swept(Outcome("not run", reason), Judgement())
+    def on_device(self, function: str, job: Job, *arguments: Any) -> tuple[Outcome, Any]:
+        """See `harness.jobs.DeviceBackend`. Raises what the function raises."""
         device = self._device(job.target)
-        named = SetRef(inputs.name, inputs.count, inputs.seed, inputs.generator, inputs.first)
         try:
-            swept: Swept = device.call(f"{__name__}:sweep_here", self._ref(job), named, limit=self._limits[1])
+            outcome, found = device.call(
+                f"{__name__}:call_here", function, self._ref(job), *arguments, limit=self._limits[1]
+            )
         except (DeviceFault, CaseError) as error:
-            swept = Swept(Outcome("error", str(error)), Judgement())
+            outcome, found = Outcome("error", str(error)), None
         if self._tool:
-            swept = replace(swept, outcome=self._tool.added(swept.outcome))
-        return replace(swept, outcome=replace(swept.outcome, device=device.gpu.uuid))
+            outcome = self._tool.added(outcome)
+        return replace(outcome, device=device.gpu.uuid), found
 
     def _device(self, target: str) -> Device:
         device = of_target(target, *self._tool.around) if self._tool else of_target(target)
@@ -208,10 +183,7 @@ def run_here(ref: JobRef, guard: int) -> Outcome:
         return Outcome("error", fault_words(error))
 
 
-def sweep_here(ref: JobRef, named: SetRef) -> Swept:
-    """Sweep in this process."""
-    from harness.backends.gpu import fault_words
-    from harness.sweep import launched as gpusweep
-
-    job = ref.job()
-    return gpusweep.run(job, policies(job.case, job.variant), named.input_set(), fault_words)
+def call_here(function: str, ref: JobRef, *arguments: Any) -> tuple[Outcome, Any]:
+    """Call a function on a job in this process."""
+    found: tuple[Outcome, Any] = resolve(function)(ref.job(), *arguments)
+    return found

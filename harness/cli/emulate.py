@@ -33,9 +33,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print a table of inputs and outputs; exit 1 where the emulator refuses."""
-    from harness.model.case import AsmVariant, Case, CaseError, asm
+    from harness.model.case import Case
     from harness.model.derive import asm_form
     from harness.model.targets import normal
+    from harness.model.variants import AsmVariant, CaseError, asm
     from harness.ptx import PtxError, emulate
 
     inputs = [_input(word) for word in args.input]
@@ -72,7 +73,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _packs(args: argparse.Namespace) -> tuple[int, ...] | None:
     """Packs to derive, for one instruction without constraints; longer asm is taken as it stands."""
-    from harness.model.derive import single_instruction
+    from harness.model.instruction import single_instruction
 
     return (args.pack,) if args.constraints is None and single_instruction(args.asm) else None
 

@@ -17,9 +17,9 @@ def main(args: argparse.Namespace) -> int:
     """Print one line a variant, or the table of targets."""
     if args.targets:
         return _targets()
-    from harness.model.case import CaseError
     from harness.model.describe import variant_info
     from harness.model.load import find
+    from harness.model.variants import CaseError
 
     for word in args.what:
         try:

@@ -21,9 +21,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print the parts; exit 1 where the assembler refuses."""
-    from harness.model.case import CaseError
     from harness.model.load import find
     from harness.model.targets import normal
+    from harness.model.variants import CaseError
 
     try:
         cases, target = find(args.case), normal(args.target)
@@ -41,9 +41,9 @@ def _show(loaded: object, name: str, target: str, args: argparse.Namespace) -> i
 
     from harness.backends.assembler import AssemblerBackend
     from harness.jobs import Job, Setup
-    from harness.model.case import AsmVariant, CaseError
     from harness.model.derive import asm_form, packs_of
     from harness.model.load import LoadedCase
+    from harness.model.variants import AsmVariant, CaseError
 
     assert isinstance(loaded, LoadedCase)
     variant = loaded.case.variants[name]

@@ -56,8 +56,8 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _chosen(words: Sequence[str]) -> Iterator[LoadedCase]:
-    from harness.model.case import CaseError
     from harness.model.load import in_folder, load
+    from harness.model.variants import CaseError
 
     for word in words:
         place, _, attribute = word.partition("::")

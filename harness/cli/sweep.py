@@ -38,7 +38,7 @@ def main(args: argparse.Namespace) -> int:
     """Sweep; 0 where every shard that ran passed, 1 otherwise."""
     from rich.console import Console
 
-    from harness.model.case import CaseError
+    from harness.model.variants import CaseError
     from harness.sweep.shards import Journal, JournalError, part_of, sweep
 
     try:
@@ -62,8 +62,8 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _task(args: argparse.Namespace) -> Task:
-    from harness.model.case import AsmVariant
     from harness.model.derive import packs_of
+    from harness.model.variants import AsmVariant
     from harness.running.run import fingerprint_of
     from harness.running.shardworker import bits_of, item_of
     from harness.sweep.shards import SHARD_BITS, Task
@@ -146,7 +146,7 @@ def _summary(console: Console, task: Task, journal: Journal, wanted: Sequence[in
 def _judged_too_little(task: Task, done: Sequence[ShardResult]) -> str:
     """The error of a sweep whose policies judge next to none of the inputs swept so far; empty for another."""
     from harness.judging.promise import pooled, too_little
-    from harness.model.case import policies
+    from harness.model.policies import policies
     from harness.records import Share
     from harness.running.shardworker import item_of
 

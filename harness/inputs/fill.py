@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.inputs.sets import InputSet, seed_of, stream
-from harness.model.case import Case, CaseError, format_of
+from harness.model.arguments import format_of
+from harness.model.case import Case
+from harness.model.variants import CaseError
 from references.formats import Shaped
 
 Units = dict[str, NDArray[np.generic]]

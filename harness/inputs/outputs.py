@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 from harness.inputs.edges import edge_units
 from harness.inputs.places import between_integers, ends, in_slots, spread
-from harness.judging.evaluate import ReferenceFault, apply_reference, codes_of
-from harness.model.case import Case, format_of
+from harness.model.arguments import format_of
+from harness.model.case import Case
+from harness.model.codes import codes_of
+from harness.model.reference import ReferenceFault, apply_reference
 from references.formats import Format, encode, from_ordinal, magnitude, sign
 
 Codes = NDArray[np.int64]

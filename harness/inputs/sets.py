@@ -15,9 +15,11 @@ from harness.inputs.generated import Counted, Generator, Stratified
 from harness.inputs.outputs import output_inputs
 from harness.inputs.rounding import rounding_inputs
 from harness.inputs.ties import tie_codes
-from harness.model.case import Case, format_of
+from harness.model.arguments import format_of
+from harness.model.case import Case
+from harness.model.codes import units_of_codes, values_of
 from harness.model.match import Domain, read_only
-from references.formats import Format, to_float64, unpack
+from references.formats import Format
 
 Codes = NDArray[np.int64]
 Units = Mapping[str, NDArray[np.generic]]
@@ -174,14 +176,6 @@ def _within(where: Domain | None, formats: Mapping[str, Format], units: Units) -
     return np.asarray(holds.reshape(count, -1).all(axis=1))
 
 
-def values_of(fmt: Format, units: NDArray[np.generic]) -> NDArray[np.float64]:
-    """The values behind storage units as float64, one per code; 64-bit integers are rounded to float64."""
-    codes = unpack(fmt, units)
-    if not fmt.is_float and fmt.code_bits == 64:
-        return (codes if fmt.has_sign else codes.view(np.uint64)).astype(np.float64)  # type: ignore[no-any-return]
-    return to_float64(fmt, codes)  # type: ignore[no-any-return]
-
-
 def _exhaustive(formats: Mapping[str, Format], bits: int) -> InputSet:
     """Every input, counted up: the last input's bits vary fastest."""
     return generated_set("exhaustive/1", 1 << bits, 0, Counted(formats))
@@ -210,12 +204,6 @@ def _generated(generator: Generator, numbers: NDArray[np.int64]) -> dict[str, ND
 def _hard(case: Case, formats: Mapping[str, Format]) -> list[Codes]:
     columns = list(zip(*case.hard_cases, strict=True)) or [()] * len(formats)
     return [units_of_codes(f, column) for f, column in zip(formats.values(), columns, strict=True)]
-
-
-def units_of_codes(fmt: Format, codes: Sequence[int]) -> Codes:
-    """Storage units whose every slot holds the given code."""
-    units = [sum(c << (k * fmt.slot_bits) for k in range(fmt.codes_per_unit)) for c in codes]
-    return np.array([u - (1 << 64) if u >> 63 else u for u in units], dtype=np.int64)
 
 
 def _ties(case: Case, formats: Mapping[str, Format], effort: str, rng: np.random.Generator) -> list[Codes]:

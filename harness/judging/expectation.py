@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.model.case import Context, ExpectedFailure
+from harness.model.variants import Context, ExpectedFailure
 from harness.records import Result
 
 

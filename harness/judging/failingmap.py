@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.judging.differences import bits
-from harness.model.case import Case, format_of
+from harness.model.arguments import format_of
+from harness.model.case import Case
 from harness.records import Area, Grid
 from references.formats import Format
 

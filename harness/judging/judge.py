@@ -15,11 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.judging.differences import Difference, bits, classify_differences, signed_steps, step_histogram
-from harness.judging.evaluate import ReferenceFault, accepted, apply_reference, codes_of, flipped
+from harness.judging.evaluate import accepted, flipped
 from harness.judging.failingmap import axes_of, counted
 from harness.judging.promise import CASES_REFERENCE, holds, pooled, shares
-from harness.model.case import Case, Policies, Reference, alternatives, format_of
+from harness.model.arguments import format_of
+from harness.model.case import Case
+from harness.model.codes import codes_of
 from harness.model.match import Match
+from harness.model.policies import Policies
+from harness.model.reference import ReferenceFault, apply_reference
+from harness.model.variants import Reference, alternatives
 from harness.records import Bits, Offender, Share
 from references.formats import Format, is_finite, is_nan, is_zero, magnitude
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.judging.judge import Judgement
-from harness.model.case import Policies
 from harness.model.describe import ftz_words
+from harness.model.policies import Policies
 from harness.records import Key, Offender, Result
 
 _EVIDENCE = {

@@ -13,9 +13,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.inputs.sets import values_of
-from harness.model.case import Case, Policies, format_of
+from harness.model.arguments import format_of
+from harness.model.case import Case
+from harness.model.codes import values_of
 from harness.model.match import Domain, DomainError
+from harness.model.policies import Policies
 from harness.records import Share
 from references.formats import Format, is_finite, is_zero, unpack
 

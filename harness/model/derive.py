@@ -16,7 +16,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.model.case import DERIVED_PACKS, AsmVariant, Case, CaseError, format_of
+from harness.model.arguments import format_of
+from harness.model.case import Case
+from harness.model.instruction import Instruction, single_instruction
+from harness.model.variants import DERIVED_PACKS, AsmVariant, CaseError
 from references.formats import Format
 
 _TYPE_BITS = {
@@ -45,35 +48,6 @@ class AsmForm:
     text: str
     constraints: str
     pack: int
-
-
-@dataclass(frozen=True)
-class Instruction:
-    """One PTX instruction as text: its opcode with all modifiers, and its operands."""
-
-    opcode: str
-    operands: tuple[str, ...]
-
-
-def single_instruction(text: str) -> Instruction | None:
-    """The instruction, if `text` holds exactly one and no block, label, declaration or predicate; else None."""
-    bare = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S).strip().removesuffix(";").strip()
-    found = re.fullmatch(r"([a-z][\w.:]*)\s+([^;]*)", bare, flags=re.S)
-    if not found or "{" in found[1] or ";" in bare or "@" in bare:
-        return None
-    return Instruction(found[1], tuple(_split(found[2])))
-
-
-def _split(operands: str) -> list[str]:
-    """Operands separated by commas outside braces and brackets."""
-    parts, depth = [""], 0
-    for character in operands:
-        depth += (character in "{[") - (character in "}]")
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return [p.strip() for p in parts]
 
 
 def packs_of(case: Case, variant: AsmVariant) -> tuple[int, ...]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 
-from harness.model.case import AsmVariant, CaseError, Policies, Variant, policies
 from harness.model.derive import asm_form, packs_of
 from harness.model.load import LoadedCase
 from harness.model.match import FtzPolicy
+from harness.model.policies import Policies, policies
+from harness.model.variants import AsmVariant, CaseError, Variant
 from harness.records import CaseInfo, VariantInfo
 
 

@@ -20,8 +20,9 @@ from types import ModuleType
 from typing import Any
 
 from harness.model import files as casefiles
-from harness.model.case import Case, CaseError
+from harness.model.case import Case
 from harness.model.identity.modules import execute_file
+from harness.model.variants import CaseError
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import sys
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 TIMEOUT = 60.0
@@ -38,7 +39,6 @@ def gpus() -> tuple[Gpu, ...]:
     CUDA_VISIBLE_DEVICES is respected, and its names (numbers, UUIDs, MIG instances) are kept as they were given.
     """
     from harness.model.targets import normal
-    from harness.running.environment import gpu_visible
 
     if not gpu_visible():
         return ()
@@ -59,6 +59,13 @@ def gpus() -> tuple[Gpu, ...]:
             target = f"sm_{number}"
         found.append(Gpu(visible, facts["name"], facts["uuid"], target, facts["memory"]))
     return tuple(found)
+
+
+def gpu_visible() -> bool:
+    """Whether this machine seems to have an NVIDIA GPU, without loading torch."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        return False
+    return Path("/proc/driver/nvidia/gpus").is_dir() or Path("/dev/nvidia0").exists() or Path("/dev/dxg").exists()
 
 
 def names_of(variable: str | None, count: int) -> list[str]:

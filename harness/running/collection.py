@@ -13,8 +13,9 @@ import pytest
 from harness.backends import create
 from harness.jobs import BACKEND_NAMES, Backend
 from harness.model import load as loader
-from harness.model.case import Case, CaseError
+from harness.model.case import Case
 from harness.model.targets import KNOWN, normal
+from harness.model.variants import CaseError
 from harness.processes.gpus import gpus
 from harness.records import Record, to_json
 from harness.records.shown import line, terminal

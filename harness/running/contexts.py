@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.backends.snippet import fed_back
 from harness.jobs import Backend, Job, Outcome
-from harness.judging.evaluate import ReferenceFault
 from harness.judging.judge import Judgement, judge_same
-from harness.model.case import Case, format_of
+from harness.model.reference import ReferenceFault
 
 Units = Mapping[str, NDArray[np.generic]]
 
@@ -50,11 +50,3 @@ def run_straight(backend: Backend, job: Job) -> Mapping[str, Any]:
         words = outcome.words or "; ".join(outcome.findings)
         raise ReferenceFault(f"the straight run that the {job.setup.context} context must equal: {words}")
     return outcome.outputs
-
-
-def fed_back(case: Case, carry: Mapping[str, str], outputs: Mapping[str, Any]) -> dict[str, NDArray[np.generic]]:
-    """The inputs of a loop's next step that are outputs of this one, bit for bit."""
-    return {
-        source: np.ascontiguousarray(outputs[output]).view(format_of(case.inputs[source]).numpy_dtype())
-        for output, source in carry.items()
-    }

@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from harness.backends.snippet import fed_back
 from harness.jobs import Job, Outcome
-from harness.model.case import AsmVariant, CaseError, policies
 from harness.model.derive import asm_form
-from harness.running.contexts import fed_back
+from harness.model.policies import policies
+from harness.model.variants import AsmVariant, CaseError
 
 
 def diagnose(job: Job, outcome: Outcome) -> str:
-    """The diagnosis that reproduces the outcome's outputs, one of `harness.model.case.DIAGNOSES`, or an empty
+    """The diagnosis that reproduces the outcome's outputs, one of `harness.model.variants.DIAGNOSES`, or an empty
     string."""
     if not isinstance(job.variant, AsmVariant) or job.setup.context == "straight" or not outcome.outputs:
         return ""
@@ -33,7 +34,7 @@ def diagnose(job: Job, outcome: Outcome) -> str:
 
 def _with_shared_registers(job: Job) -> Mapping[str, Any] | None:
     """The loop's outputs with registers shared wherever the constraints allow; None where they allow it nowhere."""
-    from harness.backends.emulator import run_once, shareable
+    from harness.backends.snippet import run_once, shareable
     from harness.ptx import PtxError
 
     assert isinstance(job.variant, AsmVariant)

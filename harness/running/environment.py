@@ -105,10 +105,3 @@ def _driver() -> str:
     except OSError:
         return ""
     return next((w for w in words if w[0].isdigit() and "." in w), "")
-
-
-def gpu_visible() -> bool:
-    """Whether this machine seems to have an NVIDIA GPU, without loading torch."""
-    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
-        return False
-    return Path("/proc/driver/nvidia/gpus").is_dir() or Path("/dev/nvidia0").exists() or Path("/dev/dxg").exists()

@@ -16,8 +16,11 @@ from typing import Any
 from harness.backends.sharing import may_share
 from harness.inputs import InputSet, input_sets, stratified
 from harness.jobs import Setup
-from harness.model.case import AsmVariant, Case, KernelVariant, Variant, format_of, policies
+from harness.model.arguments import format_of
+from harness.model.case import Case
 from harness.model.derive import packs_of
+from harness.model.policies import policies
+from harness.model.variants import AsmVariant, KernelVariant, Variant
 from harness.records import Key
 from harness.sweep import LARGE
 

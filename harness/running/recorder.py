@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.processes.gpus import gpu_visible
 from harness.records import (
     VERDICTS,
     CaseInfo,
@@ -35,7 +36,7 @@ from harness.records import (
     splits,
 )
 from harness.records.lock import lock_of
-from harness.running.environment import environment, gpu_visible, other_environment
+from harness.running.environment import environment, other_environment
 
 if TYPE_CHECKING:
     from harness.jobs import Backend

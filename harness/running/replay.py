@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.jobs import Setup
-from harness.model.case import CONTEXTS, Case, Context, format_of
+from harness.model.arguments import format_of
+from harness.model.case import Case
+from harness.model.variants import CONTEXTS, Context
 
 Units = Mapping[str, NDArray[np.generic]]
 

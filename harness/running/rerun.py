@@ -14,7 +14,7 @@ from pathlib import Path
 from harness.jobs import Backend, Job, Outcome
 from harness.judging.judge import judge_same
 from harness.model import load as loader
-from harness.model.case import CaseError
+from harness.model.variants import CaseError
 from harness.records import CaseInfo, Disagreement, Key, Result, Split
 from harness.running.run import Item, fingerprint_of, run_again
 

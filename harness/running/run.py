@@ -15,18 +15,20 @@ from numpy.typing import NDArray
 from harness.inputs import InputSet
 from harness.inputs.fill import kernel_inputs, shaped
 from harness.jobs import Backend, Job, Outcome, Setup
-from harness.judging.evaluate import ReferenceFault
 from harness.judging.expectation import settle
 from harness.judging.failingmap import axes_of, packed
 from harness.judging.judge import Judgement, held_exactly, judge, judge_same
 from harness.judging.message import headline, message
 from harness.judging.promise import pooled, too_little
-from harness.model.case import AsmVariant, CaseError, Policies, Variant, format_of, policies
+from harness.model.arguments import format_of
 from harness.model.derive import AsmForm, asm_form
 from harness.model.describe import reference_name
 from harness.model.identity.definition import definition
 from harness.model.load import LoadedCase
 from harness.model.match import DomainError
+from harness.model.policies import Policies, policies
+from harness.model.reference import ReferenceFault
+from harness.model.variants import AsmVariant, CaseError, Variant
 from harness.records import Key, Result, Share, Text, TextKind, Verdict, text_hash
 from harness.records.provenance import block_digests, digest
 from harness.running import plan as planning
@@ -35,7 +37,7 @@ from harness.running.diagnosis import diagnose
 from harness.running.plan import WorkItem, block_of
 from harness.running.replay import Replay, token
 from harness.sweep import LARGE, OracleFault, Swept
-from harness.sweep.chunks import sweep_in_chunks
+from harness.sweep.dispatch import sweep
 
 Units = dict[str, NDArray[np.generic]]
 
@@ -259,10 +261,7 @@ class _ItemRun:
         started = time.perf_counter()
         inputs = self._set(item.input_set)
         job = self._job(item, {})
-        on_device = getattr(self.backend, "sweep", None)
-        swept: Swept | None = on_device(job, self.policy, inputs) if on_device else None
-        if swept is None:
-            swept = sweep_in_chunks(self.backend, job, inputs, self._judgement)
+        swept = sweep(self.backend, job, self.policy, inputs, self._judgement)
         seconds = time.perf_counter() - started
         item = planning.sized(item, inputs.count)
         # What a replay repeats: the pack of the first difference, in a shape of the same class.

@@ -16,12 +16,14 @@ from harness.inputs.generated import Counted
 from harness.jobs import Backend, Job, Outcome, Setup
 from harness.judging.judge import Judgement, held_exactly, judge
 from harness.model import load as loader
-from harness.model.case import CaseError, Policies, format_of, policies
+from harness.model.arguments import format_of
+from harness.model.policies import Policies, policies
+from harness.model.variants import CaseError
 from harness.running.plan import block_of
 from harness.running.replay import token
 from harness.running.run import Item, fingerprint_of
 from harness.sweep import OracleFault, Swept
-from harness.sweep.chunks import sweep_in_chunks
+from harness.sweep.dispatch import sweep
 from harness.sweep.shards import ShardResult, Task
 
 
@@ -94,18 +96,13 @@ def run_shard(item: Item, backend: Backend, task: Task, shard: int) -> ShardResu
 
 
 def _swept(backend: Backend, job: Job, policy: Policies, inputs: InputSet) -> Swept:
-    on_device = getattr(backend, "sweep", None)
-    swept: Swept | None = on_device(job, policy, inputs) if on_device else None
-    if swept is not None:
-        return swept
-
     def judge_one(part: Job, outcome: Outcome) -> Judgement:
         found = judge(job.case, policy, part.inputs, outcome.outputs, job.setup.pack)
         if found.passed and outcome.alternative:
             return judge(job.case, policy, part.inputs, outcome.alternative, job.setup.pack)
         return found
 
-    return sweep_in_chunks(backend, job, inputs, judge_one)
+    return sweep(backend, job, policy, inputs, judge_one)
 
 
 def _joined(swept: Swept) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from harness.inputs import InputSet
 from harness.jobs import Backend, Job, Outcome
 from harness.judging.judge import Judgement
-from harness.model.case import format_of
+from harness.model.arguments import format_of
 from harness.records import Offender
 from harness.sweep.result import ROW, Swept, blocks_of, hashed
 from references.formats import as_codes

@@ -21,7 +21,7 @@ from torch import Tensor
 from harness.inputs.generated import Counted, Generator
 from harness.jobs import Job
 from harness.judging.judge import Judgement, add_counts
-from harness.model.case import Policies
+from harness.model.policies import Policies
 from harness.sweep.devicetime import stopwatch
 from harness.sweep.examine import PIECE, Details, Examiner, judged_plainly, shares_of_sample
 from harness.sweep.fused.tools import plain_tools, tools_of

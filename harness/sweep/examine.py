@@ -17,8 +17,10 @@ from harness.judging.differences import Difference, step_bin
 from harness.judging.failingmap import axes_of
 from harness.judging.judge import Judgement, add_counts, judge
 from harness.judging.promise import shares
-from harness.model.case import Case, Policies, format_of
+from harness.model.arguments import format_of
+from harness.model.case import Case
 from harness.model.match import Domain
+from harness.model.policies import Policies
 from harness.records import Offender, Share
 from harness.sweep.agree import classify, doubtful
 from harness.sweep.onarrays import on_device

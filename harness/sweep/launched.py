@@ -1,8 +1,8 @@
-"""The gpu backend's sweeps: the kernel of a job, launched as ever, under `harness.sweep.device`."""
+"""Sweeps with the kernel of a job launched as ever, under `harness.sweep.device`, in the process that owns the GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,8 @@ from harness.backends.assembler import artifacts
 from harness.inputs import InputSet
 from harness.jobs import Job, Outcome
 from harness.judging.judge import Judgement
-from harness.model.case import Policies, format_of
+from harness.model.arguments import format_of
+from harness.model.policies import Policies
 from harness.running.plan import FILLING_BLOCK
 from harness.sweep import OracleFault, Swept
 from harness.sweep.device import DeviceSweep, chunk_size
@@ -22,15 +23,15 @@ from harness.triton.launch import launch_of
 from harness.triton.ptxtext import contraction_open
 
 
-def run(job: Job, policy: Policies, inputs: InputSet, fault: Callable[[Exception], str]) -> Swept:
+def run(job: Job, policy: Policies, inputs: InputSet) -> Swept:
     """Sweep a set that has a generator. Raises OracleFault where the fast judge and the plain one disagree.
 
     The judge is one kernel where that can be made of the reference, else it runs as eager operations.
     """
     try:
-        return _run(job, policy, inputs, fault, compiled=gpu.DEVICE != "cpu")
+        return _run(job, policy, inputs, compiled=gpu.DEVICE != "cpu")
     except _NotCompiled as error:
-        swept = _run(job, policy, inputs, fault, compiled=False)
+        swept = _run(job, policy, inputs, compiled=False)
         return replace(
             swept, notes=(f"torch.compile did not take the reference, which ran eagerly: {error}", *swept.notes)
         )
@@ -40,7 +41,7 @@ class _NotCompiled(Exception):
     """What torch.compile had against the reference."""
 
 
-def _run(job: Job, policy: Policies, inputs: InputSet, fault: Callable[[Exception], str], *, compiled: bool) -> Swept:
+def _run(job: Job, policy: Policies, inputs: InputSet, *, compiled: bool) -> Swept:
     assert inputs.generator is not None
     unit_bytes = sum(format_of(a).unit_bits // 8 for a in (*job.case.inputs.values(), *job.case.outputs.values()))
     size = chunk_size(inputs.count, unit_bytes, compiled=compiled)
@@ -71,7 +72,7 @@ def _run(job: Job, policy: Policies, inputs: InputSet, fault: Callable[[Exceptio
         ):
             first = str(error).strip().partition("\n")[0]
             raise _NotCompiled(f"{type(error).__name__}: {first}") from error
-        return Swept(Outcome("error", fault(error), artifacts=artifacts(built)), Judgement())
+        return Swept(Outcome("error", gpu.fault_words(error), artifacts=artifacts(built)), Judgement())
     outcome = Outcome(
         "ran",
         findings=tuple(found.faults),

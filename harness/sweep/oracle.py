@@ -16,9 +16,12 @@ import torch
 from torch import Tensor
 
 from harness.inputs.generated import Generator
-from harness.judging.evaluate import flushes_itself
-from harness.model.case import Case, Policies, Reference, alternatives, format_of
+from harness.model.arguments import format_of
+from harness.model.case import Case
 from harness.model.match import Match
+from harness.model.policies import Policies
+from harness.model.reference import flushes_itself
+from harness.model.variants import Reference, alternatives
 from harness.sweep.agree import agrees
 from harness.sweep.fused.writer import NotFused
 from harness.sweep.result import ROW, hashed

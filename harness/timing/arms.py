@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from harness.backends import gpu
 from harness.inputs.sets import seed_of
 from harness.jobs import Job, Setup
-from harness.model.case import Case, format_of
+from harness.model.arguments import format_of
+from harness.model.case import Case
 from harness.model.load import LoadedCase
 from harness.records import PYTORCH
 from harness.timing.rounds import COPY, EMPTY, TWIN, Launch

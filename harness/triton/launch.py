@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.jobs import Job, Setup
-from harness.model.case import Argument, AsmVariant, Case, CaseError, KernelVariant, PlainVariant, format_of, policies
+from harness.model.arguments import Argument, format_of
+from harness.model.case import Case
 from harness.model.derive import asm_form
 from harness.model.identity.experiment import Experiment, experiment
+from harness.model.policies import policies
+from harness.model.variants import AsmVariant, CaseError, KernelVariant, PlainVariant
 from harness.triton.build import Built, build
 from harness.triton.compile import Compilation, FunctionRef, KernelSpec
 from harness.triton.diagnostics import Refusal

@@ -95,7 +95,8 @@ def test_a_target_that_is_not_served_says_why(backend):
 def test_a_function_inside_a_function_is_refused_with_advice(backend):
     import triton
 
-    from harness.model.case import Case, plain
+    from harness.model.case import Case
+    from harness.model.variants import plain
     from references.formats import F32
 
     @triton.jit

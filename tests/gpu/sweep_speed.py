@@ -16,8 +16,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from harness.backends.gpu import GpuBackend, device_target
 from harness.inputs import input_sets, stratified
 from harness.jobs import Job, Setup
-from harness.model.case import Case, asm, policies
+from harness.model.case import Case
 from harness.model.match import ulp
+from harness.model.policies import policies
+from harness.model.variants import asm
 from harness.sweep import launched as gpusweep
 from harness.sweep.devicetime import stopwatch
 from harness.sweep.fused import kernels

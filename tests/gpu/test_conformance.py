@@ -9,7 +9,7 @@ import pytest
 from harness.conformance import campaign, forms, ledger, measure
 from harness.conformance.fetch import Hardware
 from harness.conformance.inputs import Inputs
-from harness.running.environment import gpu_visible
+from harness.processes.gpus import gpu_visible
 
 pytestmark = [
     pytest.mark.gpu,

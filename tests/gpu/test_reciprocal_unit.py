@@ -10,9 +10,9 @@ import pytest
 
 from harness import emulate
 from harness.conformance import forms
+from harness.processes.gpus import gpu_visible
 from harness.ptx.numeric.interpolator import reciprocal_significand
 from harness.ptx.numeric.vectorise import ArrayFunction
-from harness.running.environment import gpu_visible
 
 pytestmark = [
     pytest.mark.gpu,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.running.environment import gpu_visible
+from harness.processes.gpus import gpu_visible
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not gpu_visible(), reason="no NVIDIA GPU on this machine")]
 

@@ -5,8 +5,9 @@ import pytest
 
 from harness.inputs import input_sets, stratified
 from harness.jobs import Outcome
-from harness.model.case import Case, asm
+from harness.model.case import Case
 from harness.model.load import LoadedCase
+from harness.model.variants import asm
 from harness.running import run as running
 from harness.running.run import Item, run_item
 from harness.sweep import chunks

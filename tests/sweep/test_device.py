@@ -10,8 +10,10 @@ torch = pytest.importorskip("torch")
 from harness.inputs.generated import Counted, Stratified  # noqa: E402
 from harness.jobs import Job, Setup  # noqa: E402
 from harness.judging.judge import judge  # noqa: E402
-from harness.model.case import Case, asm, policies  # noqa: E402
+from harness.model.case import Case  # noqa: E402
 from harness.model.match import exact, magnitude, ulp  # noqa: E402
+from harness.model.policies import policies  # noqa: E402
+from harness.model.variants import asm  # noqa: E402
 from harness.sweep import OracleFault, device  # noqa: E402
 from harness.sweep.device import DeviceSweep  # noqa: E402
 from harness.sweep.fused.tools import Tools  # noqa: E402

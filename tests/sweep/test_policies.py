@@ -12,10 +12,13 @@ torch = pytest.importorskip("torch")
 from harness.inputs.edges import edge_units  # noqa: E402
 from harness.inputs.generated import Counted  # noqa: E402
 from harness.judging.differences import classify_differences  # noqa: E402
-from harness.judging.evaluate import accepted, runs_on_host  # noqa: E402
+from harness.judging.evaluate import accepted  # noqa: E402
 from harness.judging.judge import judge  # noqa: E402
-from harness.model.case import Case, asm, either, numpy_reference, policies  # noqa: E402
+from harness.model.case import Case  # noqa: E402
 from harness.model.match import absolute, exact, relative, ulp  # noqa: E402
+from harness.model.policies import policies  # noqa: E402
+from harness.model.reference import runs_on_host  # noqa: E402
+from harness.model.variants import asm, either, numpy_reference  # noqa: E402
 from harness.sweep.oracle import Oracle  # noqa: E402
 from references.formats import BF16, E4M3, F16, F32, F64, I32, U8  # noqa: E402
 

@@ -10,8 +10,10 @@ from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
 from harness.inputs.generated import Counted, Stratified  # noqa: E402
-from harness.model.case import Case, asm, policies  # noqa: E402
+from harness.model.case import Case  # noqa: E402
 from harness.model.match import absolute, exact, magnitude, ulp  # noqa: E402
+from harness.model.policies import policies  # noqa: E402
+from harness.model.variants import asm  # noqa: E402
 from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel  # noqa: E402
 from harness.sweep.fused import kernels, operations, writer  # noqa: E402
 from harness.sweep.fused.graphs import Body  # noqa: E402

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.model.case import AsmVariant, Case, CaseError, KernelVariant, PlainVariant, Variant, alternatives, policies
+from harness.model.case import Case
 from harness.model.derive import asm_form, packs_of
 from harness.model.identity.code import digest_with_code
+from harness.model.policies import policies
+from harness.model.variants import AsmVariant, CaseError, KernelVariant, PlainVariant, Variant, alternatives
 
 KEPT_DIGITS = 16
 

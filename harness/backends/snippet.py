@@ -1,0 +1,84 @@
+"""Asm by itself on a job's inputs: one pass, operands in shared registers, results fed back round a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.jobs import Job
+from harness.model.arguments import format_of
+from harness.model.case import Case
+from harness.model.derive import AsmForm
+from harness.ptx.limits import KERNEL_SECONDS
+
+Units = Mapping[str, NDArray[np.generic]]
+
+
+def run_once(
+    job: Job,
+    form: AsmForm,
+    units: Units,
+    share: Mapping[int, int],
+    fuse: bool = False,
+    limit: float = KERNEL_SECONDS,
+) -> dict[str, NDArray[np.generic]]:
+    """One pass of the asm over the inputs: storage arrays in, storage arrays out. Raises PtxError."""
+    from harness.ptx import emulate
+
+    case, setup = job.case, job.setup
+    shape = next((units[n].shape for n in case.inputs), setup.shape)
+    arguments = [np.asarray(units[n]) for n in case.inputs]
+    results = emulate(
+        form.text,
+        form.constraints,
+        arguments,
+        [format_of(a).storage for a in case.outputs.values()],
+        pack=form.pack,
+        target=job.target,
+        padding=setup.padding,
+        share=share or None,
+        fuse=fuse,
+        limit=limit,
+    )
+    assert isinstance(results, tuple)
+    return {n: np.broadcast_to(r, shape) for n, r in zip(case.outputs, results, strict=True)}
+
+
+def shareable(case: Case, form: AsmForm, carry: Mapping[str, str]) -> dict[int, int]:
+    """The operands that LLVM may put in one register when outputs are carried into inputs round a loop.
+
+    Output operand number to input operand number, for outputs that are not early clobbers. Raises PtxError where the
+    constraints do not fit.
+    """
+    from harness.ptx.binding.constraints import bind, parse_constraints
+
+    constraints = parse_constraints(form.constraints)
+    ins, outs = list(case.inputs), list(case.outputs)
+    widths = [[format_of(a).unit_bits for a in side.values()] for side in (case.inputs, case.outputs)]
+    operands = bind(constraints, widths[0], widths[1], form.pack)
+    numbers: dict[tuple[bool, int], list[int]] = {}
+    for number, operand in enumerate(operands):
+        numbers.setdefault((operand.output, operand.tensor), []).append(number)
+    shared: dict[int, int] = {}
+    for output, source in carry.items():
+        pairs = zip(numbers[True, outs.index(output)], numbers[False, ins.index(source)], strict=True)
+        for o, i in pairs:
+            if not constraints[o].early and constraints[i].tied is None:
+                shared[o] = i
+    return shared
+
+
+def fed_back(case: Case, carry: Mapping[str, str], outputs: Mapping[str, Any]) -> dict[str, NDArray[np.generic]]:
+    """The inputs of a loop's next step that are outputs of this one, bit for bit."""
+    return {
+        source: np.ascontiguousarray(outputs[output]).view(format_of(case.inputs[source]).numpy_dtype())
+        for output, source in carry.items()
+    }
+
+
+def one_line(error: Exception) -> str:
+    """An emulator error as one readable line."""
+    return " | ".join(part.strip() for part in str(error).splitlines() if part.strip())

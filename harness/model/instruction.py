@@ -1,0 +1,35 @@
+"""One PTX instruction as text: told from longer asm, its operands apart."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One PTX instruction as text: its opcode with all modifiers, and its operands."""
+
+    opcode: str
+    operands: tuple[str, ...]
+
+
+def single_instruction(text: str) -> Instruction | None:
+    """The instruction, if `text` holds exactly one and no block, label, declaration or predicate; else None."""
+    bare = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S).strip().removesuffix(";").strip()
+    found = re.fullmatch(r"([a-z][\w.:]*)\s+([^;]*)", bare, flags=re.S)
+    if not found or "{" in found[1] or ";" in bare or "@" in bare:
+        return None
+    return Instruction(found[1], tuple(split_operands(found[2])))
+
+
+def split_operands(operands: str) -> list[str]:
+    """Operands separated by commas outside braces and brackets."""
+    parts, depth = [""], 0
+    for character in operands:
+        depth += (character in "{[") - (character in "}]")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [p.strip() for p in parts]

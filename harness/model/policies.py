@@ -1,0 +1,73 @@
+"""The policies in force for a variant: its own laid over its case's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from harness.model.arguments import flushes
+from harness.model.declaration import Declaration
+from harness.model.match import FTZ_POLICIES, NAN_POLICIES, FtzPolicy, Match, NanPolicy, exact
+from harness.model.targets import ALL, TargetSet, target_set
+from harness.model.variants import FtzPolicies, Meets, Reference, Variant
+
+
+@dataclass(frozen=True)
+class Policies:
+    """The policies in force for one variant, with the case's filled in."""
+
+    reference: Reference
+    match: Mapping[str, Match]
+    ftz: Mapping[str, FtzPolicy]
+    nan: NanPolicy
+    targets: TargetSet
+    refused: TargetSet
+    carry: Mapping[str, str]
+    meets: Meets | None
+
+    def describe_match(self) -> str:
+        """The match policies in one phrase."""
+        texts = {name: m.describe() for name, m in self.match.items()}
+        same = set(texts.values())
+        return same.pop() if len(same) == 1 else "; ".join(f"{n}: {t}" for n, t in texts.items())
+
+
+def policies(case: Declaration, variant: Variant) -> Policies:
+    """The case's policies with the variant's own laid over them."""
+    match = case.match if variant.match is None else variant.match
+    ftz = case.ftz if variant.ftz is None else variant.ftz
+    arguments = {**case.inputs, **case.outputs}
+    targets, refused = _target_sets(case, variant)
+    return Policies(
+        reference=variant.reference or case.reference,
+        match=dict.fromkeys(case.outputs, match)
+        if isinstance(match, Match)
+        else {name: match.get(name, exact()) for name in case.outputs},
+        ftz={n: "never" if isinstance(ftz, str) and not flushes(a) else ftz_of(ftz, n) for n, a in arguments.items()},
+        nan=variant.nan or case.nan,
+        targets=targets,
+        refused=refused,
+        carry=dict((case.carry if variant.carry is None else variant.carry) or {}),
+        meets=variant.meets,
+    )
+
+
+def ftz_of(ftz: FtzPolicies, name: str) -> FtzPolicy:
+    """The word for one name; names that a mapping leaves out are "never"."""
+    return ftz.get(name, "never") if isinstance(ftz, Mapping) else ftz
+
+
+def _target_sets(case: Declaration, variant: Variant) -> tuple[TargetSet, TargetSet]:
+    """Where a variant must work and must not assemble: what it says itself counts over what the case says."""
+    targets = target_set(case.targets if variant.targets is None else variant.targets)
+    refused = target_set(case.refused if variant.refused is None else variant.refused)
+    if variant.targets is not None and variant.refused is None and set(targets) & set(refused):
+        return targets, refused - targets
+    if variant.targets is None and set(targets) & set(refused) and (variant.refused is not None or targets == ALL):
+        return targets - refused, refused
+    return targets, refused
+
+
+def valid_policy_names() -> dict[str, tuple[str, ...]]:
+    """The words that ftz= and nan= accept."""
+    return {"ftz": FTZ_POLICIES, "nan": NAN_POLICIES}

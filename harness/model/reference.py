@@ -1,0 +1,84 @@
+"""A case's reference, called: codes in, codes out, checked; no reference can change what another one gets."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from harness.model.arguments import format_of
+from harness.model.case import Case
+from harness.model.codes import Codes
+from harness.model.match import read_only
+from harness.model.variants import Reference, alternatives
+from references.formats import Format
+
+
+class ReferenceFault(RuntimeError):
+    """A reference that raised, or returned something other than codes; the message names what was expected."""
+
+
+def runs_on_host(reference: Reference) -> bool:
+    """Whether a reference takes numpy arrays, and so cannot follow its inputs to a device."""
+    return any(getattr(r, "runs_on", "torch") != "torch" for r in alternatives(reference))
+
+
+def flushes_itself(reference: Reference) -> bool:
+    """Whether a reference decides which results `.ftz` flushes: it has a keyword-only parameter `ftz`."""
+    try:
+        parameter = inspect.signature(reference).parameters.get("ftz")
+    except (TypeError, ValueError):  # some built-in functions have no signature
+        return False
+    return parameter is not None and parameter.kind is parameter.KEYWORD_ONLY
+
+
+def apply_reference(
+    case: Case, reference: Reference, codes: Mapping[str, Codes], flushing: bool = False
+) -> dict[str, Codes]:
+    """One evaluation of a reference: codes by input name to codes by output name.
+
+    flushing: the reference flushes its results (`flushes_itself`).
+    The reference gets arrays of its own: a torch tensor is a copy, which it may change; a numpy array is read-only.
+    What it returns is copied too, so that it may return one buffer again and again. Raises ReferenceFault where it
+    raises, or returns another number, shape or range of codes than the case declares.
+    """
+    name = getattr(reference, "__qualname__", repr(reference))
+    arguments: Sequence[Any]
+    if runs_on_host(reference):
+        arguments = [read_only(a) for a in codes.values()]
+    else:
+        import torch
+
+        arguments = [torch.from_numpy(np.array(a, order="C")) for a in codes.values()]
+    try:
+        answer = reference(*arguments, **({"ftz": "results"} if flushing else {}))
+    except Exception as e:
+        advice = "; a numpy reference's inputs are read-only, so change a copy" if "read-only" in str(e) else ""
+        raise ReferenceFault(f"reference {name} raised {type(e).__name__}: {e}{advice}") from e
+    answers = answer if isinstance(answer, tuple | list) else (answer,)
+    if len(answers) != len(case.outputs):
+        raise ReferenceFault(
+            f"reference {name} returned {len(answers)} results for {len(case.outputs)} outputs; "
+            f"return one tensor of codes for each of {', '.join(case.outputs)}, in this order"
+        )
+    return {
+        output: _checked(name, output, format_of(argument), result)
+        for (output, argument), result in zip(case.outputs.items(), answers, strict=True)
+    }
+
+
+def _checked(reference: str, output: str, fmt: Format, result: Any) -> Codes:
+    array = np.asarray(result).copy()
+    if array.dtype != np.int64:
+        what = type(result).__name__ if array.dtype == object else array.dtype
+        raise ReferenceFault(
+            f"reference {reference} returned {what} for {output}; return codes ({fmt.name} bit patterns) as int64"
+        )
+    if fmt.code_bits < 64 and array.size and not (array.min() >= 0 and array.max() <= fmt.code_mask):
+        raise ReferenceFault(
+            f"reference {reference} returned {int(array.min()):#x} to {int(array.max()):#x} for {output}; "
+            f"codes of {fmt.name} are 0 to {fmt.code_mask:#x}"
+        )
+    return array

@@ -1,0 +1,211 @@
+"""The variants of a case: inline PTX, plain Triton, whole kernels, and what each may state for itself.
+
+References see torch tensors, or numpy arrays where marked with `numpy_reference`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar, get_args
+
+from harness.model.instruction import single_instruction
+from harness.model.match import Domain, FtzPolicy, Match, NanPolicy
+from harness.model.targets import TargetSet
+
+Reference = Callable[..., Any]
+Context = Literal["straight", "loop", "shared"]
+CONTEXTS: tuple[Context, ...] = get_args(Context)
+Targets = TargetSet | str | Sequence[str]
+MatchPolicy = Match | Mapping[str, Match]
+FtzPolicies = FtzPolicy | Mapping[str, FtzPolicy]
+F = TypeVar("F", bound=Callable[..., Any])
+
+# What a failure can be diagnosed as, beyond its class of difference. `harness.running.diagnosis` tests for each by
+# reproducing the wrong bits.
+DIAGNOSES = ("missing early clobber",)
+
+
+class CaseError(ValueError):
+    """A case that contradicts itself; the message names the case's part and what to write instead."""
+
+
+def numpy_reference(function: F) -> F:
+    """Mark a reference that takes and returns numpy int64 arrays; it runs on the host."""
+    function.runs_on = "numpy"  # type: ignore[attr-defined]
+    return function
+
+
+def either(*references: Reference) -> Reference:
+    """Several specifications, of which an implementation may meet any, element by element.
+
+    For what the specification leaves open, such as whether a multiplication and an addition are contracted. Messages
+    show the first one's answer.
+    """
+
+    def first(*codes: Any) -> Any:
+        return references[0](*codes)
+
+    first.alternatives = references  # type: ignore[attr-defined]
+    first.runs_on = getattr(references[0], "runs_on", "torch")  # type: ignore[attr-defined]
+    return first
+
+
+def alternatives(reference: Reference) -> tuple[Reference, ...]:
+    """The specifications behind a reference: one, or those given to `either`."""
+    found: tuple[Reference, ...] = getattr(reference, "alternatives", (reference,))
+    return found
+
+
+@dataclass(frozen=True)
+class Meets:
+    """A promise about the case's own reference, for a variant that has another: `match` holds on `on`."""
+
+    on: Domain
+    match: Match
+
+
+@dataclass(frozen=True)
+class ExpectedFailure:
+    """A failure that is known, explained and wanted in the report: it must fail, and for the stated reason.
+
+    diagnosis: one of `DIAGNOSES`; the failure counts as expected only when the diagnosis reproduces the wrong bits.
+    context: where it is expected, one context or several; in each of them that runs it must fail, elsewhere pass.
+    reason: what a reader of the report should know.
+    """
+
+    diagnosis: str
+    context: Context | Sequence[Context] = "straight"
+    reason: str = ""
+
+    @property
+    def contexts(self) -> tuple[Context, ...]:
+        """The contexts in which it is expected."""
+        return (self.context,) if isinstance(self.context, str) else tuple(self.context)
+
+    def __post_init__(self) -> None:
+        if self.diagnosis not in DIAGNOSES:
+            raise CaseError(f"no diagnosis is called {self.diagnosis!r}; known: {', '.join(DIAGNOSES)}")
+        for context in self.contexts:
+            if context not in CONTEXTS:
+                raise CaseError(f"no context is called {context!r}; known: {', '.join(CONTEXTS)}")
+
+
+@dataclass(frozen=True)
+class AsmText:
+    """The asm of one pack factor as its author wrote it; `constraints` None means: derive them."""
+
+    text: str
+    constraints: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """What all variants share; None means: as the case says.
+
+    reference: this variant's own specification, where the case's does not describe it; `meets` then states the
+    domain on which it must also meet the case's.
+    targets: where it must work. refused: where it must not assemble.
+    carry: output to input, for the loop context.
+    fusion: run with Triton's fusion of multiplications and additions on or off only; None runs both.
+    """
+
+    match: MatchPolicy | None = None
+    ftz: FtzPolicies | None = None
+    nan: NanPolicy | None = None
+    reference: Reference | None = None
+    meets: Meets | None = None
+    targets: Targets | None = None
+    refused: Targets | None = None
+    carry: Mapping[str, str] | None = None
+    fusion: bool | None = None
+    expected_failure: ExpectedFailure | None = None
+    note: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The word that reports use: asm, plain or kernel."""
+        return type(self).__name__.removesuffix("Variant").lower()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsmVariant(Variant):
+    """Inline PTX: one text for each pack factor, or one single-instruction text from which they are derived."""
+
+    texts: Mapping[int, AsmText]
+    derived_packs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainVariant(Variant):
+    """A @triton.jit function from element tensors to one tensor or a tuple; it may contain inline asm itself."""
+
+    function: Any
+    constants: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelVariant(Variant):
+    """A whole @triton.jit kernel with its own launch.
+
+    Its parameters are filled by name: inputs and outputs by pointer (scalars by value), sizes as integers, the rest
+    from `meta`. `grid` is a tuple, or a function of the mapping of all sizes and meta values.
+    """
+
+    function: Any
+    grid: Callable[[Mapping[str, Any]], tuple[int, ...]] | tuple[int, ...]
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    num_warps: int = 4
+
+
+DERIVED_PACKS = (1, 2, 4)
+
+
+def asm(
+    text: str | Mapping[int, str | tuple[str, str]],
+    constraints: str | None = None,
+    *,
+    pack: int | None = None,
+    packs: Sequence[int] | None = None,
+    **policies: Any,
+) -> AsmVariant:
+    """A variant in inline PTX, as `tl.inline_asm_elementwise` takes it.
+
+    One instruction without constraints or pack is derived for several pack factors (`packs`, by default 1, 2 and 4).
+    Longer asm belongs to one `pack` (1 if not given); a mapping gives a text, or a text with constraints, for each.
+    Constraints that are not given are derived from the formats, outputs as early clobbers. Further keywords are the
+    fields of `Variant`.
+    """
+    if isinstance(text, Mapping):
+        if constraints is not None or pack is not None or packs is not None:
+            raise CaseError("a mapping of pack to asm carries the packs itself; give (text, constraints) as its values")
+        texts = {p: AsmText(*((t,) if isinstance(t, str) else t)) for p, t in text.items()}
+        return AsmVariant(texts=texts, **policies)
+    if pack is None and constraints is None and packs is None and _is_one_instruction(text):
+        packs = DERIVED_PACKS
+    if packs is not None:
+        if constraints is not None or pack is not None:
+            raise CaseError("packs= asks for derived forms; it excludes constraints= and pack=")
+        return AsmVariant(texts={1: AsmText(text)}, derived_packs=tuple(packs), **policies)
+    return AsmVariant(texts={pack or 1: AsmText(text, constraints)}, **policies)
+
+
+def _is_one_instruction(text: str) -> bool:
+    return single_instruction(text) is not None
+
+
+def plain(function: Any, *, constants: Mapping[str, Any] | None = None, **policies: Any) -> PlainVariant:
+    """A variant in ordinary Triton: a @triton.jit function of the inputs' element tensors."""
+    return PlainVariant(function=function, constants=dict(constants or {}), **policies)
+
+
+def kernel(
+    function: Any,
+    *,
+    grid: Any,
+    meta: Mapping[str, Any] | None = None,
+    num_warps: int = 4,
+    **policies: Any,
+) -> KernelVariant:
+    """A variant that is a whole Triton kernel; see `KernelVariant` for how its parameters are filled."""
+    return KernelVariant(function=function, grid=grid, meta=dict(meta or {}), num_warps=num_warps, **policies)

@@ -1,0 +1,65 @@
+"""Where a large set is run and judged: on the backend's device, or piece by piece here.
+
+To a device the set goes by name, and is made, run and judged where the kernel runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness.inputs import InputSet
+from harness.inputs.sets import generated_set
+from harness.jobs import Backend, DeviceBackend, Job, Outcome
+from harness.judging.judge import Judgement
+from harness.model.policies import Policies, policies
+from harness.model.reference import runs_on_host
+from harness.sweep.chunks import sweep_in_chunks
+from harness.sweep.result import Swept
+
+
+@dataclass(frozen=True)
+class SetRef:
+    """An input set that is computed from its numbers, without the functions that do it."""
+
+    name: str
+    count: int
+    seed: int
+    generator: Any
+    first: int
+
+    def input_set(self) -> InputSet:
+        """The set."""
+        return generated_set(self.name, self.count, self.seed, self.generator, self.first)
+
+
+def sweep(
+    backend: Backend, job: Job, policy: Policies, inputs: InputSet, judge: Callable[[Job, Outcome], Judgement]
+) -> Swept:
+    """Run and judge a large set: on the backend's device where it can be done there, else piece by piece, by `judge`.
+
+    Raises OracleFault where the fast judge on a device and the plain one disagree.
+    """
+    swept = _on_device(backend, job, policy, inputs) if isinstance(backend, DeviceBackend) else None
+    return swept if swept is not None else sweep_in_chunks(backend, job, inputs, judge)
+
+
+def _on_device(backend: DeviceBackend, job: Job, policy: Policies, inputs: InputSet) -> Swept | None:
+    """The sweep on the device; None where its inputs or its reference are of the host only."""
+    if inputs.generator is None or any(runs_on_host(r) for r in (policy.reference, job.case.reference)):
+        return None
+    if reason := backend.unavailable(job.target):
+        return Swept(Outcome("not run", reason), Judgement())
+    named = SetRef(inputs.name, inputs.count, inputs.seed, inputs.generator, inputs.first)
+    outcome, swept = backend.on_device(f"{__name__}:sweep_here", job, named)
+    assert swept is None or isinstance(swept, Swept)
+    return replace(swept, outcome=outcome) if swept else Swept(outcome, Judgement())
+
+
+def sweep_here(job: Job, named: SetRef) -> tuple[Outcome, Swept]:
+    """Sweep in the process that owns the device."""
+    from harness.sweep.launched import run
+
+    swept = run(job, policies(job.case, job.variant), named.input_set())
+    return swept.outcome, swept
