@@ -21,6 +21,15 @@ Evidence = Literal["hardware", "confirmed", "specification", "model", "none"]
 BACKEND_NAMES = ("gpu", "emulator", "assembler")
 
 
+FILLING_BLOCK = 1024
+"""Elements a program where a launch shall reach the memory's rate: enough loads in flight."""
+
+
+def block_of(pack: int) -> int:
+    """Elements per program: with four warps, a thread has at least one whole pack, or most of it would be padding."""
+    return 1 << (max(256, 128 * pack) - 1).bit_length()
+
+
 @dataclass(frozen=True)
 class Setup:
     """How a variant is run, apart from its inputs.

@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.backends.sharing import may_share
 from harness.inputs import InputSet, input_sets, stratified
-from harness.jobs import Setup
+from harness.jobs import Setup, block_of
 from harness.model.arguments import format_of
 from harness.model.case import Case
 from harness.model.derive import packs_of
@@ -38,15 +38,6 @@ _SHAPES: dict[str, Callable[[int], tuple[int, ...]]] = {
     "rows": lambda block: (7, 129),
 }
 _SHUFFLE_SEED, _PADDING_SEED = 7, 11
-
-
-FILLING_BLOCK = 1024
-"""Elements a program where a launch shall reach the memory's rate: enough loads in flight."""
-
-
-def block_of(pack: int) -> int:
-    """Elements per program: with four warps, a thread has at least one whole pack, or most of it would be padding."""
-    return 1 << (max(256, 128 * pack) - 1).bit_length()
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from harness.inputs import InputSet
 from harness.inputs.fill import kernel_inputs, shaped
-from harness.jobs import Backend, Job, Outcome, Setup
+from harness.jobs import Backend, Job, Outcome, Setup, block_of
 from harness.judging.expectation import settle
 from harness.judging.failingmap import axes_of, packed
 from harness.judging.judge import Judgement, held_exactly, judge, judge_same
@@ -34,7 +34,7 @@ from harness.records.provenance import block_digests, digest
 from harness.running import plan as planning
 from harness.running.contexts import run_loop, run_straight
 from harness.running.diagnosis import diagnose
-from harness.running.plan import WorkItem, block_of
+from harness.running.plan import WorkItem
 from harness.running.replay import Replay, token
 from harness.sweep import LARGE, OracleFault, Swept
 from harness.sweep.dispatch import sweep

@@ -13,13 +13,12 @@ from harness.backends import create
 from harness.backends.gpu import GpuBackend
 from harness.inputs import InputSet
 from harness.inputs.generated import Counted
-from harness.jobs import Backend, Job, Outcome, Setup
+from harness.jobs import Backend, Job, Outcome, Setup, block_of
 from harness.judging.judge import Judgement, held_exactly, judge
 from harness.model import load as loader
 from harness.model.arguments import format_of
 from harness.model.policies import Policies, policies
 from harness.model.variants import CaseError
-from harness.running.plan import block_of
 from harness.running.replay import token
 from harness.running.run import Item, fingerprint_of
 from harness.sweep import OracleFault, Swept

@@ -9,11 +9,10 @@ from typing import Any
 from harness.backends import gpu
 from harness.backends.assembler import artifacts
 from harness.inputs import InputSet
-from harness.jobs import Job, Outcome
+from harness.jobs import FILLING_BLOCK, Job, Outcome
 from harness.judging.judge import Judgement
 from harness.model.arguments import format_of
 from harness.model.policies import Policies
-from harness.running.plan import FILLING_BLOCK
 from harness.sweep import OracleFault, Swept
 from harness.sweep.device import DeviceSweep, chunk_size
 from harness.sweep.devicetime import copy_floor

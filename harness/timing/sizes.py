@@ -6,12 +6,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from harness.jobs import Setup
+from harness.jobs import FILLING_BLOCK, Setup, block_of
 from harness.model.arguments import format_of
 from harness.model.case import Case
 from harness.model.derive import packs_of
 from harness.model.variants import AsmVariant, KernelVariant, Variant
-from harness.running.plan import FILLING_BLOCK, block_of
 from references.formats import Shaped
 
 SMALL = 1 << 16  # elements

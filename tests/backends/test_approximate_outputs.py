@@ -14,7 +14,7 @@ from harness.model.load import LoadedCase
 from harness.running.run import Item, ItemResults, run_item
 from references import reciprocal
 from references.formats import F32
-from tests.test_runner import Scripted
+from tests.running.test_run import Scripted
 
 WORDS = "approximate, and the policy is exact: y depends on rcp.approx.ftz.f32"
 

@@ -14,7 +14,7 @@ from harness.model.load import LoadedCase
 from harness.model.variants import asm
 from harness.running.run import Item, run_item
 from references.formats import BF16, E4M3, F16, F32, F64, Format, is_finite, is_nan, is_subnormal, is_zero, unpack
-from tests.test_promise import Path, Scripted
+from tests.judging.test_promise import Path, Scripted
 
 FORMATS = (F32, F16, BF16, F64, E4M3)
 MATCHES = {

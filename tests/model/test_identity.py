@@ -209,7 +209,7 @@ def test_every_case_here_has_the_same_definition_in_another_process():
     )
     told = [
         subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1],
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2],
             env={**os.environ, "PYTHONHASHSEED": seed},
         ).stdout
         for seed in ("1", "2")

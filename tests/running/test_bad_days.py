@@ -17,9 +17,9 @@ import pytest
 
 from harness.records import WriteError, Writer, read
 from tests.case_sources import FLIP, RIGHT
-from tests.test_records import KEY, RESULT, RUN
+from tests.records.test_records import KEY, RESULT, RUN
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 # Each of these costs a second or so of compiling; the asm alone is enough here.
 CONFTEST = "from harness.backends import emulator\nemulator._has_triton = lambda: False\n"

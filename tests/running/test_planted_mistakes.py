@@ -15,7 +15,7 @@ from harness.jobs import Backend
 from harness.model import load as loader
 from harness.running.run import Item, ItemResults, run_item
 
-CASES = Path(__file__).parents[1] / "cases"
+CASES = Path(__file__).parents[2] / "cases"
 
 
 @pytest.fixture(scope="module")

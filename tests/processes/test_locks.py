@@ -28,7 +28,7 @@ def start(tmp_path, monkeypatch):
 
     def begin(how, device="GPU-1"):
         words = [sys.executable, "-c", HOLD, how, device]
-        root = Path(__file__).resolve().parents[1]
+        root = Path(__file__).resolve().parents[2]
         # Unbuffered, or `select` would not see a line that was read together with the one before it.
         process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, cwd=root)
         started.append(process)

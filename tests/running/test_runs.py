@@ -21,7 +21,7 @@ from reports import junit
 from reports.model import view
 from reports.verdict import overall
 from tests.case_sources import CONSTANT, FLIP, MIXED, RIGHT
-from tests.test_bad_days import CONFTEST, ROOT, plugin
+from tests.running.test_bad_days import CONFTEST, ROOT, plugin
 
 SLOW = RIGHT.replace(
     "def flipped(x):\n",

@@ -17,9 +17,9 @@ import pytest
 from harness.cli import main
 from harness.gating import baseline
 from harness.records import End, RecordError, Result, RunRecords, Writer, read, resumable
+from tests.records.test_records import GRID, RESULT, RUN, SAMPLES
 from tests.reports import synthetic
 from tests.sealed import sealed, unsealed
-from tests.test_records import GRID, RESULT, RUN, SAMPLES
 
 RECORDS = [*SAMPLES[:-1], dataclasses.replace(SAMPLES[-1], verdicts={"expected failure": 1, "pass": 1})]
 PASS = Result(dataclasses.replace(RESULT.key, variant="plain"), "pass", evidence="hardware", total=10)

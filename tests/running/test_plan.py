@@ -7,7 +7,8 @@ import itertools
 import pytest
 
 from harness import Case, asm
-from harness.running.plan import block_of, key_of, pairwise, plan, sized
+from harness.jobs import block_of
+from harness.running.plan import key_of, pairwise, plan, sized
 from references.formats import F32, U8
 
 
