@@ -20,8 +20,9 @@ from harness.model.case import Case
 from harness.model.match import ulp
 from harness.model.policies import policies
 from harness.model.variants import asm
-from harness.sweep import launched as gpusweep
+from harness.sweep import launched
 from harness.sweep.devicetime import stopwatch
+from harness.sweep.dispatch import sweep
 from harness.sweep.fused import kernels
 from harness.sweep.oracle import Fused
 from references import arithmetic, conversion, exponential, reciprocal
@@ -76,7 +77,7 @@ def timed(function, repeat=5):
 kept = []
 
 
-class Kept(gpusweep.DeviceSweep):
+class Kept(launched.DeviceSweep):
     """Stays for its parts to be timed."""
 
     def run(self):
@@ -100,7 +101,7 @@ def judge_times(sweep, first):
 
 def main(words):
     tune, random = "--tune" in words, "--stratified" in words
-    gpusweep.DeviceSweep = Kept
+    launched.DeviceSweep = Kept
     backend = GpuBackend()
     for name in [w for w in words if not w.startswith("--")] or CASES:
         case = case_of(name)
@@ -117,7 +118,7 @@ def main(words):
         for _ in range(3):
             kept.clear()
             started = time.perf_counter()
-            swept = backend.sweep(job, policy, inputs)
+            swept = sweep(backend, job, policy, inputs, judge=None)
             walls.append(time.perf_counter() - started)
         memory = torch.cuda.max_memory_allocated() / 2**30
         if swept.outcome.status != "ran" or not swept.measured:
