@@ -36,6 +36,7 @@ from harness.records import (
     splits,
 )
 from harness.records.lock import lock_of
+from harness.records.shown import terminal
 
 if TYPE_CHECKING:
     from harness.backends import Backend
@@ -57,6 +58,7 @@ class Recorder:
         self.results: list[Result] = []
         self.cases: dict[str, CaseInfo] = {}
         self.splits: list[Split] = []
+        self.remarks: dict[str, None] = {}  # of a replay, each once
         self.fault = ""
         self.completion = Completion()
         self.known: set[tuple[str, ...]] = set()  # items of which the resumed file says that they failed
@@ -106,6 +108,7 @@ class Recorder:
         results = list(results)
         self.evidence += evidence_of_passes(results)
         for r in results:
+            self.remarks |= dict.fromkeys(n for n in r.notes if n.startswith("--ptx-replay:"))
             self.verdicts["expected failure" if r.expected_failure else r.verdict] += 1
             if r.outputs_digest:  # of each result as much as it takes to compare it with others
                 kept = ("key", "verdict", "expected_failure", "inputs_digest", "outputs_digest", "fingerprint")
@@ -217,6 +220,8 @@ class Recorder:
             terminalreporter.write_line("results: " + ", ".join(words))
         if self.splits:
             terminalreporter.write_line(_parting(self.splits))
+        for remark in self.remarks:
+            terminalreporter.write_line(terminal(remark))
         if self.timings:
             terminalreporter.write_line(f"timings: {_timed(self.timings)}")
         if self._nothing_ran:

@@ -33,7 +33,7 @@ from harness.plan import WorkItem, block_of
 from harness.promise import pooled, too_little
 from harness.provenance import block_digests, digest
 from harness.records import Key, Result, Share, Text, TextKind, Verdict, text_hash
-from harness.replay import Replay, token
+from harness.replay import Origin, Replay, check_formats, remarks, token
 from harness.sweep import LARGE, OracleFault, Swept
 from harness.sweep.chunks import sweep_in_chunks
 
@@ -130,11 +130,13 @@ class _ItemRun:
         self.node = node or f"{item.loaded.path}::{item.label}"
         self.found = ItemResults()
         self.fingerprint = fingerprint_of(item)
+        self.replay: Replay | None = None
         self.judged: dict[str, Mapping[str, Share]] = {}  # by input set, of the straight runs
 
     def all(self, replay: Replay | None) -> ItemResults:
         item = WorkItem(Setup(), "")
         try:
+            self.replay = replay
             work = self._replayed(replay) if replay else self._planned()
             reason = self.backend.unavailable(self.item.target)
             if reason is not None:
@@ -194,7 +196,17 @@ class _ItemRun:
         return [WorkItem(replay.setup, replay.input_set or "replay")]
 
     def _refilled(self, item: WorkItem, replay: Replay) -> Units:
-        return self._kernel_inputs(item) if replay.input_set else replay.fill(self.case)
+        check_formats(replay, self.fingerprint)
+        if not replay.input_set:
+            return replay.fill(self.case)
+        inputs = self._kernel_inputs(item)
+        made_from = replay.origin.inputs if replay.origin else ""
+        if made_from and not digest(inputs).startswith(made_from):
+            raise CaseError(
+                f"--ptx-replay: the inputs called {replay.input_set} are not those that this token was made from: the "
+                "case or the harness makes others now, so there is nothing to repeat; run it without --ptx-replay"
+            )
+        return inputs
 
     def _fault(self, item: WorkItem, error: Exception) -> None:
         """A fault of the harness, or of the case file's functions where nothing more is known, kept as an error."""
@@ -396,8 +408,12 @@ class _ItemRun:
         first = judgement.offenders[0].index if judgement.offenders else 0
         place = swept.place if swept else self._unit(judgement, first)
         setup = job.setup if job and swept else item.setup
-        replayed = token(setup, job.inputs, place, item.input_set) if job and (job.inputs or not swept) else ""
         artifacts = outcome.artifacts
+        replayed = ""
+        if verdict == "fail" and job and (job.inputs or not swept):
+            inputs = digest(job.inputs) if setup.sizes else ""
+            origin = Origin.of(self.fingerprint, "" if swept else artifacts.body, inputs)
+            replayed = token(setup, job.inputs, place, item.input_set, origin=origin)
         axes = axes_of(self.case)
         return Result(
             key=key,
@@ -414,7 +430,7 @@ class _ItemRun:
             worst=judgement.worst,
             offenders=tuple(judgement.offenders),
             findings=outcome.findings,
-            replay=replayed if verdict == "fail" else "",
+            replay=replayed,
             inputs_digest=digest(job.inputs) if job and job.inputs and not swept else "",
             outputs_digest=swept.blocks if swept else block_digests(outcome.outputs),
             seed=self._seed(item),
@@ -427,7 +443,7 @@ class _ItemRun:
             fingerprint=self.fingerprint,
             seconds=round(seconds, 4),
             sweep=swept.measured if swept else {},
-            notes=swept.notes if swept else outcome.notes,
+            notes=(*remarks(self.replay, self.fingerprint, artifacts.body), *(swept or outcome).notes),
             device=outcome.device,
             identity=outcome.identity,
             body=artifacts.body,

@@ -17,7 +17,7 @@ from harness.inputs import InputSet
 from harness.inputs.generated import Counted
 from harness.judge import Judgement, held_exactly, judge
 from harness.plan import block_of
-from harness.replay import token
+from harness.replay import Origin, token
 from harness.runner import Item, fingerprint_of
 from harness.sweep import OracleFault, Swept
 from harness.sweep.chunks import sweep_in_chunks
@@ -76,7 +76,8 @@ def run_shard(item: Item, backend: Backend, task: Task, shard: int) -> ShardResu
     outcome = replace(outcome, findings=outcome.findings + held_exactly(policy, outcome.approximate))
     failed = outcome.status == "ran" and (not found.passed or outcome.findings)
     shape = (16 * block_of(task.pack),)
-    replay = token(Setup(pack=task.pack, shape=shape, fusion=setup.fusion), swept.inputs or {}, swept.place)
+    repeated = Setup(pack=task.pack, shape=shape, fusion=setup.fusion)
+    replay = token(repeated, swept.inputs or {}, swept.place, origin=Origin.of(fingerprint_of(item)))
     return ShardResult(
         shard,
         "error" if outcome.status != "ran" else "fail" if failed else "pass",
