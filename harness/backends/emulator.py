@@ -21,6 +21,7 @@ from harness.backends import Evidence, Job, Outcome
 from harness.case import AsmVariant, Case, CaseError, format_of, policies
 from harness.derive import AsmForm, asm_form
 from harness.identity.experiment import Experiment, emulator, experiment
+from harness.match import read_only
 from harness.ptx.limits import KERNEL_SECONDS
 
 Units = Mapping[str, NDArray[np.generic]]
@@ -87,7 +88,10 @@ class EmulatorBackend:
             return self._results[identity]
         outcome = replace(compute(), identity=identity.digest)
         if outcome.status == "ran":
-            self._results[identity] = outcome
+            # Callers share what is kept: one that wrote into it would change what later ones get.
+            kept = {n: read_only(bits) for n, bits in outcome.outputs.items()}
+            other = {n: read_only(bits) for n, bits in outcome.alternative.items()}
+            outcome = self._results[identity] = replace(outcome, outputs=kept, alternative=other)
             while len(self._results) > _KEPT_RESULTS:
                 self._results.popitem(last=False)
         return outcome
