@@ -13,6 +13,7 @@ import pytest
 from harness import backends, loader
 from harness.case import Case, CaseError
 from harness.gpus import gpus
+from harness.identity.definition import what_changed
 from harness.records import Record, to_json
 from harness.records.shown import line, terminal
 from harness.replay import TokenError, parse
@@ -191,10 +192,10 @@ class VariantItem(pytest.Item):
     def _check_unchanged(self, done: ItemResults) -> None:
         """Results of another form of the variant are no results of this one."""
         known = [r.fingerprint for r in done.results if r.fingerprint]
-        if known and known[0] != fingerprint_of(self.item):
+        if known and (words := what_changed(known[0], fingerprint_of(self.item))):
             raise ItemFailure(
-                f"{self.address}: --ptx-resume, and the records hold results of this variant before it, its reference "
-                "or its policies were changed; start a new records file"
+                f"{self.address}: --ptx-resume, and the records hold results of this variant from before: {words}; "
+                "start a new records file"
             )
 
     def _replay(self, case: Case) -> Any:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from harness.backends import Setup
 from harness.case import CONTEXTS, Case, CaseError, Context, format_of
 from harness.identity import digest
+from harness.identity.definition import INCOMPARABLE
 from harness.plan import block_of
 
 Units = Mapping[str, NDArray[np.generic]]
@@ -72,8 +73,9 @@ class Origin:
     @classmethod
     def of(cls, definition: Mapping[str, str], body: str = "", inputs: str = "") -> Origin:
         """The origin of a definition (`harness.identity.definition`), a PTX body's hash and an inputs' digest."""
-        parts = tuple(definition[name][-2:] for name in sorted(definition))
-        return cls(digest(sorted(definition.items()))[:12], parts, body[:8], inputs[:8])
+        known = {n: "00" if d.startswith(INCOMPARABLE) else d for n, d in definition.items()}
+        parts = tuple(known[name][-2:] for name in sorted(known))
+        return cls(digest(sorted(known.items()))[:12], parts, body[:8], inputs[:8])
 
     @classmethod
     def read(cls, word: str) -> Origin:
@@ -126,6 +128,8 @@ def remarks(replay: Replay | None, definition: Mapping[str, str], body: str = ""
     found = [name for name in replay.origin.changed(definition) if name != "inputs"]  # in the token, or compared
     if found:
         return (f"{MARK} the case has changed since this token was made: {', '.join(found)}; {AS_IT_IS}",)
+    if strange := [name for name, found in definition.items() if found.startswith(INCOMPARABLE)]:
+        return (f"{MARK} whether the {', '.join(strange)} has changed since this token was made cannot be told",)
     if body and replay.origin.body and not body.startswith(replay.origin.body):
         why = "by another Triton, or from a part of the case that no digest covers"
         return (f"{MARK} the case was compiled to other code than when this token was made, {why}; {AS_IT_IS}",)

@@ -22,7 +22,7 @@ from harness.backends.device import PLAIN_LIMIT, SWEEP_LIMIT, Device, DeviceFaul
 from harness.case import CaseError, Policies, policies
 from harness.evaluate import runs_on_host
 from harness.gpus import gpus
-from harness.identity.definition import changed_parts, definition
+from harness.identity.definition import definition, what_changed
 from harness.inputs import InputSet
 from harness.inputs.sets import generated_set
 from harness.judge import Judgement
@@ -50,10 +50,8 @@ class JobRef:
         if loaded is None or self.variant not in loaded.case.variants:
             raise CaseError(f"{self.path} binds no case {self.case!r} with a variant {self.variant!r} to a name")
         variant = loaded.case.variants[self.variant]
-        if changed := changed_parts(definition(loaded.case, variant, exact=True), self.definition):
-            raise CaseError(
-                f"{self.path} was changed while it was being run: the {', '.join(changed)} of {self.variant}"
-            )
+        if words := what_changed(definition(loaded.case, variant, exact=True), self.definition):
+            raise CaseError(f"{self.path} is not as it was when the run began: of {self.variant}, {words}")
         return Job(
             loaded.case, self.case, Path(self.path), self.variant, variant, self.target, self.setup, self.inputs
         )  # fmt: skip
