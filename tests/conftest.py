@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -33,6 +34,8 @@ def run_cases(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Cal
             path = pytester.path / folder / f"{name}.py"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(source)
+            for module in [m for m in sys.modules if m.startswith(f"ptxdiff_case_{name}_")]:
+                del sys.modules[module]  # of an earlier text of the file
         words = list(arguments)
         if not any(w.startswith("--ptx-backend") for w in words):
             words.append("--ptx-backend=emulator")

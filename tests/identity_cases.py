@@ -81,7 +81,7 @@ twice = Case(
 """
 )
 
-# A function's name says nothing: here it is bound twice.
+# A function's name says nothing: here it is bound twice, and each variant has the function that it was given.
 TWICE = (
     HEAD
     + """
@@ -90,7 +90,7 @@ def change(x):
     return x ^ 1
 
 
-right = plain(change)
+_former = plain(change)
 
 
 @triton.jit
@@ -102,8 +102,9 @@ case = Case(
     inputs={"x": U8},
     outputs={"y": U8},
     reference=lambda x: x ^ 2,
-    variants={"first": right, "second": plain(change)},
+    variants={"first": _former, "second": plain(change)},
 )
+former = Case(inputs={"x": U8}, outputs={"y": U8}, reference=lambda x: x ^ 1, variants=case.variants)
 """
 )
 
@@ -145,8 +146,10 @@ VERDICTS = {
     ("constants.zero", "minus zero", "sm_90a"): "fail" if KEEPS_THE_SIGN else "pass",
     ("constants.twice", "float", "sm_90a"): "pass",
     ("constants.twice", "integer", "sm_90a"): "fail",
-    ("twice", "first", "sm_90a"): "error",
+    ("twice", "first", "sm_90a"): "fail",
     ("twice", "second", "sm_90a"): "pass",
+    ("twice.former", "first", "sm_90a"): "pass",
+    ("twice.former", "second", "sm_90a"): "fail",
     ("generation", "halves", "sm_80"): "unsupported",
     ("generation", "halves", "sm_90a"): "pass",
     ("generation", "halves", "sm_100a"): "pass",

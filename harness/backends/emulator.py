@@ -23,6 +23,7 @@ from harness.jobs import Evidence, Job, Outcome
 from harness.model.arguments import format_of
 from harness.model.derive import AsmForm, asm_form
 from harness.model.identity.experiment import Experiment, emulator, experiment
+from harness.model.match import read_only
 from harness.model.policies import policies
 from harness.model.variants import AsmVariant, CaseError
 from harness.ptx.limits import KERNEL_SECONDS
@@ -91,7 +92,10 @@ class EmulatorBackend:
             return self._results[identity]
         outcome = replace(compute(), identity=identity.digest)
         if outcome.status == "ran":
-            self._results[identity] = outcome
+            # Callers share what is kept: one that wrote into it would change what later ones get.
+            kept = {n: read_only(bits) for n, bits in outcome.outputs.items()}
+            other = {n: read_only(bits) for n, bits in outcome.alternative.items()}
+            outcome = self._results[identity] = replace(outcome, outputs=kept, alternative=other)
             while len(self._results) > _KEPT_RESULTS:
                 self._results.popitem(last=False)
         return outcome

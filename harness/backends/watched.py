@@ -19,7 +19,7 @@ from typing import Any
 
 from harness.backends import sanitizer
 from harness.jobs import Job, Outcome, Setup, Status
-from harness.model.identity.definition import changed_parts, definition
+from harness.model.identity.definition import definition, what_changed
 from harness.model.load import load
 from harness.model.variants import CaseError
 from harness.processes.child import PLAIN_LIMIT, SWEEP_LIMIT, Device, DeviceFault, of_target
@@ -47,10 +47,8 @@ class JobRef:
         if loaded is None or self.variant not in loaded.case.variants:
             raise CaseError(f"{self.path} binds no case {self.case!r} with a variant {self.variant!r} to a name")
         variant = loaded.case.variants[self.variant]
-        if changed := changed_parts(definition(loaded.case, variant, exact=True), self.definition):
-            raise CaseError(
-                f"{self.path} was changed while it was being run: the {', '.join(changed)} of {self.variant}"
-            )
+        if words := what_changed(definition(loaded.case, variant, exact=True), self.definition):
+            raise CaseError(f"{self.path} is not as it was when the run began: of {self.variant}, {words}")
         return Job(
             loaded.case, self.case, Path(self.path), self.variant, variant, self.target, self.setup, self.inputs
         )  # fmt: skip

@@ -100,7 +100,7 @@ def _file_name(case: str) -> str:
 
 def _lines(run: Run, results: list[Result], timings: list[Timing]) -> bytes:
     records: list[Record] = [
-        replace(run, arguments=(), chained=False),
+        replace(run, arguments=(), planned=(), chained=False),
         *sorted(results, key=lambda r: r.key),
         *sorted(timings, key=lambda t: t.key),
         End("", 0.0, dict(sorted(Counter(r.outcome for r in results).items()))),

@@ -151,6 +151,11 @@ class Match:
                 raise ValueError(f"{name}= takes a {kind.__name__}, got {value!r}")
         if self.outside is not None and self.on is None:
             raise ValueError("outside= says what holds beyond on=; give on= as well")
+        if self.outside is not None and self.outside.on is not None:
+            raise ValueError(
+                f"outside= holds wherever {self.on.text if self.on else ''!r} does not, so it has no on= of its own "
+                f"(here {self.outside.on.text!r}); leave that out, or judge the two ranges in two variants"
+            )
 
     def describe(self) -> str:
         """One phrase for tables and messages: `ulp(2) on 1 <= |b| <= 4`."""

@@ -6,7 +6,8 @@ import contextlib
 import gc
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from harness.records.encoding import parsed, to_text
@@ -34,11 +35,13 @@ class Writer:
 
     The path's folders are made. Safe to use from several threads of one process; no other process can write the file
     meanwhile (under pytest-xdist only the controller writes). resume: go on with a file that an earlier run left.
-    lock: of the file, where the caller holds it already; `close` releases it.
+    lock: of the file, where the caller holds it already; `close` releases it. planned: on a resumed file, its items.
     Raises WriteError where the file cannot be written, now or later; what was written before stays readable.
     """
 
-    def __init__(self, path: Path, *, resume: bool = False, lock: FileLock | None = None) -> None:
+    def __init__(
+        self, path: Path, *, resume: bool = False, lock: FileLock | None = None, planned: Sequence[str] = ()
+    ) -> None:
         self.path = path
         self._held = lock or FileLock(path)
         self._texts: set[str] = set()
@@ -47,7 +50,7 @@ class Writer:
         self._seal = Seal()
         try:
             if resume:
-                self._take_up()
+                self._take_up(planned)
             # Unbuffered: what a full disk refuses must not come up again when the file is closed.
             self._file = path.open("ab" if resume else "wb", buffering=0)
         except BaseException as e:
@@ -56,9 +59,10 @@ class Writer:
                 raise WriteError(f"{path}: {e.strerror or e}") from e
             raise
 
-    def _take_up(self) -> None:
+    def _take_up(self, planned: Sequence[str]) -> None:
         """Know what the file has, and drop what a cut-off run left half done, and what stood at its end."""
-        kept = [r for r in _whole_items(self.path) if not isinstance(r, Disagreement | End)]
+        kept: list[Record] = [r for r in _whole_items(self.path) if not isinstance(r, Disagreement | End)]
+        kept = [replace(r, planned=tuple(planned) or r.planned) if isinstance(r, Run) else r for r in kept]
         self._texts = {r.hash for r in kept if isinstance(r, Text)}
         self._cases = {r.case for r in kept if isinstance(r, CaseInfo)}
         partial = self.path.with_suffix(".partial")

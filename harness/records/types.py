@@ -345,6 +345,8 @@ class Run:
     schema: int = SCHEMA
     chained: bool = True
     """Whether each line's checksum also covers the lines before it; not so in a baseline."""
+    planned: tuple[str, ...] = ()
+    """The items that were to run, `case::variant[target-backend]`, those of all starts of a resumed run."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from harness.backends import create
 from harness.jobs import BACKEND_NAMES, Backend
 from harness.model import load as loader
 from harness.model.case import Case
+from harness.model.identity.definition import what_changed
 from harness.model.targets import KNOWN, normal
 from harness.model.variants import CaseError
 from harness.processes.gpus import gpus
@@ -194,10 +195,10 @@ class VariantItem(pytest.Item):
     def _check_unchanged(self, done: ItemResults) -> None:
         """Results of another form of the variant are no results of this one."""
         known = [r.fingerprint for r in done.results if r.fingerprint]
-        if known and known[0] != fingerprint_of(self.item):
+        if known and (words := what_changed(known[0], fingerprint_of(self.item))):
             raise ItemFailure(
-                f"{self.address}: --ptx-resume, and the records hold results of this variant before it, its reference "
-                "or its policies were changed; start a new records file"
+                f"{self.address}: --ptx-resume, and the records hold results of this variant from before: {words}; "
+                "start a new records file"
             )
 
     def _replay(self, case: Case) -> Any:

@@ -24,6 +24,7 @@ from harness.records import (
     RecordError,
     Result,
     Run,
+    RunRecords,
     Split,
     Timing,
     WriteError,
@@ -36,6 +37,7 @@ from harness.records import (
     splits,
 )
 from harness.records.lock import lock_of
+from harness.records.shown import terminal
 from harness.running.environment import environment, other_environment
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ class Recorder:
         self.results: list[Result] = []
         self.cases: dict[str, CaseInfo] = {}
         self.splits: list[Split] = []
+        self.remarks: dict[str, None] = {}  # of a replay, each once
         self.fault = ""
         self.completion = Completion()
         self.known: set[tuple[str, ...]] = set()  # items of which the resumed file says that they failed
@@ -81,6 +84,7 @@ class Recorder:
             if changed := other_environment(earlier.run.environment, self._head().environment):
                 raise RecordError(f"{self.path} was begun with {changed}; start a new records file")
             self._count(earlier.results)
+            self.completion.resumed(earlier)
             self.known = {r.key.item for r in earlier.results if r.verdict in ("fail", "error")}
             self.cases |= earlier.cases
             self.timings += earlier.timings
@@ -107,6 +111,7 @@ class Recorder:
         results = list(results)
         self.evidence += evidence_of_passes(results)
         for r in results:
+            self.remarks |= dict.fromkeys(n for n in r.notes if n.startswith("--ptx-replay:"))
             self.verdicts["expected failure" if r.expected_failure else r.verdict] += 1
             if r.outputs_digest:  # of each result as much as it takes to compare it with others
                 kept = ("key", "verdict", "expected_failure", "inputs_digest", "outputs_digest", "fingerprint")
@@ -150,7 +155,8 @@ class Recorder:
     def _open(self) -> Writer:
         if self.writer is None:
             assert self.path is not None
-            self.writer = Writer(self.path, resume=self.resumed, lock=self.lock)
+            planned = self.completion.items
+            self.writer = Writer(self.path, resume=self.resumed, lock=self.lock, planned=planned)
             if not self.resumed:
                 self.writer.write(self._head())
         return self.writer
@@ -163,6 +169,7 @@ class Recorder:
             seed=0,
             environment=environment(self.config.rootpath, gpu=gpu_visible()),
             arguments=tuple(str(a) for a in self.config.invocation_params.args),
+            planned=self.completion.items,
         )
 
     @pytest.hookimpl(trylast=True)
@@ -177,8 +184,9 @@ class Recorder:
         self.splits = explained(parted, found)
         if found and self.path is not None:
             self._write(found)
-        if self.writer is not None and missing:
-            self.writer.close()
+        if missing and (self.writer is not None or self.resumed):
+            if self.writer is not None:
+                self.writer.close()
             self.fault = f"{self.path} (cut short: {missing}; --ptx-resume goes on)"
         elif self.writer is not None:
             finished = datetime.now(UTC).isoformat(timespec="seconds")
@@ -218,6 +226,8 @@ class Recorder:
             terminalreporter.write_line("results: " + ", ".join(words))
         if self.splits:
             terminalreporter.write_line(_parting(self.splits))
+        for remark in self.remarks:
+            terminalreporter.write_line(terminal(remark))
         if self.timings:
             terminalreporter.write_line(f"timings: {_timed(self.timings)}")
         if self._nothing_ran:
@@ -234,6 +244,19 @@ class Completion:
         self.broken = False
         self._planned: set[str] | None = None
         self._reported: set[str] = set()
+        self._earlier: set[str] = set()  # what earlier starts of a resumed run were to run, and what they have
+        self._known: set[str] = set()
+
+    def resumed(self, earlier: RunRecords) -> None:
+        """The run goes on with this one: what that was to run belongs to it."""
+        self._known = {_label(r.key.item) for r in earlier.results}
+        self._earlier = self._known.union(earlier.run.planned)
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        """All items of the run, in order of name, those of earlier starts included."""
+        ours = (_item(nodeid) for nodeid in self._planned or ())
+        return tuple(sorted(self._earlier.union(_label(item) for item in ours if item)))
 
     def planned(self, nodeids: Iterable[str]) -> None:
         """These are to run. Every worker of pytest-xdist names them all."""
@@ -255,6 +278,10 @@ class Completion:
         ours = {nodeid for nodeid in self._planned if _item(nodeid)}
         if left := ours - self._reported:
             return f"{len(left)} of {len(ours)} items have no result"
+        done = self._known.union(_label(item) for nodeid in self._reported if (item := _item(nodeid)))
+        if elsewhere := [item for item in self.items if item not in done]:
+            which = f"of which {elsewhere[0]} is the first; they were not chosen this time"
+            return f"{len(elsewhere)} of {len(self.items)} items have no result, {which}"
         return "pytest broke down" if self.broken else ""
 
 
@@ -282,6 +309,12 @@ def _item(nodeid: str) -> tuple[str, str, str, str] | None:
     from harness.running.collection import item_of
 
     return item_of(nodeid)
+
+
+def _label(item: Sequence[str]) -> str:
+    """`rcp::rcp.rn[sm_90a-emulator]`."""
+    case, variant, target, backend = item
+    return f"{case}::{variant}[{target}-{backend}]"
 
 
 def _words(report: pytest.TestReport) -> str:

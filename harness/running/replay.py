@@ -1,29 +1,56 @@
 """Replay tokens: one pack of inputs and everything about how it was run, as a word for the command line.
 
-    pack=4,place=2,shape=1009,align=16,warps=4,context=straight,fusion=0,x=3f800000:00000001:7f800000:00000000
+    identity=0c51-f0...,pack=4,place=2,shape=1009,align=16,warps=4,context=straight,fusion=0,x=3f800000:00000001:...
 
 The inputs of the whole pack are there because Triton's contract leaves open which elements share an invocation: a
 fault may need its neighbours. A replay fills the shape by repeating the pack, so that every element of the failing
 place holds the failing input again. Whole kernels name their input set instead, which is the same everywhere.
+
+`identity` stands for what the token was made from: the definition of the variant, the PTX that ran, and a kernel's
+inputs. A replay runs the case as it is when it is replayed, so it says what has changed: somebody who repairs a variant
+replays on purpose, and somebody who repeats a colleague's token must not take another result for theirs.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.jobs import Setup
+from harness.jobs import Setup, block_of
 from harness.model.arguments import format_of
 from harness.model.case import Case
-from harness.model.variants import CONTEXTS, Context
+from harness.model.identity import digest
+from harness.model.identity.definition import INCOMPARABLE
+from harness.model.variants import CONTEXTS, CaseError, Context
 
 Units = Mapping[str, NDArray[np.generic]]
 
 
-_SETUP_WORDS = ("pack", "place", "shape", "align", "warps", "context", "steps", "fusion", "padding", "inputs")
+_SETUP_WORDS = (
+    "identity",
+    "pack",
+    "place",
+    "shape",
+    "align",
+    "warps",
+    "context",
+    "steps",
+    "fusion",
+    "padding",
+    "inputs",
+)
+
+
+MARK = "--ptx-replay:"
+AS_IT_IS = "the replay runs the case as it is now"
+UNKNOWN_ORIGIN = (
+    f"{MARK} this token does not say what it was made from, so nothing tells whether the case has changed since; "
+    f"{AS_IT_IS}"
+)
 
 
 class TokenError(ValueError):
@@ -31,13 +58,61 @@ class TokenError(ValueError):
 
 
 @dataclass(frozen=True)
+class Origin:
+    """What a token was made from, in digests cut short.
+
+    definition: of all parts of the variant's definition, which decides whether anything has changed. parts: one of each
+    part, in the order of their names, which tell what has. body: the PTX that ran. inputs: those of a whole kernel. The
+    last two are empty where there are none.
+    """
+
+    definition: str
+    parts: tuple[str, ...]
+    body: str = ""
+    inputs: str = ""
+
+    @classmethod
+    def of(cls, definition: Mapping[str, str], body: str = "", inputs: str = "") -> Origin:
+        """The origin of a definition (`harness.model.identity.definition`), a PTX body's hash and an inputs' digest."""
+        known = {n: "00" if d.startswith(INCOMPARABLE) else d for n, d in definition.items()}
+        parts = tuple(known[name][-2:] for name in sorted(known))
+        return cls(digest(sorted(known.items()))[:12], parts, body[:8], inputs[:8])
+
+    @classmethod
+    def read(cls, word: str) -> Origin:
+        """The origin that a token's word stands for. Raises ValueError."""
+        if not re.fullmatch(r"[0-9a-f]{12}-(?:[0-9a-f]{2})+-(?:[0-9a-f]{8})?-(?:[0-9a-f]{8})?", word):
+            raise ValueError(f"identity={word} is none; copy the token whole")
+        definition, parts, body, inputs = word.split("-")
+        return cls(definition, tuple(re.findall("..", parts)), body, inputs)
+
+    def __str__(self) -> str:
+        return "-".join((self.definition, "".join(self.parts), self.body, self.inputs))
+
+    def changed(self, definition: Mapping[str, str]) -> tuple[str, ...]:
+        """The names of the parts that differ in a definition of today; empty where it is the same."""
+        today = Origin.of(definition)
+        if today.definition == self.definition:
+            return ()
+        names = sorted(definition)
+        if len(names) != len(self.parts):
+            return ("the kind of variant",)
+        parts = zip(names, self.parts, today.parts, strict=True)
+        return tuple(n for n, then, now in parts if then != now) or ("its definition",)
+
+
+@dataclass(frozen=True)
 class Replay:
-    """A token's meaning. inputs: for each input the units of one pack, none for whole kernels, which have a set."""
+    """A token's meaning. inputs: for each input the units of one pack, none for whole kernels, which have a set.
+
+    origin: what the token was made from; None for a token that does not say.
+    """
 
     setup: Setup
     place: int
     inputs: Mapping[str, NDArray[np.generic]]
     input_set: str = ""
+    origin: Origin | None = None
 
     def fill(self, case: Case) -> dict[str, NDArray[np.generic]]:
         """Inputs of the setup's shape in which the pack repeats."""
@@ -45,9 +120,36 @@ class Replay:
         return {n: np.resize(self.inputs[n], size).reshape(self.setup.shape) for n in case.inputs}
 
 
-def token(setup: Setup, inputs: Units, index: int, input_set: str = "") -> str:
+def remarks(replay: Replay | None, definition: Mapping[str, str], body: str = "") -> tuple[str, ...]:
+    """What has changed since a token was made, for the person who replays it. body: hash of the PTX that ran."""
+    if replay is None:
+        return ()
+    if replay.origin is None:
+        return (UNKNOWN_ORIGIN,)
+    found = [name for name in replay.origin.changed(definition) if name != "inputs"]  # in the token, or compared
+    if found:
+        return (f"{MARK} the case has changed since this token was made: {', '.join(found)}; {AS_IT_IS}",)
+    if strange := [name for name, found in definition.items() if found.startswith(INCOMPARABLE)]:
+        return (f"{MARK} whether the {', '.join(strange)} has changed since this token was made cannot be told",)
+    if body and replay.origin.body and not body.startswith(replay.origin.body):
+        why = "by another Triton, or from a part of the case that no digest covers"
+        return (f"{MARK} the case was compiled to other code than when this token was made, {why}; {AS_IT_IS}",)
+    return ()
+
+
+def check_formats(replay: Replay, definition: Mapping[str, str]) -> None:
+    """Raise CaseError where the bits in a token mean something else by now."""
+    if replay.origin is not None and "formats" in replay.origin.changed(definition):
+        raise CaseError(
+            f"{MARK} the formats of the case have changed since this token was made, so its bits mean something else; "
+            "run it without --ptx-replay"
+        )
+
+
+def token(setup: Setup, inputs: Units, index: int, input_set: str = "", *, origin: Origin | None = None) -> str:
     """The token for the pack that holds unit number `index` of the inputs."""
-    head = {
+    head: dict[str, object] = {"identity": origin} if origin is not None else {}
+    head |= {
         "pack": setup.pack,
         "place": index % setup.pack,
         "shape": setup.shape_text.replace(",", ";") or "1",
@@ -85,8 +187,11 @@ def parse(text: str, case: Case) -> Replay:
     except ValueError:
         raise TokenError(f"{text!r} is no replay token: it consists of name=value, separated by commas") from None
     try:
+        origin = Origin.read(words.pop("identity")) if "identity" in words else None
+        pack = int(words.pop("pack"))
         setup = Setup(
-            pack=int(words.pop("pack")),
+            pack=pack,
+            block=block_of(pack),
             alignment=int(words.pop("align", "16")),
             num_warps=int(words.pop("warps", "4")),
             context=_context(words.pop("context", "straight")),
@@ -98,13 +203,13 @@ def parse(text: str, case: Case) -> Replay:
         shape = words.pop("shape", "1")
         if "=" in shape:
             sizes = {k: int(v) for k, v in (part.split("=") for part in shape.split(";"))}
-            return Replay(replace(setup, sizes=sizes), place, {}, words.pop("inputs"))
+            return Replay(replace(setup, sizes=sizes), place, {}, words.pop("inputs"), origin)
         setup = replace(setup, shape=tuple(int(n) for n in shape.split("x")))
     except KeyError as e:
         raise TokenError(f"replay token {text!r}: {e} is missing") from None
     except ValueError as e:
         raise TokenError(f"replay token {text!r}: {e}") from None
-    if min(setup.pack, setup.steps, *(setup.shape or (1,))) < 1:
+    if min(pack, setup.steps, *(setup.shape or (1,))) < 1:
         raise TokenError(f"replay token {text!r}: pack, steps and shape are at least 1")
     words = {name.removeprefix("input."): word for name, word in words.items()}
     unknown = set(words) - set(case.inputs)
@@ -114,7 +219,7 @@ def parse(text: str, case: Case) -> Replay:
             f"replay token {text!r}: the case's inputs are {', '.join(case.inputs) or 'none'}; "
             f"the token gives {', '.join(sorted(words)) or 'none'}"
         )
-    return Replay(setup, place, {n: _units(case, n, words[n], setup.pack) for n in case.inputs})
+    return Replay(setup, place, {n: _units(case, n, words[n], setup.pack) for n in case.inputs}, "", origin)
 
 
 def _context(word: str) -> Context:

@@ -32,10 +32,11 @@ from harness.model.variants import AsmVariant, CaseError, Variant
 from harness.records import Key, Result, Share, Text, TextKind, Verdict, text_hash
 from harness.records.provenance import block_digests, digest
 from harness.running import plan as planning
+from harness.running.asmfaults import fault_of, special_registers_in
 from harness.running.contexts import run_loop, run_straight
 from harness.running.diagnosis import diagnose
 from harness.running.plan import WorkItem
-from harness.running.replay import Replay, token
+from harness.running.replay import Origin, Replay, check_formats, remarks, token
 from harness.sweep import LARGE, OracleFault, Swept
 from harness.sweep.dispatch import sweep
 
@@ -132,11 +133,13 @@ class _ItemRun:
         self.node = node or f"{item.loaded.path}::{item.label}"
         self.found = ItemResults()
         self.fingerprint = fingerprint_of(item)
+        self.replay: Replay | None = None
         self.judged: dict[str, Mapping[str, Share]] = {}  # by input set, of the straight runs
 
     def all(self, replay: Replay | None) -> ItemResults:
         item = WorkItem(Setup(), "")
         try:
+            self.replay = replay
             work = self._replayed(replay) if replay else self._planned()
             reason = self.backend.unavailable(self.item.target)
             if reason is not None:
@@ -144,7 +147,7 @@ class _ItemRun:
                 return self.found
             keys = set()
             for item in work:
-                if self._writes_inputs(item):
+                if self._faulty(item):
                     break
                 if replay is None and self._is_large(item):
                     if not self._sweep(item):
@@ -196,7 +199,17 @@ class _ItemRun:
         return [WorkItem(replay.setup, replay.input_set or "replay")]
 
     def _refilled(self, item: WorkItem, replay: Replay) -> Units:
-        return self._kernel_inputs(item) if replay.input_set else replay.fill(self.case)
+        check_formats(replay, self.fingerprint)
+        if not replay.input_set:
+            return replay.fill(self.case)
+        inputs = self._kernel_inputs(item)
+        made_from = replay.origin.inputs if replay.origin else ""
+        if made_from and not digest(inputs).startswith(made_from):
+            raise CaseError(
+                f"--ptx-replay: the inputs called {replay.input_set} are not those that this token was made from: the "
+                "case or the harness makes others now, so there is nothing to repeat; run it without --ptx-replay"
+            )
+        return inputs
 
     def _fault(self, item: WorkItem, error: Exception) -> None:
         """A fault of the harness, or of the case file's functions where nothing more is known, kept as an error."""
@@ -238,17 +251,21 @@ class _ItemRun:
             return False
         return self._set(item.input_set).count > LARGE
 
-    def _writes_inputs(self, item: WorkItem) -> bool:
-        """Whether the asm writes an operand that is an input: a failure on every backend, whatever bits come out."""
-        from harness.ptx import written_input
-
+    def _faulty(self, item: WorkItem) -> bool:
+        """Whether the asm is wrong on every backend, whatever bits come out."""
         form = self._form(item)
-        words = None if form is None else written_input(form.text, form.constraints)
+        words = None
+        if form is not None:
+            words = fault_of(self._job(item, self._few() if special_registers_in(form) else {}), form)
         if words is None:
             return False
-        words = " ".join(words.split())
         self._record(self._sized(item), Outcome("ran", findings=(words,)), "fail", 0.0, words)
         return True
+
+    def _few(self) -> Units:
+        """The first input set, whole where it is small: for a look at asm whose item has other inputs or none."""
+        sets = planning.sets_of(self.case, self.item.loaded.name, "emulator", "quick")
+        return dict(sets[0].take(0, min(sets[0].count, 1 << 16))) if sets else {}
 
     def _sized(self, item: WorkItem) -> WorkItem:
         """The item with its shape, its inputs left to be made."""
@@ -395,8 +412,12 @@ class _ItemRun:
         first = judgement.offenders[0].index if judgement.offenders else 0
         place = swept.place if swept else self._unit(judgement, first)
         setup = job.setup if job and swept else item.setup
-        replayed = token(setup, job.inputs, place, item.input_set) if job and (job.inputs or not swept) else ""
         artifacts = outcome.artifacts
+        replayed = ""
+        if verdict == "fail" and job and (job.inputs or not swept):
+            inputs = digest(job.inputs) if setup.sizes else ""
+            origin = Origin.of(self.fingerprint, "" if swept else artifacts.body, inputs)
+            replayed = token(setup, job.inputs, place, item.input_set, origin=origin)
         axes = axes_of(self.case)
         return Result(
             key=key,
@@ -413,7 +434,7 @@ class _ItemRun:
             worst=judgement.worst,
             offenders=tuple(judgement.offenders),
             findings=outcome.findings,
-            replay=replayed if verdict == "fail" else "",
+            replay=replayed,
             inputs_digest=digest(job.inputs) if job and job.inputs and not swept else "",
             outputs_digest=swept.blocks if swept else block_digests(outcome.outputs),
             seed=self._seed(item),
@@ -426,7 +447,7 @@ class _ItemRun:
             fingerprint=self.fingerprint,
             seconds=round(seconds, 4),
             sweep=swept.measured if swept else {},
-            notes=swept.notes if swept else outcome.notes,
+            notes=(*remarks(self.replay, self.fingerprint, artifacts.body), *(swept or outcome).notes),
             device=outcome.device,
             identity=outcome.identity,
             body=artifacts.body,

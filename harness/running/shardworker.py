@@ -19,7 +19,7 @@ from harness.model import load as loader
 from harness.model.arguments import format_of
 from harness.model.policies import Policies, policies
 from harness.model.variants import CaseError
-from harness.running.replay import token
+from harness.running.replay import Origin, token
 from harness.running.run import Item, fingerprint_of
 from harness.sweep import OracleFault, Swept
 from harness.sweep.dispatch import sweep
@@ -78,7 +78,8 @@ def run_shard(item: Item, backend: Backend, task: Task, shard: int) -> ShardResu
     outcome = replace(outcome, findings=outcome.findings + held_exactly(policy, outcome.approximate))
     failed = outcome.status == "ran" and (not found.passed or outcome.findings)
     shape = (16 * block_of(task.pack),)
-    replay = token(Setup(pack=task.pack, shape=shape, fusion=setup.fusion), swept.inputs or {}, swept.place)
+    repeated = Setup(pack=task.pack, shape=shape, fusion=setup.fusion)
+    replay = token(repeated, swept.inputs or {}, swept.place, origin=Origin.of(fingerprint_of(item)))
     return ShardResult(
         shard,
         "error" if outcome.status != "ran" else "fail" if failed else "pass",

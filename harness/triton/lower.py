@@ -15,6 +15,7 @@ from typing import Any
 from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import ASTSource, make_backend
+from triton.runtime.jit import JITFunction
 
 from harness.model.identity import digest_with_code
 from harness.model.identity.modules import execute_file
@@ -103,20 +104,44 @@ def _loaded(value: Any) -> Any:
 
 
 def load(ref: FunctionRef) -> Any:
-    """The function that `ref` names; raises CompileFailure where its file no longer has it."""
-    found: Any = _module(ref)
+    """The function that `ref` means; raises CompileFailure where its file no longer makes it.
+
+    The name is tried first. A file may bind it again further down: of all the functions that the file made under that
+    name, the one with the code of `ref` is meant.
+    """
+    module = _module(ref)
+    found: Any = module
     for part in ref.qualname.split("."):
         found = getattr(found, part, None)
-    if found is None:
-        raise CompileFailure(f"{ref.path} has no function {ref.qualname}")
     while type(found).__name__ in ("Heuristics", "Autotuner"):
         found = found.fn  # the caller has decided what they decide
-    if ref.code and digest_with_code(found, exact=True) != ref.code:
-        raise CompileFailure(
-            f"{ref.path} binds another function to the name {ref.qualname} than the one to be compiled: it is defined "
-            "again further down, or the file was changed meanwhile; give each function a name of its own, or start anew"
-        )
-    return found
+    if found is not None and not ref.code:
+        return found
+    made = (f for f in _made if f.fn.__qualname__ == ref.qualname and f.fn.__globals__ is vars(module))
+    for function in ([found] if found is not None else []) + list(made):
+        if digest_with_code(function, exact=True) == ref.code:
+            return function
+    raise CompileFailure(
+        f"{ref.path} has no function {ref.qualname} as it was handed over: the file was changed meanwhile, or makes "
+        "another one each time that it is executed; start anew"
+    )
+
+
+_made: list[Any] = []
+"""Every @triton.jit function of this process, alive also where its name is bound to another by now."""
+
+
+def _note_functions() -> None:
+    make = JITFunction.__init__
+
+    def noted(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        _made.append(self)
+
+    JITFunction.__init__ = noted
+
+
+_note_functions()
 
 
 def _module(ref: FunctionRef) -> ModuleType:

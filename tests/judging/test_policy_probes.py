@@ -145,3 +145,9 @@ def test_flushes_pass_by_the_policy_on_flushes_alone(fmt, ftz, match):
     lost = "fail" if ftz == "never" or not flushes else "pass"
     assert verdict(fmt, match, ftz, "any", lambda p: p.kept_subnormal) == kept
     assert verdict(fmt, match, ftz, "any", lambda p: p.flushed) == lost
+
+
+def test_what_holds_outside_a_range_has_no_range_of_its_own():
+    """It would judge nothing outside its own, though outside= reads as if all the rest were judged."""
+    with pytest.raises(ValueError, match=r"outside= holds wherever .* does not, so it has no on= of its own"):
+        exact(on=between("x", 0.5, 8), outside=ulp(2, on=between("x", 8, 16)))

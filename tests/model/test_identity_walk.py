@@ -5,12 +5,18 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from harness import Case, asm
+from harness.jobs import Setup
 from harness.model.identity import digest_with_code
+from harness.model.identity.definition import definition, what_changed
+from harness.running.replay import Origin, Replay, remarks
+from references.formats import U8
 
 LIBRARY = """
 def helper(x):
@@ -156,3 +162,23 @@ def test_the_annotation_of_a_kernels_parameter_counts(tmp_path):
         )
         digests.append(digest_with_code(execute_file(path, f"ptxdiff_annotation_{name}").f))
     assert digests[0] != digests[1]
+
+
+def test_a_value_that_cannot_be_compared_is_named_and_not_called_changed():
+    """A lock is like no other object: the part that uses it equals that of no other process, and says why."""
+    guard = threading.Lock()
+
+    def reference(x):
+        with guard:
+            return x
+
+    case = Case(inputs={"x": U8}, outputs={"y": U8}, reference=reference, variants={"v": asm("mov.b32 $0, $1;")})
+    here = definition(case, case.variants["v"])
+    assert here["reference"].startswith("cannot be compared: _thread.lock ")
+    elsewhere = {**here, "reference": here["reference"][:-16] + "0" * 16}
+    words = "reference uses a value of type _thread.lock, which cannot be compared with that of another process"
+    assert what_changed(elsewhere, here) == words
+    assert what_changed({**elsewhere, "asm": ""}, here) == f"asm changed; {words}"
+    assert what_changed(here, here) == ""
+    told = remarks(Replay(Setup(), 0, {}, origin=Origin.of(elsewhere)), here)
+    assert told == ("--ptx-replay: whether the reference has changed since this token was made cannot be told",)

@@ -11,7 +11,7 @@ from harness.processes import locks as devicelock
 
 HOLD = """
 import sys
-from harness import devicelock
+from harness.processes import locks as devicelock
 print("asks", flush=True)
 with getattr(devicelock, sys.argv[1])(sys.argv[2]):
     print("held", flush=True)

@@ -13,7 +13,8 @@ from harness.ptx.numeric import compilecache
 
 PROGRAM = """
 import numpy as np
-from harness.ptx import compilecache, vectorise
+from harness.ptx.numeric import compilecache
+from harness.ptx.numeric import vectorise
 from harness.ptx.isa.registry import find
 from harness.ptx import isa
 isa.load()

@@ -67,6 +67,35 @@ def test_asm_that_writes_an_input_fails_on_every_backend(results, backend):
     assert planted.findings
 
 
+LANES = '''"""Bytes that become 1; two variants read a special register, and of one the result depends on it."""
+
+import torch
+
+from harness import Case, asm
+from references.formats import U8
+
+case = Case(
+    inputs={"x": U8},
+    outputs={"y": U8},
+    reference=torch.ones_like,
+    variants={
+        "by lane": asm("{ .reg .b32 t; mov.u32 t, %laneid; and.b32 t, t, 3; min.u32 $0, t, $1; }", "=r,r", pack=1),
+        "of no effect": asm("{ .reg .b32 t; mov.u32 t, %laneid; and.b32 t, t, 0; add.u32 $0, t, 1; }", "=r,r", pack=1),
+        "a word like one": asm("{ .reg .b32 %tidy; mov.b32 %tidy, 1; mov.b32 $0, %tidy; }", "=r,r", pack=1),
+    },
+)
+'''
+
+
+@pytest.mark.parametrize("backend", ["emulator", "assembler"])
+def test_a_result_that_depends_on_a_special_register_fails_on_every_backend(results, backend):
+    found = results(LANES, f"--ptx-backend={backend}")
+    assert {r.verdict for r in found["of no effect"] + found["a word like one"]} == {"pass"}
+    assert {r.verdict for r in found["by lane"]} == {"fail"}
+    (told,) = found["by lane"][0].findings
+    assert "a result depends on %laneid, which has no value in asm alone: element 0 of output 0" in told
+
+
 CLOBBER = '''"""Clear the lowest bit that is set, in bytes: asm that writes its output before it has read its input."""
 
 from harness import Case, ExpectedFailure, asm

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+
 import numpy as np
 import pytest
 
 from harness import Case, asm, plain
-from harness.jobs import Setup
-from harness.running.replay import TokenError, parse, token
+from harness.jobs import Setup, block_of
+from harness.running.replay import Origin, Replay, TokenError, parse, remarks, token
 from references.formats import E2M1X2, F32, F64, I8, Format
+from tests.case_sources import FLIP
 
 
 def case_of(**inputs: Format) -> Case:
@@ -17,7 +21,17 @@ def case_of(**inputs: Format) -> Case:
     )
 
 
-SETUP = Setup(pack=4, shape=(7, 129), alignment=4, num_warps=8, context="loop", steps=3, fusion=True, padding=11)
+SETUP = Setup(
+    pack=4,
+    shape=(7, 129),
+    block=block_of(4),
+    alignment=4,
+    num_warps=8,
+    context="loop",
+    steps=3,
+    fusion=True,
+    padding=11,
+)
 
 
 @pytest.mark.parametrize("fmt", [F32, F64, I8, E2M1X2], ids=str)
@@ -73,3 +87,106 @@ def test_what_is_wrong_with_a_token_is_said(text, words):
     with pytest.raises(TokenError) as raised:
         parse(text, case_of(x=F32))
     assert words in str(raised.value)
+
+
+# A token and the case that it was made from --------------------------------------------------------------------------
+
+CHANGED = "the case has changed since this token was made: "
+NOW = "; the replay runs the case as it is now"
+
+
+def repeated(run_cases, before: str, after: str) -> str:
+    """What pytest prints when the command of a failure in one text of a case is repeated with another text."""
+    found = run_cases(c=before)
+    node, word = shlex.split(re.findall(r"^  repeat    pytest (.*)$", found.stdout.str(), flags=re.M)[0])
+    return run_cases(node, word, c=after).stdout.str()
+
+
+def test_a_replay_of_the_same_case_says_nothing_of_changes(run_cases):
+    commented = FLIP.replace("U8\n\n", "U8  # bytes\n\n")
+    for text in (FLIP, commented):
+        told = repeated(run_cases, FLIP, text)
+        assert "1 failed" in told
+        assert "this token" not in told
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "outcome", "what"),
+    [
+        ("0x01010181", "0x01010101", "1 passed", "asm"),
+        ("0x01010181", "0x01010182", "1 failed", "asm"),
+        ("return x ^ 1", "return x ^ 0x81", "1 failed", "reference"),
+        ("case = Case(", "case = Case(nan='canonical', ", "1 failed", "policy"),
+    ],
+)
+def test_a_replay_says_what_was_changed_since(run_cases, old, new, outcome, what):
+    assert old in FLIP
+    told = repeated(run_cases, FLIP, FLIP.replace(old, new))
+    assert outcome in told
+    assert CHANGED + what + NOW in " ".join(told.split())
+
+
+def test_inputs_in_another_format_are_other_inputs(run_cases):
+    told = repeated(run_cases, FLIP, FLIP.replace("U8", "I8"))
+    assert "1 failed" in told
+    assert "--ptx-replay: the formats of the case have changed since this token was made" in told
+
+
+def test_a_token_without_an_identity_runs_and_is_said(run_cases):
+    word = "pack=4,place=0,shape=256,align=16,warps=4,context=straight,steps=1,fusion=0,x=00:01:02:03"
+    told = run_cases("cases/c.py::right[sm_100a-emulator]", f"--ptx-replay={word}", c=FLIP).stdout.str()
+    assert "1 passed" in told
+    assert "this token does not say what it was made from" in " ".join(told.split())
+
+
+KERNEL = """
+import numpy as np
+import triton
+import triton.language as tl
+from harness import Case, kernel
+from references.formats import U8
+
+
+@triton.jit
+def flip(x, y, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(y + at, tl.load(x + at) ^ 3)
+
+
+def made(sizes, random):
+    return {"x": np.arange(sizes["N"]).astype(np.uint8)}
+
+
+case = Case(
+    inputs={"x": U8["N"]},
+    outputs={"y": U8["N"]},
+    reference=lambda x: x ^ 1,
+    variants={"v": kernel(flip, grid=(1,))},
+    sizes=[{"N": 64}],
+    generate=made,
+)
+"""
+
+
+def test_a_kernel_whose_inputs_changed_cannot_be_repeated(run_cases):
+    assert "1 failed" in (told := repeated(run_cases, KERNEL, KERNEL))
+    assert "this token" not in told
+    told = repeated(run_cases, KERNEL, KERNEL.replace("np.arange(sizes", "1 + np.arange(sizes"))
+    assert "1 failed" in told
+    assert "--ptx-replay: the inputs called generated/1 are not those that this token was made from" in told
+    told = repeated(run_cases, KERNEL, KERNEL.replace("^ 3)", "^ 5)"))
+    assert CHANGED + "function" + NOW in " ".join(told.split())
+
+
+def test_other_compiled_code_of_the_same_case_is_said():
+    origin = Origin.of({"asm": "0" * 16}, body="a" * 64)
+    made = Replay(Setup(), 0, {}, origin=origin)
+    same = {"asm": "0" * 16}
+    assert remarks(made, same) == remarks(made, same, "a" * 64) == remarks(None, same) == ()
+    assert "compiled to other code than when this token was made" in remarks(made, same, "b" * 64)[0]
+
+
+@pytest.mark.parametrize("word", ["", "x", "8670c7d8e074-8652--x", "8670c7d8e074-865--", "8670c7d8e074"])
+def test_an_identity_that_is_cut_off_is_refused(word):
+    with pytest.raises(TokenError, match="copy the token whole"):
+        parse(f"identity={word},pack=1,shape=1,x=00000000", case_of(x=F32))

@@ -107,6 +107,37 @@ def test_a_run_stopped_by_ctrl_c_is_cut_short(start, tmp_path, capsys, options):
     assert refused(tmp_path / "run.jsonl", capsys)
 
 
+def test_a_part_of_a_run_that_was_cut_short_is_no_whole_run(run_cases):
+    """Resumed with -k: what the first start planned and never ran is still missing, whoever resumes it how often."""
+    wrong = FLIP.replace('"right"', '"a"').replace('"wrong"', '"b"')
+    run_cases("-x", "--ptx-records=run.jsonl", a=wrong, b=RIGHT, c=RIGHT)
+    for _ in range(2):  # a::b may have been broken off: it is to be run again, like what never ran
+        result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", "-kb.py")
+        words = "cut short: 2 of 4 items have no result, of which a::b[[]sm_100a-emulator] is the first"
+        result.stdout.fnmatch_lines([f"records: run.jsonl ({words}*"])
+        assert read(Path("run.jsonl")).end is None
+    run_cases("--ptx-records=run.jsonl", "--ptx-resume")
+    assert read(Path("run.jsonl")).end is not None
+
+
+def test_errors_that_a_part_of_a_run_left_out_are_missing(run_cases):
+    """They are taken out of the file, to be run again; a run of something else does not make them good."""
+    broken = RIGHT.replace("0x01010101;", "0x01010101; nonsense;")
+    run_cases("--ptx-records=run.jsonl", a=broken, b=RIGHT)
+    result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", "-kb.py")
+    result.stdout.fnmatch_lines(["records: run.jsonl (cut short: 1 of 2 items have no result, of which a::right*"])
+    assert read(Path("run.jsonl")).end is None
+
+
+def test_a_run_that_a_resumed_one_adds_to_is_whole(run_cases):
+    run_cases("--ptx-records=run.jsonl", "-kb.py", a=RIGHT, b=RIGHT)
+    assert read(Path("run.jsonl")).end is not None
+    run_cases("--ptx-records=run.jsonl", "--ptx-resume", "-ka.py")
+    found = read(Path("run.jsonl"))
+    assert found.end is not None
+    assert sorted(found.run.planned) == ["a::right[sm_100a-emulator]", "b::right[sm_100a-emulator]"]
+
+
 def test_a_run_stopped_at_its_first_failure_is_cut_short_until_it_is_resumed(run_cases, capsys):
     wrong = FLIP.replace('"right"', '"a"').replace('"wrong"', '"b"')
     result = run_cases("-x", "--ptx-records=run.jsonl", a=wrong, b=RIGHT)

@@ -199,3 +199,15 @@ def test_the_command_sweeps_on_the_cpu_and_resumes(tmp_path, capsys):
     assert "codes differ" in capsys.readouterr().out
     assert main(["sweep", f"{file}::absent", *words]) == 2
     assert "there are case::right, case::wrong" in capsys.readouterr().err
+
+
+def test_a_sweep_whose_policy_judges_next_to_nothing_is_no_pass(tmp_path, capsys):
+    """Every shard says pass, because nothing in it may fail: the command says so and exits with 1."""
+    file = tmp_path / "negation.py"
+    text = CASE.replace("Case, asm", "Case, asm, exact, magnitude")
+    file.write_text(text.replace('nan="payload"', 'nan="payload", match=exact(on=magnitude("a", 3.0e-8, 4.0e-8))'))
+    words = ["--backend", "emulator", "--journal", str(tmp_path / "j.jsonl"), "--shard-bits", "16", "--limit", "1"]
+    assert main(["sweep", f"{file}::wrong", *words]) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    assert "match= of y promises next to nothing:" in told
+    assert "fewer than 1 in 1000; widen it" in told

@@ -12,6 +12,7 @@ from typing import Any
 from harness.model.case import Case
 from harness.model.derive import asm_form, packs_of
 from harness.model.identity.code import digest_with_code
+from harness.model.identity.encoding import without_encoding
 from harness.model.policies import policies
 from harness.model.variants import AsmVariant, CaseError, KernelVariant, PlainVariant, Variant, alternatives
 
@@ -29,9 +30,37 @@ def definition(case: Case, variant: Variant, *, exact: bool = False) -> dict[str
     key = (id(case), id(variant), exact)
     if key not in _known:
         parts = {**_wanted(case, variant), **_made_of(case, variant)}
-        digests = {name: digest_with_code(value, exact=exact)[:KEPT_DIGITS] for name, value in parts.items()}
+        digests = {name: _digest(value, exact) for name, value in parts.items()}
         _known[key] = (case, variant, digests)
     return dict(_known[key][2])
+
+
+def _digest(value: Any, exact: bool) -> str:
+    """The digest of a part; of one that holds a value without an encoding, also what that value is."""
+    met = len(without_encoding())
+    found = digest_with_code(value, exact=exact)[:KEPT_DIGITS]
+    strange = without_encoding()[met:]
+    return f"{INCOMPARABLE}{_kind(strange[0])} {found}" if strange else found
+
+
+INCOMPARABLE = "cannot be compared: "
+"""Begins the digest of a part that holds a value without an encoding: it equals that of no other process."""
+
+
+def _kind(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def what_changed(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """What became of the parts that differ, in words: what was changed, and what nobody can compare; "" for nothing."""
+    differ = changed_parts(before, after)
+    strange = {n: d for n in differ if (d := after.get(n, before.get(n, ""))).startswith(INCOMPARABLE)}
+    changed = [n for n in differ if n not in strange]
+    words = [f"{', '.join(changed)} changed"] if changed else []
+    for name, found in strange.items():
+        kind = found.removeprefix(INCOMPARABLE).rpartition(" ")[0]
+        words.append(f"{name} uses a value of type {kind}, which cannot be compared with that of another process")
+    return "; ".join(words)
 
 
 def _wanted(case: Case, variant: Variant) -> dict[str, Any]:

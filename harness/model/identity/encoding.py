@@ -114,6 +114,11 @@ def _class(value: Any) -> bytes:
     return type(value).__qualname__.encode()
 
 
+def without_encoding() -> list[Any]:
+    """The objects met so far that are like no other, in the order in which they were met."""
+    return _kept
+
+
 def _only_here(value: Any) -> bytes:
     """An encoding that differs from that of every other object, here and in every other process."""
     _kept.append(value)  # alive, so that no other object gets its id

@@ -1,0 +1,59 @@
+"""Functions of one name: the object that was handed over is compiled, or the compiler refuses."""
+
+import sys
+
+import pytest
+
+from harness.model.load import load_module
+from harness.triton.compile import Compilation, FunctionRef, KernelSpec, compile_kernel
+
+FIRST = "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef change(x):\n    tl.store(x, 1111111)\n\n\n"
+SECOND = FIRST.partition("\n\n\n")[2].replace("1111111", "2222222")
+
+
+def compiled(function):
+    spec = KernelSpec(FunctionRef.of(function), (("x", "*i32"),), (), ((0,),), "sm_90a", False)
+    return compile_kernel(spec)
+
+
+@pytest.fixture
+def module(tmp_path):
+    def loaded(text):
+        path = tmp_path / "twice.py"
+        path.write_text(text)
+        return load_module(path)
+
+    return loaded
+
+
+def test_a_function_whose_name_is_bound_again_is_compiled_from_its_own_source(module):
+    found = module(FIRST + "former = change\n\n\n" + SECOND)
+    texts = [compiled(f).ptx for f in (found.former, found.change, found.former)]
+    assert ["1111111" in t for t in texts] == [True, False, True]
+    assert ["2222222" in t for t in texts] == [False, True, False]
+
+
+def test_a_function_that_nothing_in_the_file_holds_any_more_is_found_as_well(module):
+    """`kept` is of the caller's process: in the compiler's nothing but the list of made functions holds the first."""
+    found = module(FIRST + "import sys\nvars(sys).setdefault('kept', change)\n\n\n" + SECOND)
+    former = vars(sys).pop("kept")
+    assert former is not found.change
+    assert "1111111" in compiled(former).ptx
+
+
+def test_the_former_function_calls_what_its_names_are_bound_to_in_the_end(module):
+    """A name in a function is read when the function runs, as Python does: only the object handed over is fixed."""
+    outer = "@triton.jit\ndef outer(x):\n    change(x)\n\n\n"
+    again = outer.replace("change(x)", "tl.store(x, 3333333)")
+    found = module(FIRST + outer + "former = outer\n\n\n" + SECOND + "\n\n" + again)
+    assert "2222222" in compiled(found.former).ptx
+    assert "3333333" in compiled(found.outer).ptx
+
+
+def test_a_file_that_was_changed_meanwhile_is_still_refused(module, tmp_path):
+    found = module(FIRST)
+    (tmp_path / "twice.py").write_text(FIRST.replace("1111111", "4444444"))
+    refusal = compiled(found.change)
+    assert not isinstance(refusal, Compilation)
+    assert "has no function change as it was handed over" in refusal.words
+    assert "the file was changed meanwhile" in refusal.words
