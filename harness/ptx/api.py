@@ -10,13 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.analysis.written import check_inputs
+from harness.ptx.binding import control, moves
+from harness.ptx.binding.builder import Builder
 from harness.ptx.binding.constraints import REGISTER_WIDTH, Constraint, Operand, bind, constants_of, parse_constraints
-from harness.ptx.binding.program import Builder, Program
+from harness.ptx.binding.contraction import fused
+from harness.ptx.binding.program import Program
+from harness.ptx.binding.written import check_inputs
 from harness.ptx.errors import BindingError, PtxError, only_own
 from harness.ptx.limits import SNIPPET_SECONDS, Deadline, lanes_together
 from harness.ptx.machine.data import DType, Placement, Tensor, by_lane, dtype_of, load, store, tensors, width_of
-from harness.ptx.machine.lockstep import Constants, Frame, run
+from harness.ptx.machine.frame import Constants, Frame
+from harness.ptx.machine.lockstep import run
 from harness.ptx.machine.parallel import for_each
 from harness.ptx.machine.standins import named_values, refuse_stand_ins
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
@@ -28,6 +32,9 @@ CHUNK = 1 << 14
 """Lanes of one piece of work: registers of that many lanes stay in a core's cache."""
 
 Share = tuple[tuple[int, int], ...]
+
+_LOADED = (control, moves)
+"""What registers the binders of asm's own operations."""
 
 
 @only_own("an asm block")
@@ -121,8 +128,6 @@ def assemble(
     program = builder.built(tree)
     check_inputs(tree, source, parsed)
     if fuse:
-        from harness.ptx.binding.contraction import fused
-
         program = fused(program)
     return AsmBlock(program, slots)
 

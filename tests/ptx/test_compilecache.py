@@ -14,7 +14,7 @@ from harness.ptx.numeric import compilecache
 PROGRAM = """
 import numpy as np
 from harness.ptx import compilecache, vectorise
-from harness.ptx.isa.registry import find
+from harness.ptx.isa.forms import find
 from harness.ptx import isa
 isa.load()
 compiled = []

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.ptx.binding.program import Builder
+from harness.ptx.binding import control, moves  # noqa: F401  they register binders
+from harness.ptx.binding.builder import Builder
 from harness.ptx.errors import BindingError, PtxError
 from harness.ptx.targets import Target
 from harness.ptx.text.nodes import Block, Declaration, Immediate, Instruction, Pair, Sink, Vector

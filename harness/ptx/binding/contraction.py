@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.ptx.binding.program import Program, Reader, Register, Step, Writer
-from harness.ptx.isa.registry import Bound, find
+from harness.ptx.isa.forms import Bound, find
 from harness.ptx.numeric.bits import scalar
 from harness.ptx.numeric.vectorise import ArrayFunction
 from harness.ptx.text.types import TYPES

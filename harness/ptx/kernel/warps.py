@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.binding.program import Builder, Reader, Step, Writer
+from harness.ptx.binding.builder import Builder, binds, expect
+from harness.ptx.binding.program import Reader, Step, Writer
 from harness.ptx.errors import ExecutionError, OperandError
-from harness.ptx.isa.registry import Bound, find
+from harness.ptx.isa.forms import Bound, find
 from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.machine.operations import binds, expect, runs
-from harness.ptx.numeric.vectorise import UNSIGNED, Array
+from harness.ptx.machine.operations import runs
+from harness.ptx.numeric.vectorise import Array
 from harness.ptx.text.nodes import Instruction, Pair, Sink
 from harness.ptx.text.types import TYPES
-
-__all__: list[str] = []
 
 
 def _whole(frame: KernelFrame, values: Any) -> Array:
@@ -287,6 +286,3 @@ def _bind_trap(builder: Builder, node: Instruction, bound: Bound) -> Step:
 def _run_trap(frame: KernelFrame, step: Step, active: Array | None) -> None:
     lane = 0 if active is None else int(np.flatnonzero(active)[0])
     raise frame.fault(ExecutionError, step, f"{frame.who(lane)} stops the kernel: {step.bound.spelling}")
-
-
-_ = UNSIGNED

@@ -13,7 +13,7 @@ import numpy as np
 from harness.ptx.binding.constraints import Operand
 from harness.ptx.errors import BindingError, TooLarge, UndefinedBits
 from harness.ptx.limits import ELEMENTS
-from harness.ptx.machine.lockstep import Frame
+from harness.ptx.machine.frame import Frame
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
 DType = Any
