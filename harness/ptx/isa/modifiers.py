@@ -6,6 +6,8 @@ first alternative when it was left out; a parameter named like a flag (`ftz`) ge
 
 from __future__ import annotations
 
+from harness.ptx.numeric.floatbits import BF16, F16, F32, F64
+
 RN, RZ, RM, RP, RNA, RS = 0, 1, 2, 3, 4, 5
 EQ, NE, LT, LE, GT, GE = 0, 1, 2, 3, 4, 5
 LO, LS, HI, HS = 6, 7, 8, 9
@@ -13,7 +15,7 @@ EQU, NEU, LTU, LEU, GTU, GEU, NUM, NAN = 10, 11, 12, 13, 14, 15, 16, 17
 AND, OR, XOR = 0, 1, 2
 WRAP, CLAMP = 0, 1
 LEFT, RIGHT = 0, 1
-U32, S32, F32, F16, BF16, F64 = 0, 1, 2, 3, 4, 5
+U32, S32 = 0, 1
 ADD, MIN, MAX = 0, 1, 2
 SHR7, SHR15 = 7, 15
 F4E, B4E, RC8, ECL, ECR, RC16 = 1, 2, 3, 4, 5, 6
