@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.ptx import isa
 from harness.ptx.binding import braces
-from harness.ptx.binding.program import Program, Reader, Step, Writer
+from harness.ptx.binding.program import Program, ReadSlot, Step, WriteSlot
 from harness.ptx.binding.resolver import Resolver
 from harness.ptx.binding.scope import Scope
 from harness.ptx.binding.selection import selected
@@ -30,8 +30,8 @@ from harness.ptx.isa.lookup import lookup
 from harness.ptx.limits import INSTRUCTIONS, NESTING, REGISTERS
 from harness.ptx.targets import Target
 from harness.ptx.text.nodes import (
-    Block,
     BranchTargets,
+    CodeBlock,
     Declaration,
     Immediate,
     Instruction,
@@ -86,12 +86,12 @@ class Builder(Resolver):
 
     # the walk --------------------------------------------------------------------------------------------
 
-    def add(self, block: Block) -> None:
+    def add(self, block: CodeBlock) -> None:
         """Walk a block: declare its names in the current scope, bind its instructions."""
         for statement in block.statements:
             self._add(statement)
 
-    def nested(self, block: Block) -> None:
+    def nested(self, block: CodeBlock) -> None:
         """Walk a block within another, or the body of a function that is called. Raises TooLarge."""
         self.depth += 1
         if self.depth > NESTING.most:
@@ -111,7 +111,7 @@ class Builder(Resolver):
         self.count(statement)
         if isinstance(statement, Instruction):
             self.steps.append(self._bind(statement))
-        elif isinstance(statement, Block):
+        elif isinstance(statement, CodeBlock):
             self.scope = Scope(scope)
             self.nested(statement)
             self.scope = scope
@@ -160,7 +160,7 @@ class Builder(Resolver):
                 parts = [self.new_register(f"{name}.{c}", kind) for c in "xyzw"[: node.vector]]
                 scope.registers[name] = parts
 
-    def built(self, tree: Block) -> Program:
+    def built(self, tree: CodeBlock) -> Program:
         """The program of a whole tree. Raises PtxError, an InternalError at the statement where a check is missing."""
         try:
             self.add(tree)
@@ -213,8 +213,8 @@ class Builder(Resolver):
         if form.selections:
             node, bound = selected(self.source, node, bound)
         writers, readers = self.operands(node, bound)
-        readers += [Reader(self.carry.slot, 1) for _ in form.reads]
-        writers += [[Writer(self.carry.slot, 1)] for _ in form.writes]
+        readers += [ReadSlot(self.carry.slot, 1) for _ in form.reads]
+        writers += [[WriteSlot(self.carry.slot, 1)] for _ in form.writes]
         wanted = [(i, w) for i, each in enumerate(writers) for w in each if w.slot >= 0]
         return Step(
             "scalar",
@@ -233,7 +233,7 @@ class Builder(Resolver):
             raise self.error(InternalError, message, node.offset)
         return binder
 
-    def operands(self, node: Instruction, bound: Bound) -> tuple[list[list[Writer]], list[Reader]]:
+    def operands(self, node: Instruction, bound: Bound) -> tuple[list[list[WriteSlot]], list[ReadSlot]]:
         """Check and bind where each result of an instruction goes, and what it reads, as its form declares it."""
         written = [
             self._unspecial(o, bound, s)
@@ -281,7 +281,7 @@ class Builder(Resolver):
         braces.agreed(self, vector.elements, bound.type_of(spec), f"vector of {bound.spelling}")
         return [*node.operands[1:at], *vector.elements, *node.operands[at + 1 :]]
 
-    def _destinations(self, node: Instruction, bound: Bound) -> list[list[Writer]]:
+    def _destinations(self, node: Instruction, bound: Bound) -> list[list[WriteSlot]]:
         specs = list(bound.form.destinations)
         written = node.operands[0]
         parts: list[Operand] = [written]
@@ -303,15 +303,15 @@ class Builder(Resolver):
             self._written(p, bound, s, odd or s.optional or s is not specs[-1])
             for p, s in zip(parts, specs, strict=False)
         ]
-        return writers + [[Writer(-1, 1)]] * (len(specs) - len(parts))
+        return writers + [[WriteSlot(-1, 1)]] * (len(specs) - len(parts))
 
-    def _written(self, node: Operand, bound: Bound, spec: OperandSpec, may_discard: bool) -> list[Writer]:
+    def _written(self, node: Operand, bound: Bound, spec: OperandSpec, may_discard: bool) -> list[WriteSlot]:
         kind = bound.type_of(spec)
         if registers := braces.all_written(self, node, bound, spec):
-            return [Writer(r.slot, kind.width) for r in registers]
+            return [WriteSlot(r.slot, kind.width) for r in registers]
         return [self.destination(node, kind, bound, may_discard)]
 
-    def source_operand(self, node: Operand, bound: Bound, spec: OperandSpec) -> Reader:
+    def source_operand(self, node: Operand, bound: Bound, spec: OperandSpec) -> ReadSlot:
         """Check and bind an operand that is read, as a form declares it."""
         kind = bound.type_of(spec)
         role = f"operand {spec.name} of {bound.spelling}"
@@ -321,15 +321,15 @@ class Builder(Resolver):
         if constant and (refusal := self._refused_constant(node, bound, spec, kind)):
             raise self.error(OperandError, f"{role}{refusal}", node.offset)
         if (first := braces.first_read(self, node, bound, spec)) is not None:
-            return Reader(first.slot, kind.width)
+            return ReadSlot(first.slot, kind.width)
         if spec.name in bound.form.braces and isinstance(node, Immediate) and node.single is not None:
             # ptxas 13.4 loses the constant, and the code that it makes converts zero.
-            return Reader(-1, kind.width, 0)
+            return ReadSlot(-1, kind.width, 0)
         if spec.vector and isinstance(node, Name) and not node.negated:
             # ptxas looks at the size only of what stands between braces.
             register = self.resolve(node)
             self.check(register, TYPES[f"b{kind.width}"], False, node, role)
-            return Reader(register.slot, kind.width)
+            return ReadSlot(register.slot, kind.width)
         return self.read(node, kind, bound.form.relaxed, role)
 
     def _refused_constant(self, node: Operand, bound: Bound, spec: OperandSpec, kind: ScalarType) -> str:

@@ -8,7 +8,7 @@ from harness.ptx.binding.program import Step
 from harness.ptx.errors import OperandError
 from harness.ptx.isa.forms import Bound
 from harness.ptx.text.nodes import (
-    Block,
+    CodeBlock,
     Declaration,
     Guard,
     Immediate,
@@ -51,7 +51,7 @@ def _bind_brx(builder: Builder, node: Instruction, bound: Bound) -> Step:
         compared: list[Operand] = [met, index, Immediate(number, node.offset)]
         parts.append(Instruction("setp", ("eq", "u32"), compared, None, *at))
         parts.append(Instruction("bra", (), [target], Guard(met, False), *at))
-    builder.add(Block([Block([*parts, Label(end.text, node.offset)], node.offset)], node.offset))
+    builder.add(CodeBlock([CodeBlock([*parts, Label(end.text, node.offset)], node.offset)], node.offset))
     return Step("nothing", node, bound)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.ptx.binding import braces
 from harness.ptx.binding.builder import Builder, binds, expect
-from harness.ptx.binding.program import UNDEFINED, Reader, Register, Step, Writer
+from harness.ptx.binding.program import UNDEFINED, ReadSlot, Register, Step, WriteSlot
 from harness.ptx.binding.special import NARROWER, NEEDS, SPECIAL_REGISTERS
 from harness.ptx.errors import NotElementwise, OperandError, UnsupportedOnTarget
 from harness.ptx.isa.forms import Bound
@@ -36,7 +36,7 @@ def _bind_mov(builder: Builder, node: Instruction, bound: Bound) -> Step:
     if isinstance(what, Name) and (address := builder.address_of(what)) is not None:
         if kind.width not in (32, 64) or kind.kind == "f":
             raise builder.error(OperandError, f"{node.spelling} cannot hold an address", what.offset)
-        reader = Reader(-1, kind.width, address.pattern & ((1 << kind.width) - 1))
+        reader = ReadSlot(-1, kind.width, address.pattern & ((1 << kind.width) - 1))
     else:
         reader = _strict_read(builder, what, kind, f"operand a of {bound.spelling}")
     return Step("mov", node, bound, (reader,), (_strict_write(builder, to, kind, bound),))
@@ -59,15 +59,15 @@ def _unwrapped(node: Operand, kind: ScalarType) -> Operand:
     return node
 
 
-def _strict_read(builder: Builder, node: Operand, kind: ScalarType, role: str) -> Reader:
+def _strict_read(builder: Builder, node: Operand, kind: ScalarType, role: str) -> ReadSlot:
     return builder.read(node, kind, False, role)
 
 
-def _strict_write(builder: Builder, node: Operand, kind: ScalarType, bound: Bound) -> Writer:
+def _strict_write(builder: Builder, node: Operand, kind: ScalarType, bound: Bound) -> WriteSlot:
     if isinstance(node, Name) and not node.negated:
         register = builder.resolve(node)
         builder.check(register, kind, False, node, f"destination of {bound.spelling}")
-        return Writer(register.slot, kind.width)
+        return WriteSlot(register.slot, kind.width)
     return builder.destination(node, kind, bound)
 
 
@@ -89,7 +89,7 @@ def _bind_unpack(
     element = _element(builder, kind, to, node)
     braces.moved(builder, to.elements, element, f"destination of {bound.spelling}")
     writers = tuple(
-        Writer(-1, element.width) if isinstance(e, Sink) else _strict_write(builder, e, element, bound)
+        WriteSlot(-1, element.width) if isinstance(e, Sink) else _strict_write(builder, e, element, bound)
         for e in to.elements
     )
     return Step("unpack", node, bound, _halves_read(builder, what, kind, f"operand a of {bound.spelling}"), writers)
@@ -107,41 +107,41 @@ def _bind_pack(builder: Builder, node: Instruction, bound: Bound, kind: ScalarTy
     return Step("pack", node, bound, readers, _halves_written(builder, to, kind, bound))
 
 
-def _source_element(builder: Builder, node: Operand, kind: ScalarType, role: str) -> Reader:
+def _source_element(builder: Builder, node: Operand, kind: ScalarType, role: str) -> ReadSlot:
     """An element of a source vector; one left open (`_`) has whatever value the hardware finds there.
 
     Of a floating-point constant ptxas takes the bits: the lower ones of a double, unless float32 is moved. In an
     element of 16 bits or fewer it puts zero.
     """
     if isinstance(node, Sink):
-        return Reader(UNDEFINED, kind.width)
+        return ReadSlot(UNDEFINED, kind.width)
     if isinstance(node, Immediate):
         if isinstance(node.value, float) and kind.width < 32:
-            return Reader(-1, kind.width, 0)
+            return ReadSlot(-1, kind.width, 0)
         if isinstance(node.value, float) and (node.single is not None or kind.name != "f32"):
             bits = f64_bits(node.value) if node.single is None else node.single
-            return Reader(-1, kind.width, bits & ((1 << kind.width) - 1))
+            return ReadSlot(-1, kind.width, bits & ((1 << kind.width) - 1))
         return _strict_read(builder, node, kind, role)
     if isinstance(node, Name) and braces.is_special(node):
         node = builder.special_moved(node)
     return _strict_read(builder, node, TYPES[f"b{kind.width}"], role)
 
 
-def _halves_read(builder: Builder, node: Operand, kind: ScalarType, role: str) -> tuple[Reader, ...]:
+def _halves_read(builder: Builder, node: Operand, kind: ScalarType, role: str) -> tuple[ReadSlot, ...]:
     """The one register of a source, or the two 64-bit halves of a .b128 one, the lower first."""
     reader = _strict_read(builder, node, kind, role)
     if kind.width < 128:
         return (reader,)
     if reader.slot == -1:
         ones = (1 << 64) - 1
-        return Reader(-1, 64, reader.pattern & ones), Reader(-1, 64, reader.pattern >> 64)
-    return Reader(reader.slot, 64), Reader(reader.slot + 1, 64)
+        return ReadSlot(-1, 64, reader.pattern & ones), ReadSlot(-1, 64, reader.pattern >> 64)
+    return ReadSlot(reader.slot, 64), ReadSlot(reader.slot + 1, 64)
 
 
-def _halves_written(builder: Builder, node: Operand, kind: ScalarType, bound: Bound) -> tuple[Writer, ...]:
+def _halves_written(builder: Builder, node: Operand, kind: ScalarType, bound: Bound) -> tuple[WriteSlot, ...]:
     """The one register of a destination, or the two 64-bit halves of a .b128 one, the lower first."""
     writer = _strict_write(builder, node, kind, bound)
-    return (writer,) if kind.width < 128 else (Writer(writer.slot, 64), Writer(writer.slot + 1, 64))
+    return (writer,) if kind.width < 128 else (WriteSlot(writer.slot, 64), WriteSlot(writer.slot + 1, 64))
 
 
 @binds("mov_vector")
@@ -157,7 +157,7 @@ def _bind_mov_vector(builder: Builder, node: Instruction, bound: Bound) -> Step:
     braces.moved(builder, to, kind, f"destination of {bound.spelling}")
     untyped = TYPES[f"b{kind.width}"]
     writers = tuple(
-        Writer(-1, kind.width) if isinstance(e, Sink) else _strict_write(builder, e, untyped, bound) for e in to
+        WriteSlot(-1, kind.width) if isinstance(e, Sink) else _strict_write(builder, e, untyped, bound) for e in to
     )
     if isinstance(what, Name) and what.text in SPECIAL_REGISTERS:
         if count != 4:
@@ -175,7 +175,7 @@ def _bind_mov_vector(builder: Builder, node: Instruction, bound: Bound) -> Step:
 
 
 def _split(
-    builder: Builder, node: Instruction, bound: Bound, kind: ScalarType, what: Operand, writers: tuple[Writer, ...]
+    builder: Builder, node: Instruction, bound: Bound, kind: ScalarType, what: Operand, writers: tuple[WriteSlot, ...]
 ) -> Step:
     """A scalar moved to a vector, which the ISA does not have: ptxas (12.9, 13.4) spreads the parts of its bits.
 

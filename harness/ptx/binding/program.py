@@ -26,7 +26,7 @@ class Register:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ReadSlot:
     """A source operand: a register slot or, with slot -1, a constant pattern; `width` bits of it are read."""
 
     slot: int
@@ -36,7 +36,7 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class WriteSlot:
     """A destination: a register slot (-1: the result is discarded) and how a narrower result is widened.
 
     `upper`: the slot of a .b128 register's upper half, which the widening fills.
@@ -59,8 +59,8 @@ class Step:
     kind: str
     node: Instruction
     bound: Bound
-    sources: tuple[Reader, ...] = ()
-    destinations: tuple[Writer, ...] = ()
+    sources: tuple[ReadSlot, ...] = ()
+    destinations: tuple[WriteSlot, ...] = ()
     functions: tuple[Any, ...] = ()
     target: int = -1
     detail: Any = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.ptx.binding.program import Reader, Register, Writer
+from harness.ptx.binding.program import ReadSlot, Register, WriteSlot
 from harness.ptx.binding.scope import Scope
 from harness.ptx.binding.special import SPECIAL_REGISTERS
 from harness.ptx.errors import OperandError, PtxError
@@ -80,7 +80,7 @@ class Resolver:
             raise self.error(OperandError, f"expected a vector of {count} elements", node.offset)
         return found
 
-    def address_of(self, node: Name) -> Reader | None:
+    def address_of(self, node: Name) -> ReadSlot | None:
         """The address that a variable's name stands for; None if the name is no variable."""
         return None
 
@@ -105,30 +105,30 @@ class Resolver:
             wanted = "a predicate" if kind.kind == "pred" else f"{kind.width} bits, .{kind.name}"
             raise self.error(OperandError, f"{role}: {self.show(register)} does not fit; needed: {wanted}", node.offset)
 
-    def destination(self, node: Operand, kind: ScalarType, bound: Bound, may_discard: bool = False) -> Writer:
+    def destination(self, node: Operand, kind: ScalarType, bound: Bound, may_discard: bool = False) -> WriteSlot:
         """Check and bind an operand that is written with a value of type `kind`."""
         if isinstance(node, Sink):
             if not may_discard:
                 raise self.error(OperandError, f"{bound.spelling} cannot discard its result", node.offset)
-            return Writer(-1, kind.width)
+            return WriteSlot(-1, kind.width)
         if not isinstance(node, Name) or node.negated:
             raise self.error(OperandError, f"the destination of {bound.spelling} must be a register", node.offset)
         register = self.resolve(node)
         self.check(register, kind, bound.form.relaxed, node, f"destination of {bound.spelling}")
         if register.type.width == 128:
-            return Writer(register.slot, 64, kind.signed, register.slot + 1)
-        return Writer(register.slot, register.type.width, kind.signed)
+            return WriteSlot(register.slot, 64, kind.signed, register.slot + 1)
+        return WriteSlot(register.slot, register.type.width, kind.signed)
 
-    def read(self, node: Operand, kind: ScalarType, relaxed: bool, role: str) -> Reader:
+    def read(self, node: Operand, kind: ScalarType, relaxed: bool, role: str) -> ReadSlot:
         """Check and bind a source operand of type `kind`: a register, a negated predicate or a constant."""
         if isinstance(node, Immediate):
-            return Reader(-1, kind.width, self.pattern(node, kind, role))
+            return ReadSlot(-1, kind.width, self.pattern(node, kind, role))
         if isinstance(node, Name):
             register = self.resolve(node)
             self.check(register, kind, relaxed, node, role)
             if node.negated and kind.kind != "pred":
                 raise self.error(OperandError, f"{role}: only predicates can be negated with '!'", node.offset)
-            return Reader(register.slot, kind.width, negated=node.negated)
+            return ReadSlot(register.slot, kind.width, negated=node.negated)
         raise self.error(OperandError, f"{role} must be a register or a constant", node.offset)
 
     def pattern(self, node: Immediate, kind: ScalarType, role: str) -> int:

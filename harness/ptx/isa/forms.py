@@ -37,7 +37,7 @@ class OperandSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ModifierGroup:
     """A place in the spelling: the alternatives, and whether it may be left out."""
 
     name: str
@@ -52,7 +52,7 @@ class Form:
 
     pattern: str
     opcode: str
-    groups: tuple[Group, ...]
+    groups: tuple[ModifierGroup, ...]
     operands: tuple[OperandSpec, ...]
     function: Callable[..., int] | None
     section: str

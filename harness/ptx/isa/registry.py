@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from harness.ptx.isa.forms import FORMS, Form, Group, OperandSpec, Undefined, parameters
+from harness.ptx.isa.forms import FORMS, Form, ModifierGroup, OperandSpec, Undefined, parameters
 from harness.ptx.isa.modifiers import CODES
 from harness.ptx.numeric.bits import scalar
 from harness.ptx.targets import Requirement, requirement
 from harness.ptx.text.types import TYPES
 
 
-def _groups(pattern: str, choices: dict[str, str]) -> tuple[str, tuple[Group, ...]]:
+def _groups(pattern: str, choices: dict[str, str]) -> tuple[str, tuple[ModifierGroup, ...]]:
     """Split `add{.rnd}{.ftz}.f32` into the opcode and its groups."""
     text = pattern.replace("}", "")
     opcode = text.split("{")[0].split(".")[0]
@@ -29,11 +29,11 @@ def _groups(pattern: str, choices: dict[str, str]) -> tuple[str, tuple[Group, ..
         at = end
         flag = name not in choices
         names = (name,) if flag else tuple(choices[name].replace(".", " ").split())
-        groups.append(Group(name, names, optional, flag))
+        groups.append(ModifierGroup(name, names, optional, flag))
     return opcode, tuple(groups)
 
 
-def _operands(text: str, groups: Sequence[Group]) -> tuple[OperandSpec, ...]:
+def _operands(text: str, groups: Sequence[ModifierGroup]) -> tuple[OperandSpec, ...]:
     """Parse `d, a, b:u32, c?`, `p|q, a`, `d, {a b e f}, r` and `d.part, -a.part`; the destinations come first."""
     types = [g.name for g in groups if all(c in TYPES for c in g.choices)]
     if not text.strip():

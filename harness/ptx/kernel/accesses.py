@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from harness.ptx.binding.builder import binds, expect
-from harness.ptx.binding.program import Reader, Step, Writer
+from harness.ptx.binding.program import ReadSlot, Step, WriteSlot
 from harness.ptx.errors import OperandError
 from harness.ptx.isa.forms import Bound, find
 from harness.ptx.kernel.builder import KernelBuilder
@@ -20,12 +20,12 @@ from harness.ptx.text.nodes import Address, Instruction, Name, Operand, Sink, Ve
 from harness.ptx.text.types import TYPES
 
 
-def address(builder: KernelBuilder, node: Operand, space: str) -> tuple[Reader, int]:
+def address(builder: KernelBuilder, node: Operand, space: str) -> tuple[ReadSlot, int]:
     """Bind `[base+displacement]`: a reader for the base (a constant for a variable) and the displacement."""
     if not isinstance(node, Address):
         raise builder.error(OperandError, "a memory operand is written in brackets", node.offset)
     if node.base is None:
-        return Reader(-1, 64, node.displacement & 0xFFFFFFFFFFFFFFFF), 0
+        return ReadSlot(-1, 64, node.displacement & 0xFFFFFFFFFFFFFFFF), 0
     displacement = ((node.displacement + (1 << 63)) & 0xFFFFFFFFFFFFFFFF) - (1 << 63)
     variable = builder.address_of(node.base)
     if variable is not None:
@@ -35,7 +35,7 @@ def address(builder: KernelBuilder, node: Operand, space: str) -> tuple[Reader, 
     if register.type.kind == "f" or not (register.type.width == 64 or narrow):
         shown = builder.show(register)
         raise builder.error(OperandError, f"{shown} cannot hold a {space or 'generic'} address", node.offset)
-    return Reader(register.slot, register.type.width), displacement
+    return ReadSlot(register.slot, register.type.width), displacement
 
 
 def _space(bound: Bound) -> str:
@@ -56,7 +56,7 @@ def _bind_ld(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     if space == "param":
         passed = [builder.param_register(node.operands[1], i, kind.width) for i in range(len(writers))]
         if passed[0] is not None:
-            return Step("param_move", node, bound, tuple(Reader(p.slot, kind.width) for p in passed if p), writers)
+            return Step("param_move", node, bound, tuple(ReadSlot(p.slot, kind.width) for p in passed if p), writers)
         size = kind.width // 8 * len(writers)
         return Step("ld_param", node, bound, (), writers, detail=builder.parameter(node.operands[1], size))
     reader, displacement = address(builder, node.operands[1], space)
@@ -85,7 +85,7 @@ def _bind_st(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
         passed = [builder.param_register(node.operands[0], i, kind.width) for i in range(len(readers))]
         if passed[0] is None:
             raise builder.error(OperandError, "a kernel's parameters cannot be written", node.offset)
-        return Step("param_move", node, bound, readers, tuple(Writer(p.slot, kind.width) for p in passed if p))
+        return Step("param_move", node, bound, readers, tuple(WriteSlot(p.slot, kind.width) for p in passed if p))
     base, displacement = address(builder, node.operands[0], space)
     return Step("st", node, bound, (base, *readers), (), detail=Access(space, displacement, kind.width, len(readers)))
 
@@ -144,7 +144,7 @@ def _bind_red(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
 def _atomic(builder: KernelBuilder, node: Instruction, bound: Bound, to: Operand, rest: list[Operand]) -> Step:
     kind, count = TYPES[bound.modifiers["type"] or ""], _count(bound)
     if isinstance(to, Sink):
-        writers = tuple(Writer(-1, kind.width) for _ in range(count))
+        writers = tuple(WriteSlot(-1, kind.width) for _ in range(count))
     else:
         parts = _elements(builder, to, count)
         writers = tuple(builder.destination(p, kind, bound, may_discard=count > 1) for p in parts)
@@ -224,7 +224,7 @@ def _bind_cvta(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     if variable is None:
         reader = builder.read(what, kind, False, f"operand of {bound.spelling}")
     else:
-        reader = Reader(-1, width, variable.pattern & ((1 << width) - 1))
+        reader = ReadSlot(-1, width, variable.pattern & ((1 << width) - 1))
     writer = builder.destination(node.operands[0], kind, bound)
     return Step("cvta", node, bound, (reader,), (writer,))
 

@@ -7,7 +7,7 @@ memory, of which each byte range is written and read by one spelling; a register
 from __future__ import annotations
 
 from harness.ptx.binding.builder import Builder
-from harness.ptx.binding.program import Reader, Register, Step
+from harness.ptx.binding.program import ReadSlot, Register, Step
 from harness.ptx.binding.scope import Scope
 from harness.ptx.errors import NotElementwise, OperandError, TooLarge
 from harness.ptx.kernel.kernel import size_of
@@ -99,7 +99,7 @@ class KernelBuilder(Builder):
                 at = start + number * width
                 self.variables[at : at + width] = (value & ((1 << 8 * width) - 1)).to_bytes(width, "little")
 
-    def address_of(self, node: Name) -> Reader | None:
+    def address_of(self, node: Name) -> ReadSlot | None:
         """The address of a shared or local variable."""
         variable = self.scope.variable(node.text)
         if variable is None:
@@ -113,7 +113,7 @@ class KernelBuilder(Builder):
             # Dynamic shared memory begins behind the static variables, which Triton has none of.
             offset = -(-self.sizes["shared"] // -offset) * -offset
         base = VARIABLES_BASE if variable.space in ("global", "const") else SHARED_BASE
-        return Reader(-1, 64, base + offset)
+        return ReadSlot(-1, 64, base + offset)
 
     def parameter(self, node: Operand, size: int) -> tuple[str, int]:
         """The parameter and the offset in it that `[name+offset]` means."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from harness.ptx.binding.builder import binds
-from harness.ptx.binding.program import Reader, Step, Writer
+from harness.ptx.binding.program import ReadSlot, Step, WriteSlot
 from harness.ptx.errors import ExecutionError, NotElementwise, OperandError, TooLarge
 from harness.ptx.isa.forms import Bound
 from harness.ptx.kernel import printing
@@ -42,9 +42,9 @@ def _bind_call(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
         message = f"{name.text} takes {len(widths)} .param variables"
         raise builder.error(OperandError, message, node.offset)
     slots = [builder.slot_of(p, 0, w) for p, w in zip(passed, widths, strict=True) if p is not None]
-    readers = tuple(Reader(s.slot, w) for s, w in zip(slots, widths, strict=True))
+    readers = tuple(ReadSlot(s.slot, w) for s, w in zip(slots, widths, strict=True))
     given = builder.scope.variable(results[0].text) if results else None
-    writers = () if given is None else (Writer(builder.slot_of(given, 0, 32).slot, 32),)
+    writers = () if given is None else (WriteSlot(builder.slot_of(given, 0, 32).slot, 32),)
     return Step("call", node, bound, readers, writers, detail=name.text)
 
 
@@ -66,7 +66,7 @@ def _run_call(frame: KernelFrame, step: Step, active: Array | None) -> None:
     raise frame.fault(ExecutionError, step, text)
 
 
-def _passed(frame: KernelFrame, reader: Reader, lane: int) -> int | None:
+def _passed(frame: KernelFrame, reader: ReadSlot, lane: int) -> int | None:
     """What one thread passes; None where nobody defined it."""
     value, undefined = frame.read(reader)
     if undefined is not None and np.broadcast_to(undefined, value.shape)[lane]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.binding.program import Reader, Step, Writer
+from harness.ptx.binding.program import ReadSlot, Step, WriteSlot
 from harness.ptx.errors import ExecutionError, MemoryFault
 from harness.ptx.kernel.grid import Grid
 from harness.ptx.kernel.memory import (
@@ -39,11 +39,11 @@ class KernelFrame(ThreadFrame):
 
     # addresses -------------------------------------------------------------------------------------------
 
-    def locate(self, step: Step, base: Reader, access: Access, active: Array | None) -> tuple[Array, list[Place]]:
+    def locate(self, step: Step, base: ReadSlot, access: Access, active: Array | None) -> tuple[Array, list[Place]]:
         """The active lanes and where their accesses go. Raises MemoryFault and UndefinedBits."""
         return self.locate_lanes(step, base, access, self.every if active is None else np.flatnonzero(active))
 
-    def locate_lanes(self, step: Step, base: Reader, access: Access, lanes: Array) -> tuple[Array, list[Place]]:
+    def locate_lanes(self, step: Step, base: ReadSlot, access: Access, lanes: Array) -> tuple[Array, list[Place]]:
         """As `locate`, for given lanes."""
         value, mask = self.read(base)
         if mask is not None:
@@ -243,7 +243,7 @@ class KernelFrame(ThreadFrame):
         return old
 
     def write_lanes(
-        self, writer: Writer, values: Array, mask: Array | None, lanes: Array, active: Array | None
+        self, writer: WriteSlot, values: Array, mask: Array | None, lanes: Array, active: Array | None
     ) -> None:
         """Write a register in the lanes that `values` is for (all of the active ones)."""
         if active is None:

@@ -12,7 +12,7 @@ from harness.ptx.binding.program import Step
 from harness.ptx.binding.special import OF_A_GRID
 from harness.ptx.errors import PtxError, UndefinedBits
 from harness.ptx.kernel.kernel import Kernel, size_of
-from harness.ptx.kernel.memory import Buffer, GlobalMemory, Pointer
+from harness.ptx.kernel.memory import Buffer, BufferPointer, GlobalMemory
 from harness.ptx.kernel.printing import Printer
 from harness.ptx.machine.frame import Constants
 from harness.ptx.machine.standins import unknown_registers
@@ -48,7 +48,7 @@ class Grid:
         self.synchronises = kernel.synchronises
         self.lock = threading.Lock()
         self.constants: Constants = {}
-        used = [p.buffer if isinstance(p, Pointer) else p for p in parameters]
+        used = [p.buffer if isinstance(p, BufferPointer) else p for p in parameters]
         buffers = {id(b): b for b in used if isinstance(b, Buffer)}
         self.memory = GlobalMemory(list(buffers.values()), kernel.variables)
         self._parameters = self._bytes(parameters)
@@ -96,7 +96,7 @@ class Grid:
 
 
 def _parameter_bytes(value: Any, declared: Declaration, size: int) -> bytes:
-    if isinstance(value, (Buffer, Pointer)):
+    if isinstance(value, (Buffer, BufferPointer)):
         value = value.address
     if isinstance(value, (bytes, bytearray)):
         if len(value) != size:

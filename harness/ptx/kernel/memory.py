@@ -87,7 +87,7 @@ class Buffer:
 
 
 @dataclass(frozen=True)
-class Pointer:
+class BufferPointer:
     """A kernel argument: an address within a buffer, `offset` bytes after its first."""
 
     buffer: Buffer
@@ -99,7 +99,7 @@ class Pointer:
         return self.buffer.address + self.offset
 
 
-def pointers(arrays: Sequence[Array], names: Sequence[str] = ()) -> list[Pointer]:
+def pointers(arrays: Sequence[Array], names: Sequence[str] = ()) -> list[BufferPointer]:
     """A pointer for each array, for a run that works on the arrays' own memory.
 
     Arrays that share memory share a buffer, and addresses keep their alignment (up to 256 bytes). A view with gaps
@@ -115,7 +115,7 @@ def pointers(arrays: Sequence[Array], names: Sequence[str] = ()) -> list[Pointer
             groups.append([number])
             end = -1
         end = max(end, spans[number][1])
-    found: list[Pointer | None] = [None] * len(arrays)
+    found: list[BufferPointer | None] = [None] * len(arrays)
     for group in groups:
         low, high = min(spans[i][0] for i in group), max(spans[i][1] for i in group)
         memory = np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
@@ -123,7 +123,7 @@ def pointers(arrays: Sequence[Array], names: Sequence[str] = ()) -> list[Pointer
         buffer = Buffer(memory, name, residue=low)
         buffer.owners = [arrays[i] for i in group]
         for i in group:
-            found[i] = Pointer(buffer, spans[i][0] - low)
+            found[i] = BufferPointer(buffer, spans[i][0] - low)
     return [p for p in found if p is not None]
 
 

@@ -17,13 +17,13 @@ from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.kernel.grid import Grid
 from harness.ptx.kernel.kernel import Kernel
 from harness.ptx.kernel.load import load_kernel
-from harness.ptx.kernel.memory import Buffer, Pointer, pointers
+from harness.ptx.kernel.memory import Buffer, pointers
 from harness.ptx.kernel.schedule import KernelScheduler
 from harness.ptx.limits import BLOCK_THREADS, GRID, KERNEL_SECONDS, lanes_together, shared_memory
 from harness.ptx.machine.parallel import for_each
 from harness.ptx.targets import Target
 
-__all__ = ["Buffer", "Kernel", "Pointer", "Report", "load_kernel", "pointers", "run_kernel"]
+__all__ = ["Buffer", "BufferPointer", "Executed", "Kernel", "load_kernel", "pointers", "run_kernel"]
 
 LANES = 1 << 14
 """Threads of one frame: registers of that many lanes stay in a core's cache."""
@@ -34,7 +34,7 @@ SHARED_BUDGET = 4 << 20
 
 
 @dataclass(frozen=True)
-class Report:
+class Executed:
     """What a run did: instructions executed, counted once for each thread that the step was run for."""
 
     thread_instructions: int
@@ -68,10 +68,10 @@ def run_kernel(
     name: str | None = None,
     races: bool = True,
     limit: float | None = KERNEL_SECONDS,
-) -> Report:
+) -> Executed:
     """Run a kernel over a grid of blocks; the buffers' arrays are changed in place.
 
-    `parameters`: a Buffer or Pointer, an int, a float or bytes for each parameter of the entry; those left out at
+    `parameters`: a Buffer or BufferPointer, an int, a float or bytes for each parameter of the entry; those left out at
     the end are zero (Triton adds pointers to scratch memory). `grid` has one to three sizes. `num_threads`: threads
     of a block (None: what `.reqntid` says). `shared_bytes`: dynamic shared memory, from the compiler's metadata.
     `limit`: seconds that the blocks which run together (of 16,384 threads, or one) may take, 60 by default; None: no
@@ -98,10 +98,10 @@ def run_kernel(
     if limit is not None and not limit > 0:
         raise PtxError(f"limit={limit!r} is no number of seconds; None sets no limit")
     launched = Grid(kernel, parameters, (x, y, z), threads, shared_bytes, races, limit)
-    return _run_grid(launched) if x * y * z else Report(0, 0, threads)
+    return _run_grid(launched) if x * y * z else Executed(0, 0, threads)
 
 
-def _run_grid(grid: Grid) -> Report:
+def _run_grid(grid: Grid) -> Executed:
     """Run all blocks."""
     total = math.prod(grid.sizes)
     lanes = lanes_together(LANES, len(grid.program.registers), len(grid.program.steps))
@@ -117,7 +117,7 @@ def _run_grid(grid: Grid) -> Report:
     for_each(lambda first: _run_blocks(grid, first, min(together, total - first)), range(0, total, together), workers)
     for buffer in grid.memory.buffers:
         buffer.save()
-    return Report(grid.instructions, total, grid.threads)
+    return Executed(grid.instructions, total, grid.threads)
 
 
 def _run_blocks(grid: Grid, first: int, blocks: int) -> None:

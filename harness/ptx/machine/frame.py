@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.binding.program import UNDEFINED, Program, Reader, Step, Writer
+from harness.ptx.binding.program import UNDEFINED, Program, ReadSlot, Step, WriteSlot
 from harness.ptx.binding.special import spelled
 from harness.ptx.limits import Deadline
 from harness.ptx.machine.standins import special
@@ -49,7 +49,7 @@ class Frame:
             found = self._constants[key] = np.full(self.lanes, pattern, UNSIGNED[width])
         return found
 
-    def read(self, reader: Reader) -> tuple[Array, Any]:
+    def read(self, reader: ReadSlot) -> tuple[Array, Any]:
         """Values and undefined bits of a source operand, cut to its width."""
         slot = reader.slot
         if slot == -1:
@@ -69,7 +69,7 @@ class Frame:
             value = value ^ 1
         return value, undefined
 
-    def write(self, writer: Writer, value: Array, undefined: Any, active: Array | None) -> None:
+    def write(self, writer: WriteSlot, value: Array, undefined: Any, active: Array | None) -> None:
         """Store a result in the active lanes (None: all), widened to the register."""
         slot = writer.slot
         if slot < 0:
@@ -78,7 +78,7 @@ class Frame:
         if value.dtype != kind:
             value, undefined = _widen(value, undefined, kind, writer.signed)
         if writer.upper >= 0:
-            self.write(Writer(writer.upper, 64), *_above(value, undefined, writer.signed), active)
+            self.write(WriteSlot(writer.upper, 64), *_above(value, undefined, writer.signed), active)
         if undefined is not None and not undefined.any():
             undefined = None
         if active is not None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from harness.ptx.binding.program import Program, Reader, Step
+from harness.ptx.binding.program import Program, ReadSlot, Step
 from harness.ptx.errors import ExecutionError, PtxError, TimeLimit, UndefinedBits, unexpected
 from harness.ptx.limits import CHECKED_EVERY
 from harness.ptx.machine.frame import Frame
@@ -85,7 +85,7 @@ def execute(frame: Frame, step: Step, active: Array | None) -> bool:
 
 def guarded(frame: Frame, step: Step, active: Array | None) -> tuple[Array | None, Array | None]:
     """The active lanes whose guard holds (None: all), and the lanes whose guard is undefined (None: none)."""
-    value, undefined = frame.read(Reader(step.guard, 1, negated=step.guard_negated))
+    value, undefined = frame.read(ReadSlot(step.guard, 1, negated=step.guard_negated))
     holds = value.view(np.bool_)
     doubtful = None
     if undefined is not None:

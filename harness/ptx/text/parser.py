@@ -13,8 +13,8 @@ from harness.ptx.limits import INSTRUCTIONS, MODIFIERS, REGISTERS, TEXT
 from harness.ptx.text.lexer import OPERAND, Token, tokenize
 from harness.ptx.text.llvmtext import expanded, without_places
 from harness.ptx.text.nodes import (
-    Block,
     BranchTargets,
+    CodeBlock,
     Declaration,
     Function,
     Guard,
@@ -36,7 +36,7 @@ _LINKAGE = {".visible", ".extern", ".weak", ".common"}
 
 def parse_asm(
     text: str, operand_count: int | None = None, constants: Mapping[int, int] | None = None
-) -> tuple[Block, Source]:
+) -> tuple[CodeBlock, Source]:
     """Parse the text of an inline asm block, with LLVM's escapes (`$0`, `${1}`, `$$`).
 
     `operand_count`: how many operands the constraints declare; a `$n` past it is refused. `constants`: the values of
@@ -70,18 +70,18 @@ class _Parser(Operands):
         self.files: dict[int, str] = {}
         self.statements = 0
 
-    def whole(self) -> Block:
+    def whole(self) -> CodeBlock:
         """All of an asm block's text."""
-        block = Block([], 0)
+        block = CodeBlock([], 0)
         while self.kind != "end":
             self.statement(block.statements)
         return block
 
     # statements ------------------------------------------------------------------------------------------
 
-    def block(self) -> Block:
+    def block(self) -> CodeBlock:
         """`{ statements }`, the opening brace being next."""
-        node = Block([], self.offset)
+        node = CodeBlock([], self.offset)
         self.advance()
         while self.kind != "}":
             if self.kind == "end":
@@ -113,7 +113,7 @@ class _Parser(Operands):
         else:
             raise self.unexpected("an instruction, a label, a declaration or '}'")
 
-    def nested_block(self) -> Block:
+    def nested_block(self) -> CodeBlock:
         self.deeper()
         node = self.block()
         self.depth -= 1
