@@ -143,9 +143,6 @@ class _Fuser:
     def _negated(self, step: Step, reader: ReadSlot, kind: str, into: list[Step]) -> ReadSlot:
         register = self._hidden(reader.width)
         function = ArrayFunction(_flip, (_SIGN[kind],), ((reader.width, False),), reader.width)
-        into.append(
-            replace(
-                step, sources=(reader,), destinations=(WriteSlot(register.slot, reader.width),), functions=(function,)
-            )
-        )
+        written = WriteSlot(register.slot, reader.width)
+        into.append(replace(step, sources=(reader,), destinations=(written,), functions=(function,)))
         return ReadSlot(register.slot, reader.width)

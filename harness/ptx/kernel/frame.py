@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.ptx.binding.program import ReadSlot, Step, WriteSlot
 from harness.ptx.errors import ExecutionError, MemoryFault
-from harness.ptx.kernel.grid import Grid
+from harness.ptx.kernel.grid import KernelGrid
 from harness.ptx.kernel.memory import (
     LOCAL_WINDOW,
     SHARED_BASE,
@@ -31,7 +31,7 @@ from harness.ptx.numeric.vectorise import UNSIGNED, Array
 class KernelFrame(ThreadFrame):
     """Threads of consecutive blocks with the memory that they reach."""
 
-    def __init__(self, grid: Grid, first: int, blocks: int) -> None:
+    def __init__(self, grid: KernelGrid, first: int, blocks: int) -> None:
         super().__init__(grid, first, blocks)
         self.shared = Shared(blocks, grid.shared_bytes, grid.unit("shared"), grid.races)
         self.local = LocalMemory(self.lanes, grid.local_bytes) if grid.local_bytes else None

@@ -22,7 +22,7 @@ from harness.ptx.text.nodes import Declaration
 E = TypeVar("E", bound=PtxError)
 
 
-class Grid:
+class KernelGrid:
     """A kernel on a grid of `sizes` blocks: its parameters, its memory, and what all frames of the run share."""
 
     def __init__(

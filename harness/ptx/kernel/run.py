@@ -14,10 +14,10 @@ from typing import Any
 
 from harness.ptx.errors import PtxError, TooLarge, only_own
 from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.kernel.grid import Grid
+from harness.ptx.kernel.grid import KernelGrid
 from harness.ptx.kernel.kernel import Kernel
 from harness.ptx.kernel.load import load_kernel
-from harness.ptx.kernel.memory import Buffer, pointers
+from harness.ptx.kernel.memory import Buffer, BufferPointer, pointers
 from harness.ptx.kernel.schedule import KernelScheduler
 from harness.ptx.limits import BLOCK_THREADS, GRID, KERNEL_SECONDS, lanes_together, shared_memory
 from harness.ptx.machine.parallel import for_each
@@ -97,11 +97,11 @@ def run_kernel(
         raise TooLarge(f"kernel {kernel.name} needs {shared:,} bytes of shared memory a block; {target} has {most:,}")
     if limit is not None and not limit > 0:
         raise PtxError(f"limit={limit!r} is no number of seconds; None sets no limit")
-    launched = Grid(kernel, parameters, (x, y, z), threads, shared_bytes, races, limit)
+    launched = KernelGrid(kernel, parameters, (x, y, z), threads, shared_bytes, races, limit)
     return _run_grid(launched) if x * y * z else Executed(0, 0, threads)
 
 
-def _run_grid(grid: Grid) -> Executed:
+def _run_grid(grid: KernelGrid) -> Executed:
     """Run all blocks."""
     total = math.prod(grid.sizes)
     lanes = lanes_together(LANES, len(grid.program.registers), len(grid.program.steps))
@@ -120,7 +120,7 @@ def _run_grid(grid: Grid) -> Executed:
     return Executed(grid.instructions, total, grid.threads)
 
 
-def _run_blocks(grid: Grid, first: int, blocks: int) -> None:
+def _run_blocks(grid: KernelGrid, first: int, blocks: int) -> None:
     frame = KernelFrame(grid, first, blocks)
     scheduler = KernelScheduler(grid.program, frame)
     scheduler.run()

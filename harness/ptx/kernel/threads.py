@@ -9,7 +9,7 @@ import numpy as np
 from harness.ptx.binding.program import Step
 from harness.ptx.binding.special import OF_A_GRID
 from harness.ptx.errors import ExecutionError, PtxError, UndefinedBits
-from harness.ptx.kernel.grid import Grid
+from harness.ptx.kernel.grid import KernelGrid
 from harness.ptx.limits import Deadline
 from harness.ptx.machine.frame import Frame
 from harness.ptx.machine.standins import lane_mask
@@ -25,7 +25,7 @@ class ThreadFrame(Frame):
     when its block and its warp last met.
     """
 
-    def __init__(self, grid: Grid, first: int, blocks: int) -> None:
+    def __init__(self, grid: KernelGrid, first: int, blocks: int) -> None:
         threads = grid.threads
         super().__init__(grid.program, blocks * threads, grid.constants, Deadline(grid.limit))
         self.grid = grid
