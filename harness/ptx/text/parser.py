@@ -1,7 +1,7 @@
 """PTX text to a syntax tree: asm blocks as written in a kernel, and whole modules as a compiler emits them.
 
 What ptxas accepts parses, what it refuses as syntax is refused with line and column. Names are not resolved
-and operands not checked here; that is the work of `binding` and `program`.
+and operands not checked here; that is the work of `binding`.
 """
 
 from __future__ import annotations
