@@ -17,7 +17,7 @@ from harness.model.variants import AsmVariant, CaseError
 
 if TYPE_CHECKING:
     from harness.ptx.analysis.sharing import Hazard
-    from harness.ptx.binding.constraints import Operand
+    from harness.ptx.binding.constraints import AsmOperand
 
 Units = Mapping[str, NDArray[np.generic]]
 
@@ -80,7 +80,7 @@ def _equal_inputs(job: Job, form: AsmForm, hazard: Hazard) -> Units | None:
     return units
 
 
-def _operands(case: Case, form: AsmForm) -> tuple[Operand, ...]:
+def _operands(case: Case, form: AsmForm) -> tuple[AsmOperand, ...]:
     from harness.ptx.binding.constraints import bind, parse_constraints
 
     widths = [[format_of(a).unit_bits for a in side.values()] for side in (case.inputs, case.outputs)]

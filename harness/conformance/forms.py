@@ -21,7 +21,8 @@ from harness.ptx import isa
 from harness.ptx.api import assemble
 from harness.ptx.binding.program import Step
 from harness.ptx.errors import PtxError
-from harness.ptx.isa.registry import FORMS, REFUSED, Bound, Form, OperandSpec
+from harness.ptx.isa.forms import FORMS, Bound, Form, OperandSpec
+from harness.ptx.isa.registry import REFUSED
 from harness.ptx.isa.selectors import SELECTORS
 from harness.ptx.targets import Target
 from harness.ptx.text.types import TYPES, ScalarType

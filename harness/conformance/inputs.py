@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from harness.conformance.forms import Snippet
 from harness.inputs.edges import edge_units, product
 from harness.ptx.numeric.bits import mask, scalar, shr64, wrap64
+from harness.ptx.text.narrow import NARROW
 from harness.ptx.text.types import ScalarType
 from references.formats import FORMATS
 
@@ -30,7 +31,7 @@ _SHAPES = {
     "f16": (1, 5, 10), "bf16": (1, 8, 7), "f32": (1, 8, 23), "tf32": (1, 8, 23), "f64": (1, 11, 52),
     "f16x2": (2, 5, 10), "bf16x2": (2, 8, 7), "f32x2": (2, 8, 23),
     "u16x2": (2, 0, 0), "s16x2": (2, 0, 0), "u8x4": (4, 0, 0), "s8x4": (4, 0, 0),
-    "e4m3x4": (4, 4, 3), "e5m2x4": (4, 5, 2), "e2m3x4": (4, 2, 3), "e3m2x4": (4, 3, 2), "e2m1x4": (4, 2, 1),
+    **{f"{n.name}x4": (4, n.exponent_bits, n.mantissa_bits) for n in NARROW if f"{n.name}x4" in n.types},
     "e2m1p4x4": (4, 0, 0), "ue8m0x4": (4, 0, 0),
 }  # fmt: skip
 _EDGES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}

@@ -175,7 +175,7 @@ def confirmed(forms: Iterable[str]) -> bool:
 @cache
 def _confirmed(form: str) -> bool:
     from harness.conformance.forms import bounds_of
-    from harness.ptx.isa.registry import FORMS
+    from harness.ptx.isa.forms import FORMS
 
     known = bounds_of()
     rows = FORMS.get(form.split(".")[0], [])

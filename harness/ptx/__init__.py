@@ -9,16 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness.ptx.analysis.describe import Analysis, Trace, analyse, program_text, refusal, trace, written_input
+    from harness.ptx.analysis.describe import analyse, program_text, refusal, written_input
+    from harness.ptx.analysis.trace import Trace, trace
     from harness.ptx.api import emulate
+    from harness.ptx.binding.contents import Analysis
     from harness.ptx.errors import PtxError
 
 __all__ = ["Analysis", "PtxError", "Trace", "analyse", "emulate", "program_text", "refusal", "trace", "written_input"]
 
-_HOME = dict.fromkeys(
-    ("Analysis", "Trace", "analyse", "program_text", "refusal", "trace", "written_input"), "analysis.describe"
-)
-_HOME |= {"emulate": "api", "PtxError": "errors"}
+_HOME = dict.fromkeys(("analyse", "program_text", "refusal", "written_input"), "analysis.describe")
+_HOME |= dict.fromkeys(("Trace", "trace"), "analysis.trace")
+_HOME |= {"Analysis": "binding.contents", "PtxError": "errors", "emulate": "api"}
 
 
 def __getattr__(name: str) -> Any:

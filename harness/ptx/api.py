@@ -10,13 +10,24 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.analysis.written import check_inputs
-from harness.ptx.binding.constraints import REGISTER_WIDTH, Constraint, Operand, bind, constants_of, parse_constraints
-from harness.ptx.binding.program import Builder, Program
+from harness.ptx.binding import control, moves
+from harness.ptx.binding.builder import Builder
+from harness.ptx.binding.constraints import (
+    REGISTER_WIDTH,
+    AsmOperand,
+    Constraint,
+    bind,
+    constants_of,
+    parse_constraints,
+)
+from harness.ptx.binding.contraction import fused
+from harness.ptx.binding.program import Program
+from harness.ptx.binding.written import check_inputs
 from harness.ptx.errors import BindingError, PtxError, only_own
 from harness.ptx.limits import SNIPPET_SECONDS, Deadline, lanes_together
-from harness.ptx.machine.data import DType, Placement, Tensor, by_lane, dtype_of, load, store, tensors, width_of
-from harness.ptx.machine.lockstep import Constants, Frame, run
+from harness.ptx.machine.data import Argument, DType, Placement, by_lane, dtype_of, load, store, tensors, width_of
+from harness.ptx.machine.frame import Constants, Frame
+from harness.ptx.machine.lockstep import run
 from harness.ptx.machine.parallel import for_each
 from harness.ptx.machine.standins import named_values, refuse_stand_ins
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
@@ -28,6 +39,9 @@ CHUNK = 1 << 14
 """Lanes of one piece of work: registers of that many lanes stay in a core's cache."""
 
 Share = tuple[tuple[int, int], ...]
+
+_LOADED = (control, moves)
+"""What registers the binders of asm's own operations."""
 
 
 @only_own("an asm block")
@@ -121,8 +135,6 @@ def assemble(
     program = builder.built(tree)
     check_inputs(tree, source, parsed)
     if fuse:
-        from harness.ptx.binding.contraction import fused
-
         program = fused(program)
     return AsmBlock(program, slots)
 
@@ -161,8 +173,8 @@ def _check_share(constraints: Sequence[Constraint], output: int, source: int) ->
 
 def _run_chunks(
     block: AsmBlock,
-    operands: Sequence[Operand],
-    inputs: Sequence[Tensor],
+    operands: Sequence[AsmOperand],
+    inputs: Sequence[Argument],
     outputs: Sequence[Array],
     placement: Placement,
     limit: float | None,
@@ -171,7 +183,7 @@ def _run_chunks(
 ) -> None:
     constants: Constants = {}
     together = lanes_together(CHUNK, len(block.program.registers), len(block.program.steps))
-    registers = {name: Tensor(values, values.dtype, values.size == 1) for name, values in named.items()}
+    registers = {name: Argument(values, values.dtype, values.size == 1) for name, values in named.items()}
 
     def chunk(start: int) -> None:
         frame = Frame(block.program, min(together, placement.lanes - start), constants, Deadline(limit))

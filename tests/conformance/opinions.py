@@ -26,7 +26,7 @@ import ml_dtypes
 import numpy as np
 
 from harness.conformance import forms, ledger
-from harness.ptx.isa.registry import Bound
+from harness.ptx.isa.forms import Bound
 from harness.ptx.numeric.vectorise import UNSIGNED
 
 EXACT, GFLOAT, ML_DTYPES = "exact rational", "gfloat", "ml_dtypes"

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from harness.ptx import isa
-from harness.ptx.binding.program import Builder
+from harness.ptx.binding import control, moves  # noqa: F401  they register binders
+from harness.ptx.binding.builder import Builder
 from harness.ptx.errors import PtxError
-from harness.ptx.isa.registry import FORMS, Bound, Form
+from harness.ptx.isa.forms import FORMS, Bound, Form
 from harness.ptx.targets import Target
 from harness.ptx.text.parser import parse_asm
 from harness.ptx.text.types import REGISTER_TYPES, TYPES, ScalarType

@@ -13,7 +13,7 @@ from hypothesis import assume
 from harness.ptx import isa
 from harness.ptx.binding.constraints import REGISTER_WIDTH
 from harness.ptx.binding.special import SPECIAL_REGISTERS
-from harness.ptx.isa.registry import FORMS, Bound, Form
+from harness.ptx.isa.forms import FORMS, Bound, Form
 from harness.ptx.targets import Target
 from harness.ptx.text.types import REGISTER_TYPES
 

@@ -16,6 +16,9 @@ import numpy as np
 from harness.ptx.numeric import compilecache
 from harness.ptx.numeric import vectorise
 from harness.ptx.isa.registry import find
+from harness.ptx.numeric import compilecache
+from harness.ptx.numeric import vectorise
+from harness.ptx.isa.forms import find
 from harness.ptx import isa
 isa.load()
 compiled = []

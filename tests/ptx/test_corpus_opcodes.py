@@ -7,7 +7,7 @@ import pytest
 from legality import written
 
 from harness.ptx import emulate, isa
-from harness.ptx.isa.registry import find
+from harness.ptx.isa.forms import find
 from harness.ptx.targets import Target
 
 isa.load()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from harness.ptx import isa
-from harness.ptx.isa.registry import FORMS, Bound, Form, find
+from harness.ptx.isa.forms import FORMS, Bound, Form, find
 from harness.ptx.numeric.vectorise import UNSIGNED
 
 isa.load()

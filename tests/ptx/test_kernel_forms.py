@@ -11,7 +11,7 @@ import pytest
 
 import harness.ptx.kernel.run  # noqa: F401  the machine's own instructions
 from harness.ptx.errors import MemoryFault, PtxError
-from harness.ptx.isa.registry import find
+from harness.ptx.isa.forms import find
 from harness.ptx.kernel.run import Buffer, run_kernel
 from harness.ptx.targets import Requirement
 from tests.ptx import legality

@@ -179,7 +179,7 @@ def test_what_crashes_ptxas_where_it_is_used_is_refused() -> None:
 def test_a_planted_mistake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A form that claims too many targets, and one that claims too few."""
     needs("sm_89")
-    from harness.ptx.isa.registry import find
+    from harness.ptx.isa.forms import find
     from harness.ptx.targets import Requirement
 
     form = find("cvt", ("rn", "satfinite", "e4m3x2", "f32"))[0].form

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.ptx.binding.program import Builder
+from harness.ptx.binding import control, moves  # noqa: F401  they register binders
+from harness.ptx.binding.builder import Builder
 from harness.ptx.errors import BindingError, PtxError
 from harness.ptx.targets import Target
-from harness.ptx.text.nodes import Block, Declaration, Immediate, Instruction, Pair, Sink, Vector
+from harness.ptx.text.nodes import CodeBlock, Declaration, Immediate, Instruction, Pair, Sink, Vector
 from harness.ptx.text.parser import parse_asm, parse_module
 
 PRELUDE = (
@@ -234,7 +235,7 @@ def test_against_ptxas(tmp_path: pathlib.Path) -> None:
 def test_escapes_of_inline_asm() -> None:
     tree, source = parse_asm("// $0 and $$ in a comment\n{ mov.b32 $0, ${1}; bra $$L; $$L: }", 2)
     block = tree.statements[0]
-    assert isinstance(block, Block)
+    assert isinstance(block, CodeBlock)
     move = block.statements[0]
     assert isinstance(move, Instruction)
     assert source.position(move.offset) == (2, 3)

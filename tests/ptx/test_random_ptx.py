@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from legality import assembler, told_by_ptxas
 
 from harness.ptx import PtxError, api, emulate
+from harness.ptx.binding.builder import BINDERS
 from harness.ptx.errors import InternalError
 from harness.ptx.kernel.run import load_kernel
 from harness.ptx.machine import lockstep as machine
-from harness.ptx.machine import operations
 
 QUICK, LONG = 150, 20_000
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
@@ -179,16 +179,16 @@ KERNEL = """.version 8.7
 def test_an_operation_that_nobody_binds_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instructions of the machine without a handler, in blocks of random operands."""
     api.assemble.cache_clear()
-    for name in list(operations.BINDERS):
-        monkeypatch.delitem(operations.BINDERS, name)
-    with pytest.raises(KeyError):
+    for name in list(BINDERS):
+        monkeypatch.delitem(BINDERS, name)
+    with pytest.raises(InternalError, match=r"no module that is loaded registers a binder for operation '\w+'"):
         check("operands", 1500)
 
 
 def test_a_label_that_is_not_found_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Well-typed programs have loops and branches."""
     api.assemble.cache_clear()
-    monkeypatch.setattr("harness.ptx.binding.program.Scope.label", lambda scope, name: None)
+    monkeypatch.setattr("harness.ptx.binding.scope.Scope.label", lambda scope, name: None)
     with pytest.raises(PtxError, match="there is no label"):
         check_well_typed(QUICK)
 
@@ -196,7 +196,7 @@ def test_a_label_that_is_not_found_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_scope_that_hides_nothing_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Well-typed programs declare a name again in an inner block."""
     api.assemble.cache_clear()
-    monkeypatch.setattr("harness.ptx.binding.program.Scope.__init__", _shared_scope)
+    monkeypatch.setattr("harness.ptx.binding.scope.Scope.__init__", _shared_scope)
     with pytest.raises(PtxError, match="declared twice"):
         check_well_typed(QUICK)
 

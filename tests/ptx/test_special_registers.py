@@ -7,12 +7,13 @@ import pytest
 from legality import check, told_by_emulate
 
 from harness.ptx import emulate, trace
+from harness.ptx.binding.builder import BINDERS
 from harness.ptx.binding.special import SPECIAL_REGISTERS
 from harness.ptx.errors import BindingError, UndefinedBits, UnknownSpecialRegister
 from harness.ptx.isa import load
-from harness.ptx.isa.registry import FORMS, REFUSED
+from harness.ptx.isa.forms import FORMS
+from harness.ptx.isa.registry import REFUSED
 from harness.ptx.kernel.run import Buffer, run_kernel
-from harness.ptx.machine.operations import BINDERS
 
 MOVES = {"u32": ("u32", "b32", "s32", "f32"), "u64": ("u64", "b64", "f64"), "pred": ("pred",)}
 WORDS = "{%b32_0, %b32_1, %b32_2, %b32_3}"
@@ -162,6 +163,6 @@ def test_a_kernel_knows_its_grid(register: str) -> None:
 
 def test_every_operation_runs_in_a_snippet_or_is_refused_in_words() -> None:
     load()
-    here = {name for name, binder in BINDERS.items() if binder.__module__ == "harness.ptx.machine.operations"}
+    here = {name for name, binder in BINDERS.items() if binder.__module__.startswith("harness.ptx.binding.")}
     for opcode, forms in FORMS.items():
         assert opcode in REFUSED or all(not f.operation or f.operation in here for f in forms), opcode

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("triton", reason="Triton is not installed; it compiles the kernels of these tests")
 
 from harness.ptx.errors import ExecutionError, MemoryFault, NotElementwise, UndefinedBits
-from harness.ptx.kernel.run import Buffer, Report, load_kernel, run_kernel
+from harness.ptx.kernel.run import Buffer, Executed, load_kernel, run_kernel
 from harness.triton.compile import Compilation, FunctionRef, compile_kernel
 from harness.triton.specialise import Parameters, Pointer, specialise
 
@@ -61,7 +61,7 @@ def run(
     edit: Any = None,
     debug: bool = False,
     **arguments: Any,
-) -> Report:
+) -> Executed:
     """Compile and run; arrays named like outputs (y, q, scales) start unwritten. `edit` changes the PTX."""
     compiled = compile_for(name, target, arguments, num_warps, debug)
     signature = dict(compiled.spec.signature)

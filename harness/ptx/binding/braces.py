@@ -10,32 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+from harness.ptx.binding.program import Register
+from harness.ptx.binding.resolver import Resolver
 from harness.ptx.binding.special import SPECIAL_REGISTERS
 from harness.ptx.errors import OperandError
-from harness.ptx.isa.registry import Bound, OperandSpec
+from harness.ptx.isa.forms import Bound, OperandSpec
 from harness.ptx.text.nodes import Immediate, Name, Operand, Sink, Vector
 from harness.ptx.text.types import TYPES, ScalarType, holds
-
-if TYPE_CHECKING:
-    from harness.ptx.binding.program import Builder, Register
 
 _OLD = 90  # targets below it are assembled by ptxas 12.9
 _NARROW_ARITHMETIC = ("add", "sub", "mul", "fma")
 
 
-def agreed(builder: Builder, elements: Sequence[Operand], kind: ScalarType, role: str) -> ScalarType:
+def agreed(resolver: Resolver, elements: Sequence[Operand], kind: ScalarType, role: str) -> ScalarType:
     """The type that the elements of an operand of type `kind` have together: their common one, else untyped.
 
     Raises OperandError where two neighbours are of different kinds and neither is untyped, as special registers are,
     or where the common type is no type for the operand.
     """
-    types = [t for e in elements if (t := _type_of(builder, e)) is not None]
-    return _fitting(builder, _common(builder, types, kind, elements[0], role), kind, elements[0], role)
+    types = [t for e in elements if (t := _type_of(resolver, e)) is not None]
+    return _fitting(resolver, _common(resolver, types, kind, elements[0], role), kind, elements[0], role)
 
 
-def moved(builder: Builder, elements: Sequence[Operand], kind: ScalarType, role: str) -> None:
+def moved(resolver: Resolver, elements: Sequence[Operand], kind: ScalarType, role: str) -> None:
     """Check the elements of a vector that `mov` reads or writes, each of the size of `kind`, as `agreed` does.
 
     For mov a constant has a type, and registers of integers may be moved as f32, if all are such. Where no floats are
@@ -43,11 +41,11 @@ def moved(builder: Builder, elements: Sequence[Operand], kind: ScalarType, role:
     of smaller elements one that is no float.
     """
     if kind.kind != "f" and _wrong_floats(elements, kind):
-        raise builder.error(OperandError, f"{role}: these constants cannot stand side by side", elements[0].offset)
-    types = [_constant_type(e, kind) if isinstance(e, Immediate) else _type_of(builder, e) for e in elements]
-    together = _common(builder, [t for t in types if t], kind, elements[0], role)
+        raise resolver.error(OperandError, f"{role}: these constants cannot stand side by side", elements[0].offset)
+    types = [_constant_type(e, kind) if isinstance(e, Immediate) else _type_of(resolver, e) for e in elements]
+    together = _common(resolver, [t for t in types if t], kind, elements[0], role)
     if kind.kind != "f" or together.kind not in "us":
-        _fitting(builder, together, kind, elements[0], role)
+        _fitting(resolver, together, kind, elements[0], role)
 
 
 def _wrong_floats(elements: Sequence[Operand], kind: ScalarType) -> bool:
@@ -69,18 +67,18 @@ def _constant_type(node: Immediate, kind: ScalarType) -> ScalarType:
     return TYPES["f32" if node.single is not None else "f64"]
 
 
-def _common(builder: Builder, types: Sequence[ScalarType], kind: ScalarType, first: Operand, role: str) -> ScalarType:
+def _common(resolver: Resolver, types: Sequence[ScalarType], kind: ScalarType, first: Operand, role: str) -> ScalarType:
     for one, other in pairwise(types):
         if "b" not in (one.kind, other.kind) and _family(one) != _family(other):
             message = f"{role}: .{one.name} and .{other.name} cannot stand side by side between braces"
-            raise builder.error(OperandError, message, first.offset)
+            raise resolver.error(OperandError, message, first.offset)
     return types[0] if len(set(types)) == 1 else TYPES[f"b{kind.width}"]
 
 
-def _fitting(builder: Builder, together: ScalarType, kind: ScalarType, first: Operand, role: str) -> ScalarType:
+def _fitting(resolver: Resolver, together: ScalarType, kind: ScalarType, first: Operand, role: str) -> ScalarType:
     if not holds(together, kind, False):
         message = f"{role}: elements that are all .{together.name} do not fit; needed: .{kind.name}"
-        raise builder.error(OperandError, message, first.offset)
+        raise resolver.error(OperandError, message, first.offset)
     return together
 
 
@@ -88,7 +86,7 @@ def _family(kind: ScalarType) -> str:
     return "us" if kind.kind in "us" else kind.kind
 
 
-def _type_of(builder: Builder, node: Operand) -> ScalarType | None:
+def _type_of(resolver: Resolver, node: Operand) -> ScalarType | None:
     """The type of one element; None for what has none or is refused elsewhere."""
     if isinstance(node, Immediate):
         return TYPES["f32"] if isinstance(node.value, float) else None
@@ -96,7 +94,7 @@ def _type_of(builder: Builder, node: Operand) -> ScalarType | None:
         return None
     if is_special(node):
         return TYPES["b32"]
-    return builder.resolve(node).type
+    return resolver.resolve(node).type
 
 
 def is_special(node: Operand) -> bool:
@@ -104,77 +102,77 @@ def is_special(node: Operand) -> bool:
     return isinstance(node, Name) and node.text.partition(".")[0] in SPECIAL_REGISTERS
 
 
-def first_read(builder: Builder, node: Operand, bound: Bound, spec: OperandSpec) -> Register | None:
+def first_read(resolver: Resolver, node: Operand, bound: Bound, spec: OperandSpec) -> Register | None:
     """The register that a source is, where ptxas checks less than the operand's type; None where it checks that."""
-    if not _unchecked(builder, bound, spec):
+    if not _unchecked(resolver, bound, spec):
         return None
     kind = bound.type_of(spec)
     untyped = TYPES[f"b{kind.width}"]
     role = f"operand {spec.name} of {bound.spelling}"
     loose = spec.name in bound.form.braces
-    elements = _elements(builder, node)
+    elements = _elements(resolver, node)
     if elements is None:
         if not loose or not isinstance(node, Name) or node.negated or is_special(node):
             return None
         elements = [node]
     else:
-        _count(builder, elements, role)
-        agreed(builder, elements, untyped if loose else kind, role)
+        _count(resolver, elements, role)
+        agreed(resolver, elements, untyped if loose else kind, role)
     for element in elements:
-        _register(builder, element, untyped, role)
-    return _register(builder, elements[0], untyped, role)
+        _register(resolver, element, untyped, role)
+    return _register(resolver, elements[0], untyped, role)
 
 
-def all_written(builder: Builder, node: Operand, bound: Bound, spec: OperandSpec) -> list[Register]:
+def all_written(resolver: Resolver, node: Operand, bound: Bound, spec: OperandSpec) -> list[Register]:
     """The registers that are all written, where ptxas does not look for braces round a destination and there are some.
 
     A vector that begins with `_`, or names a register twice, is refused: ptxas crashes, or leaves its bits undefined.
     """
-    elements = _elements(builder, node)
-    if elements is None or not _unchecked(builder, bound, spec):
+    elements = _elements(resolver, node)
+    if elements is None or not _unchecked(resolver, bound, spec):
         return []
     kind = bound.type_of(spec)
     role = f"destination of {bound.spelling}"
-    _count(builder, elements, role)
-    together = agreed(builder, elements, kind, role)
-    registers = [_register(builder, e, TYPES[f"b{kind.width}"], role) for e in elements if not isinstance(e, Sink)]
+    _count(resolver, elements, role)
+    together = agreed(resolver, elements, kind, role)
+    registers = [_register(resolver, e, TYPES[f"b{kind.width}"], role) for e in elements if not isinstance(e, Sink)]
     if isinstance(elements[0], Sink) or len({r.slot for r in registers}) < len(registers) or together.kind in "us":
         message = f"{role}: a vector may stand here, but not this one"
-        raise builder.error(OperandError, message, node.offset)
+        raise resolver.error(OperandError, message, node.offset)
     return registers
 
 
-def _unchecked(builder: Builder, bound: Bound, spec: OperandSpec) -> bool:
+def _unchecked(resolver: Resolver, bound: Bound, spec: OperandSpec) -> bool:
     kind = bound.type_of(spec)
     narrow = kind.kind == "x" and kind.name.endswith("x4") and bound.form.opcode in _NARROW_ARITHMETIC
     if spec.name in bound.form.braces or narrow:
         return True
-    return builder.target is not None and builder.target.number < _OLD and kind.name in ("bf16", "bf16x2")
+    return resolver.target is not None and resolver.target.number < _OLD and kind.name in ("bf16", "bf16x2")
 
 
-def _elements(builder: Builder, node: Operand) -> list[Operand] | None:
+def _elements(resolver: Resolver, node: Operand) -> list[Operand] | None:
     """The elements of a vector, None for anything else."""
     if isinstance(node, Vector):
         return list(node.elements)
     if isinstance(node, Name):
-        parts = builder.scope.register(node.text)
+        parts = resolver.scope.register(node.text)
         if isinstance(parts, list):
             return [Name(p.name, node.offset) for p in parts]
     return None
 
 
-def _count(builder: Builder, elements: Sequence[Operand], role: str) -> None:
+def _count(resolver: Resolver, elements: Sequence[Operand], role: str) -> None:
     if len(elements) not in (1, 2, 4):
         message = f"{role}: a vector has 1, 2 or 4 elements, not {len(elements)}"
-        raise builder.error(OperandError, message, elements[0].offset)
+        raise resolver.error(OperandError, message, elements[0].offset)
 
 
-def _register(builder: Builder, node: Operand, untyped: ScalarType, role: str) -> Register:
+def _register(resolver: Resolver, node: Operand, untyped: ScalarType, role: str) -> Register:
     """The register of that size that an element is."""
     if isinstance(node, Name) and is_special(node):
-        node = builder.special_moved(node)
+        node = resolver.special_moved(node)
     if not isinstance(node, Name) or node.negated:
-        raise builder.error(OperandError, f"{role}: an element between braces must be a register here", node.offset)
-    register = builder.resolve(node)
-    builder.check(register, untyped, False, node, role)
+        raise resolver.error(OperandError, f"{role}: an element between braces must be a register here", node.offset)
+    register = resolver.resolve(node)
+    resolver.check(register, untyped, False, node, role)
     return register

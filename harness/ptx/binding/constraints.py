@@ -39,7 +39,7 @@ class Constraint:
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class AsmOperand:
     """Operand `$number` of an asm block: which elements of which argument or result it holds.
 
     `tensor` numbers the argument (or the result, for outputs); element `first + i` of the pack, for i below
@@ -125,7 +125,7 @@ def _constraint(part: str, text: str, before: Sequence[Constraint]) -> Constrain
 
 def bind(
     constraints: Sequence[Constraint], inputs: Sequence[int], outputs: Sequence[int], pack: int
-) -> tuple[Operand, ...]:
+) -> tuple[AsmOperand, ...]:
     """Number the operands of a block, given the element widths (bits) of its arguments and results.
 
     Raises BindingError when constraints and tensors do not fit together.
@@ -146,7 +146,7 @@ def bind(
     operands = []
     for number, (constraint, (tensor, first, count, width)) in enumerate(zip(constraints, places, strict=True)):
         register = 64 if constraint.immediate else REGISTER_WIDTH[constraint.letter]
-        operand = Operand(number, constraint, tensor, first, count, width, register)
+        operand = AsmOperand(number, constraint, tensor, first, count, width, register)
         if register < width * count:
             raise BindingError(
                 f"operand {operand.describes} has {width * count} bits and does not fit in the "
@@ -177,7 +177,7 @@ def _short(text: str) -> str:
     return text if len(text) <= 100 else f"{text[:100]}..."
 
 
-def constants_of(operands: Sequence[Operand], args: Sequence[object]) -> tuple[tuple[int, int], ...]:
+def constants_of(operands: Sequence[AsmOperand], args: Sequence[object]) -> tuple[tuple[int, int], ...]:
     """The number and value of each operand under constraint `n` or `i`, as LLVM writes it: signed.
 
     Raises BindingError where the argument is no Python integer: a tensor is never constant, and Triton's True is -1.

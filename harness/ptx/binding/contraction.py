@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.ptx.binding.program import Program, Reader, Register, Step, Writer
-from harness.ptx.isa.registry import Bound, find
+from harness.ptx.binding.program import Program, ReadSlot, Register, Step, WriteSlot
+from harness.ptx.isa.forms import Bound, find
 from harness.ptx.numeric.bits import scalar
 from harness.ptx.numeric.vectorise import ArrayFunction
 from harness.ptx.text.types import TYPES
@@ -68,7 +68,7 @@ class _Fuser:
         self.program = program
         self.registers = list(program.registers)
         self.steps: list[Step] = []
-        self.open: dict[int, tuple[Step, tuple[Reader, ...]]] = {}
+        self.open: dict[int, tuple[Step, tuple[ReadSlot, ...]]] = {}
         self.entries = {s.target for s in program.steps if s.kind == "branch"}
 
     def run(self) -> Program:
@@ -101,14 +101,14 @@ class _Fuser:
         self.registers.append(register)
         return register
 
-    def _keep_factors(self, step: Step) -> tuple[Reader, ...]:
+    def _keep_factors(self, step: Step) -> tuple[ReadSlot, ...]:
         """Copy the factors, which the program may overwrite before the sum."""
         kept = []
         for reader in step.sources:
             if reader.slot >= 0:
                 copy = self._hidden(reader.width)
-                self.steps.append(Step("mov", step.node, step.bound, (reader,), (Writer(copy.slot, reader.width),)))
-                reader = Reader(copy.slot, reader.width)
+                self.steps.append(Step("mov", step.node, step.bound, (reader,), (WriteSlot(copy.slot, reader.width),)))
+                reader = ReadSlot(copy.slot, reader.width)
             kept.append(reader)
         return tuple(kept)
 
@@ -140,10 +140,9 @@ class _Fuser:
         same_flush = ("ftz" in product.bound.chosen) == ("ftz" in step.bound.chosen)
         return _type(product.bound) == kind and same_guard and same_flush
 
-    def _negated(self, step: Step, reader: Reader, kind: str, into: list[Step]) -> Reader:
+    def _negated(self, step: Step, reader: ReadSlot, kind: str, into: list[Step]) -> ReadSlot:
         register = self._hidden(reader.width)
         function = ArrayFunction(_flip, (_SIGN[kind],), ((reader.width, False),), reader.width)
-        into.append(
-            replace(step, sources=(reader,), destinations=(Writer(register.slot, reader.width),), functions=(function,))
-        )
-        return Reader(register.slot, reader.width)
+        written = WriteSlot(register.slot, reader.width)
+        into.append(replace(step, sources=(reader,), destinations=(written,), functions=(function,)))
+        return ReadSlot(register.slot, reader.width)

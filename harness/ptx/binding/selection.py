@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.ptx.errors import OperandError
-from harness.ptx.isa.registry import Bound, OperandSpec
+from harness.ptx.isa.forms import Bound, OperandSpec
 from harness.ptx.isa.selectors import SELECTORS, spellings
 from harness.ptx.text.nodes import Instruction, Name, Operand, Source
 

@@ -41,8 +41,9 @@ legal (cvt). `small="b c"` names operands at which a constant lies in 0 to 255, 
 between braces too, and of any type of their size (see `harness.ptx.binding.braces`). `undefined=` says how undefined
 bits pass: "all" (default) or another rule of `definedness`. `section` is that of the PTX ISA.
 
-What the machine does itself (vector moves, branches, memory) is declared with `operation`, and its operands are checked
-and executed in `harness.ptx.machine.operations`. Opcodes that mean nothing for one element are in `other_threads`.
+What the machine does itself (vector moves, branches, memory) is declared with `operation`. A binder checks its operands
+(`binds`, in `harness.ptx.binding` or `harness.ptx.kernel`), and a runner executes it (`runs`, in `harness.ptx.machine`
+or `harness.ptx.kernel`). Opcodes that mean nothing for one element are in `other_threads`.
 '''
 
 from __future__ import annotations

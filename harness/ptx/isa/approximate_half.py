@@ -6,10 +6,9 @@ The model gives the nearest value of the format, which the hardware may miss. Na
 from __future__ import annotations
 
 from harness.ptx.isa.half import half_round
-from harness.ptx.isa.modifiers import BF16
 from harness.ptx.isa.registry import instruction
 from harness.ptx.numeric.elementary import exp2_f64, tanh_nearest
-from harness.ptx.numeric.floatbits import flush, value_of
+from harness.ptx.numeric.floatbits import BF16, flush, value_of
 
 
 @instruction("tanh.approx.type", "d, a", section="9.7.4.9", requires=75, approximate=True, type=".f16")

@@ -6,10 +6,9 @@ in float64, where the second operand comes back quiet (ptxas selects it with int
 
 from __future__ import annotations
 
-from harness.ptx.isa.modifiers import F64
 from harness.ptx.isa.registry import instruction
 from harness.ptx.numeric.bits import scalar
-from harness.ptx.numeric.floatbits import canonical_nan, flush, is_nan, magnitude, order, sign_bit
+from harness.ptx.numeric.floatbits import F64, canonical_nan, flush, is_nan, magnitude, order, sign_bit
 
 _F32 = {"NaN": 80}
 

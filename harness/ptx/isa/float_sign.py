@@ -6,10 +6,18 @@ becomes quiet, where the ISA has abs.f64 pass it unchanged and leaves neg.f64 op
 
 from __future__ import annotations
 
-from harness.ptx.isa.modifiers import F64
 from harness.ptx.isa.registry import instruction, operation
 from harness.ptx.numeric.bits import scalar
-from harness.ptx.numeric.floatbits import canonical_nan, flush, infinity, is_nan, magnitude, sign_bit, smallest_normal
+from harness.ptx.numeric.floatbits import (
+    F64,
+    canonical_nan,
+    flush,
+    infinity,
+    is_nan,
+    magnitude,
+    sign_bit,
+    smallest_normal,
+)
 
 FINITE, INFINITE, NUMBER, NOTANUMBER, NORMAL, SUBNORMAL = range(6)
 _PROPERTIES = ".finite .infinite .number .notanumber .normal .subnormal"

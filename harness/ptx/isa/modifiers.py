@@ -6,6 +6,9 @@ first alternative when it was left out; a parameter named like a flag (`ftz`) ge
 
 from __future__ import annotations
 
+from harness.ptx.numeric.floatbits import BF16, F16, F32, F64
+from harness.ptx.text.narrow import NARROW
+
 RN, RZ, RM, RP, RNA, RS = 0, 1, 2, 3, 4, 5
 EQ, NE, LT, LE, GT, GE = 0, 1, 2, 3, 4, 5
 LO, LS, HI, HS = 6, 7, 8, 9
@@ -13,7 +16,7 @@ EQU, NEU, LTU, LEU, GTU, GEU, NUM, NAN = 10, 11, 12, 13, 14, 15, 16, 17
 AND, OR, XOR = 0, 1, 2
 WRAP, CLAMP = 0, 1
 LEFT, RIGHT = 0, 1
-U32, S32, F32, F16, BF16, F64 = 0, 1, 2, 3, 4, 5
+U32, S32 = 0, 1
 ADD, MIN, MAX = 0, 1, 2
 SHR7, SHR15 = 7, 15
 F4E, B4E, RC8, ECL, ECR, RC16 = 1, 2, 3, 4, 5, 6
@@ -32,9 +35,7 @@ CODES: dict[str, int] = {
     "u16": U32, "s16": S32, "f16x2": F16, "bf16x2": BF16, "f32x2": F32,
     # Packed integers: the bits of an element, and 32 more if it is signed.
     "u16x2": 16, "s16x2": 48, "u8x4": 8, "s8x4": 40,
-    # Narrow formats, as `convert_formats` numbers them.
-    "e4m3x2": 0, "e5m2x2": 1, "e2m3x2": 2, "e3m2x2": 3, "e2m1x2": 4, "ue5m3x2": 5,
-    "e4m3x4": 0, "e5m2x4": 1, "e2m3x4": 2, "e3m2x4": 3, "e2m1x4": 4, "e2m1p4x4": 6, "ue8m0x4": 7,
+    **{name: narrow.code for narrow in NARROW if narrow.code is not None for name in narrow.types},
     "finite": 0, "infinite": 1, "number": 2, "notanumber": 3, "normal": 4, "subnormal": 5,
 }  # fmt: skip
 """Modifier to code. Add a row for a new modifier; codes need only differ within one group."""

@@ -7,26 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.binding.program import Builder, Reader, Step, Writer
+from harness.ptx.binding.builder import binds, expect
+from harness.ptx.binding.program import ReadSlot, Step, WriteSlot
 from harness.ptx.errors import OperandError
-from harness.ptx.isa.registry import Bound, find
-from harness.ptx.kernel.calls import param_register
-from harness.ptx.kernel.frame import Access, KernelFrame
-from harness.ptx.kernel.memory import LOCAL_WINDOW, SHARED_WINDOW
-from harness.ptx.machine.operations import binds, expect, runs
+from harness.ptx.isa.forms import Bound, find
+from harness.ptx.kernel.builder import KernelBuilder
+from harness.ptx.kernel.frame import KernelFrame
+from harness.ptx.kernel.memory import LOCAL_WINDOW, SHARED_WINDOW, Access
+from harness.ptx.machine.operations import runs
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 from harness.ptx.text.nodes import Address, Instruction, Name, Operand, Sink, Vector
 from harness.ptx.text.types import TYPES
 
-__all__ = ["address"]
 
-
-def address(builder: Builder, node: Operand, space: str) -> tuple[Reader, int]:
+def address(builder: KernelBuilder, node: Operand, space: str) -> tuple[ReadSlot, int]:
     """Bind `[base+displacement]`: a reader for the base (a constant for a variable) and the displacement."""
     if not isinstance(node, Address):
         raise builder.error(OperandError, "a memory operand is written in brackets", node.offset)
     if node.base is None:
-        return Reader(-1, 64, node.displacement & 0xFFFFFFFFFFFFFFFF), 0
+        return ReadSlot(-1, 64, node.displacement & 0xFFFFFFFFFFFFFFFF), 0
     displacement = ((node.displacement + (1 << 63)) & 0xFFFFFFFFFFFFFFFF) - (1 << 63)
     variable = builder.address_of(node.base)
     if variable is not None:
@@ -36,7 +35,7 @@ def address(builder: Builder, node: Operand, space: str) -> tuple[Reader, int]:
     if register.type.kind == "f" or not (register.type.width == 64 or narrow):
         shown = builder.show(register)
         raise builder.error(OperandError, f"{shown} cannot hold a {space or 'generic'} address", node.offset)
-    return Reader(register.slot, register.type.width), displacement
+    return ReadSlot(register.slot, register.type.width), displacement
 
 
 def _space(bound: Bound) -> str:
@@ -48,16 +47,16 @@ def _count(bound: Bound) -> int:
 
 
 @binds("ld")
-def _bind_ld(builder: Builder, node: Instruction, bound: Bound) -> Step:
+def _bind_ld(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2 + _hints(bound))
     kind = TYPES[bound.modifiers["type"] or ""]
     parts = _elements(builder, node.operands[0], _count(bound))
     writers = tuple(builder.destination(p, kind, bound, may_discard=True) for p in parts)
     space = _space(bound)
     if space == "param":
-        passed = [param_register(builder, node.operands[1], i, kind.width) for i in range(len(writers))]  # type: ignore[arg-type]
+        passed = [builder.param_register(node.operands[1], i, kind.width) for i in range(len(writers))]
         if passed[0] is not None:
-            return Step("param_move", node, bound, tuple(Reader(p.slot, kind.width) for p in passed if p), writers)
+            return Step("param_move", node, bound, tuple(ReadSlot(p.slot, kind.width) for p in passed if p), writers)
         size = kind.width // 8 * len(writers)
         return Step("ld_param", node, bound, (), writers, detail=builder.parameter(node.operands[1], size))
     reader, displacement = address(builder, node.operands[1], space)
@@ -68,7 +67,7 @@ def _hints(bound: Bound) -> int:
     return 1 if bound.modifiers.get("hint") else 0
 
 
-def _elements(builder: Builder, node: Operand, count: int) -> list[Operand]:
+def _elements(builder: KernelBuilder, node: Operand, count: int) -> list[Operand]:
     """`{ %r1 }` also stands for the register alone, as Triton writes it."""
     if count == 1:
         return list(node.elements) if isinstance(node, Vector) and len(node.elements) == 1 else [node]
@@ -76,17 +75,17 @@ def _elements(builder: Builder, node: Operand, count: int) -> list[Operand]:
 
 
 @binds("st")
-def _bind_st(builder: Builder, node: Instruction, bound: Bound) -> Step:
+def _bind_st(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2 + _hints(bound))
     kind = TYPES[bound.modifiers["type"] or ""]
     parts = _elements(builder, node.operands[1], _count(bound))
     space = _space(bound)
     readers = tuple(builder.read(p, kind, True, f"value of {bound.spelling}") for p in parts)
     if space == "param":
-        passed = [param_register(builder, node.operands[0], i, kind.width) for i in range(len(readers))]  # type: ignore[arg-type]
+        passed = [builder.param_register(node.operands[0], i, kind.width) for i in range(len(readers))]
         if passed[0] is None:
             raise builder.error(OperandError, "a kernel's parameters cannot be written", node.offset)
-        return Step("param_move", node, bound, readers, tuple(Writer(p.slot, kind.width) for p in passed if p))
+        return Step("param_move", node, bound, readers, tuple(WriteSlot(p.slot, kind.width) for p in passed if p))
     base, displacement = address(builder, node.operands[0], space)
     return Step("st", node, bound, (base, *readers), (), detail=Access(space, displacement, kind.width, len(readers)))
 
@@ -96,7 +95,7 @@ def _run_ld_param(frame: KernelFrame, step: Step, active: Array | None) -> None:
     name, offset = step.detail
     width = TYPES[step.bound.modifiers["type"] or ""].width
     for number, writer in enumerate(step.destinations):
-        pattern = frame.launch.parameter(name, offset + number * width // 8, width // 8)
+        pattern = frame.grid.parameter(name, offset + number * width // 8, width // 8)
         frame.write(writer, frame.constant(pattern, width), None, active)
 
 
@@ -130,22 +129,22 @@ def _run_st(frame: KernelFrame, step: Step, active: Array | None) -> None:
 
 
 @binds("atom")
-def _bind_atom(builder: Builder, node: Instruction, bound: Bound) -> Step:
+def _bind_atom(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     swap = bound.modifiers["op"] == "cas"
     expect(builder, node, 3 + swap + _hints(bound))
     return _atomic(builder, node, bound, node.operands[0], list(node.operands[1 : 3 + swap]))
 
 
 @binds("red")
-def _bind_red(builder: Builder, node: Instruction, bound: Bound) -> Step:
+def _bind_red(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2 + _hints(bound))
     return _atomic(builder, node, bound, Sink(node.offset), list(node.operands[:2]))
 
 
-def _atomic(builder: Builder, node: Instruction, bound: Bound, to: Operand, rest: list[Operand]) -> Step:
+def _atomic(builder: KernelBuilder, node: Instruction, bound: Bound, to: Operand, rest: list[Operand]) -> Step:
     kind, count = TYPES[bound.modifiers["type"] or ""], _count(bound)
     if isinstance(to, Sink):
-        writers = tuple(Writer(-1, kind.width) for _ in range(count))
+        writers = tuple(WriteSlot(-1, kind.width) for _ in range(count))
     else:
         parts = _elements(builder, to, count)
         writers = tuple(builder.destination(p, kind, bound, may_discard=count > 1) for p in parts)
@@ -216,7 +215,7 @@ def _run_atom(frame: KernelFrame, step: Step, active: Array | None) -> None:
 
 
 @binds("cvta")
-def _bind_cvta(builder: Builder, node: Instruction, bound: Bound) -> Step:
+def _bind_cvta(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2)
     width = TYPES[bound.modifiers["size"] or ""].width
     kind = TYPES[f"u{width}"]
@@ -225,7 +224,7 @@ def _bind_cvta(builder: Builder, node: Instruction, bound: Bound) -> Step:
     if variable is None:
         reader = builder.read(what, kind, False, f"operand of {bound.spelling}")
     else:
-        reader = Reader(-1, width, variable.pattern & ((1 << width) - 1))
+        reader = ReadSlot(-1, width, variable.pattern & ((1 << width) - 1))
     writer = builder.destination(node.operands[0], kind, bound)
     return Step("cvta", node, bound, (reader,), (writer,))
 
@@ -241,7 +240,7 @@ def _run_cvta(frame: KernelFrame, step: Step, active: Array | None) -> None:
 
 
 @binds("policy")
-def _bind_policy(builder: Builder, node: Instruction, bound: Bound) -> Step:
+def _bind_policy(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 1, 2)
     writer = builder.destination(node.operands[0], TYPES["b64"], bound)
     return Step("policy", node, bound, (), (writer,))
@@ -253,7 +252,7 @@ def _run_policy(frame: KernelFrame, step: Step, active: Array | None) -> None:
 
 
 @binds("nothing_here")
-def _bind_nothing_here(builder: Builder, node: Instruction, bound: Bound) -> Step:
+def _bind_nothing_here(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     return Step("nothing", node, bound)
 
 
@@ -261,7 +260,7 @@ def _bind_nothing_here(builder: Builder, node: Instruction, bound: Bound) -> Ste
 
 
 @binds("cp_async")
-def _bind_cp_async(builder: Builder, node: Instruction, bound: Bound) -> Step:
+def _bind_cp_async(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     hints = _hints(bound)
     expect(builder, node, 3 + hints, 4 + hints)
     to, to_displacement = address(builder, node.operands[0], "shared")
@@ -282,7 +281,7 @@ def _run_cp_async(frame: KernelFrame, step: Step, active: Array | None) -> None:
 
 
 @binds("cp_commit")
-def _bind_cp_commit(builder: Builder, node: Instruction, bound: Bound) -> Step:
+def _bind_cp_commit(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 0)
     return Step("cp_commit", node, bound)
 
@@ -293,7 +292,7 @@ def _run_cp_commit(frame: KernelFrame, step: Step, active: Array | None) -> None
 
 
 @binds("cp_wait")
-def _bind_cp_wait(builder: Builder, node: Instruction, bound: Bound) -> Step:
+def _bind_cp_wait(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 0, 1)
     left = int(getattr(node.operands[0], "value", 0)) if node.operands else -1
     return Step("cp_wait", node, bound, detail=left)
@@ -308,7 +307,7 @@ def _run_cp_wait(frame: KernelFrame, step: Step, active: Array | None) -> None:
 
 
 @binds("ldmatrix")
-def _bind_ldmatrix(builder: Builder, node: Instruction, bound: Bound) -> Step:
+def _bind_ldmatrix(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2)
     count = int((bound.modifiers["num"] or "x1")[1:])
     to = _elements(builder, node.operands[0], count)
@@ -318,7 +317,7 @@ def _bind_ldmatrix(builder: Builder, node: Instruction, bound: Bound) -> Step:
 
 
 @binds("stmatrix")
-def _bind_stmatrix(builder: Builder, node: Instruction, bound: Bound) -> Step:
+def _bind_stmatrix(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2)
     count = int((bound.modifiers["num"] or "x1")[1:])
     what = _elements(builder, node.operands[1], count)

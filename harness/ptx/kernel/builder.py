@@ -1,22 +1,38 @@
-"""From a module to the program of one of its kernels: variables in memory, parameters, and functions that it calls."""
+"""From a module to the program of one of its kernels: variables in memory, parameters, and functions that it calls.
+
+The body of a function that is called is put in the place of the call. PTX passes arguments through variables in .param
+memory, of which each byte range is written and read by one spelling; a register for each range is the same thing.
+"""
 
 from __future__ import annotations
 
-from harness.ptx.binding.program import Builder, Reader, Register, Step
-from harness.ptx.errors import OperandError, TooLarge
-from harness.ptx.kernel import calls as operations_call
+from harness.ptx.binding.builder import Builder
+from harness.ptx.binding.program import ReadSlot, Register, Step
+from harness.ptx.binding.scope import Scope
+from harness.ptx.errors import NotElementwise, OperandError, TooLarge
+from harness.ptx.kernel.kernel import size_of
 from harness.ptx.kernel.memory import SHARED_BASE, VARIABLES_BASE
 from harness.ptx.limits import LOCAL, STATIC_SHARED, VARIABLES
 from harness.ptx.targets import Target
-from harness.ptx.text.nodes import Address, Declaration, Function, Instruction, Module, Name, Operand, Statement
+from harness.ptx.text.nodes import Address, Declaration, Function, Instruction, Module, Name, Operand, Statement, Vector
 from harness.ptx.text.types import TYPES
 
-__all__ = ["KernelBuilder", "size_of"]
+END = "\x02end"
+"""The label behind an inlined body; no PTX text can spell it."""
 
 
-def size_of(parameter: Declaration) -> int:
-    """Bytes of a parameter."""
-    return TYPES[parameter.type].width // 8 * parameter.vector * (1 if parameter.size is None else parameter.size)
+def called(node: Instruction) -> Name | None:
+    """The name that a call goes to; None for a call through a register."""
+    return next((o for o in node.operands if isinstance(o, Name)), None)
+
+
+def passed_names(node: Instruction) -> list[list[Name]]:
+    """What a call passes: the results and the arguments, each a list of names."""
+    if called(node) is None:
+        return [[], []]
+    at = next(i for i, o in enumerate(node.operands) if isinstance(o, Name))
+    groups = [node.operands[:at], node.operands[at + 1 :]]
+    return [[e for o in group if isinstance(o, Vector) for e in o.elements if isinstance(e, Name)] for group in groups]
 
 
 class KernelBuilder(Builder):
@@ -44,15 +60,15 @@ class KernelBuilder(Builder):
 
     def _add(self, statement: Statement) -> None:
         if isinstance(statement, Instruction) and statement.opcode == "call":
-            name = operations_call.called(statement)
+            name = called(statement)
             if name is not None and name.text in self.functions:
-                operations_call.inlined(self, statement, self.functions[name.text])
+                self._inline(statement, self.functions[name.text])
                 return
         super()._add(statement)
 
     def _bind(self, node: Instruction) -> Step:
         step = super()._bind(node)
-        return operations_call.returning(self, step) if step.kind == "exit" else step
+        return self._returning(step) if step.kind == "exit" else step
 
     def place(self, node: Declaration) -> None:
         """Give a variable its offset in its space."""
@@ -83,7 +99,7 @@ class KernelBuilder(Builder):
                 at = start + number * width
                 self.variables[at : at + width] = (value & ((1 << 8 * width) - 1)).to_bytes(width, "little")
 
-    def address_of(self, node: Name) -> Reader | None:
+    def address_of(self, node: Name) -> ReadSlot | None:
         """The address of a shared or local variable."""
         variable = self.scope.variable(node.text)
         if variable is None:
@@ -97,7 +113,7 @@ class KernelBuilder(Builder):
             # Dynamic shared memory begins behind the static variables, which Triton has none of.
             offset = -(-self.sizes["shared"] // -offset) * -offset
         base = VARIABLES_BASE if variable.space in ("global", "const") else SHARED_BASE
-        return Reader(-1, 64, base + offset)
+        return ReadSlot(-1, 64, base + offset)
 
     def parameter(self, node: Operand, size: int) -> tuple[str, int]:
         """The parameter and the offset in it that `[name+offset]` means."""
@@ -108,3 +124,63 @@ class KernelBuilder(Builder):
         if not 0 <= node.displacement <= whole - size:
             raise self.error(OperandError, f"{size} bytes lie outside parameter {declared.name}", node.offset)
         return declared.name, node.displacement
+
+    # calls -----------------------------------------------------------------------------------------------
+
+    def param_register(self, node: Operand, number: int, width: int) -> Register | None:
+        """The register that is element `number` of an access to a .param variable; None for a kernel's parameter.
+
+        Raises OperandError where the access lies outside the variable.
+        """
+        if not isinstance(node, Address) or node.base is None:
+            raise self.error(OperandError, "an argument of a call is named in brackets", node.offset)
+        declared = self.scope.variable(node.base.text)
+        if declared is None or declared.space != "param":
+            return None
+        size, offset = width // 8, node.displacement + number * width // 8
+        if not 0 <= offset <= TYPES[declared.type].width // 8 * (declared.size or 1) - size:
+            raise self.error(OperandError, f"{size} bytes lie outside {declared.name}", node.offset)
+        return self.slot_of(declared, offset, width)
+
+    def slot_of(self, declared: Declaration, offset: int, width: int) -> Register:
+        """The register that stands for a byte range of a .param variable."""
+        key = (id(declared), offset, width)
+        if key not in self.passed:
+            self.passed[key] = self.new_register(f"{declared.name}+{offset}", TYPES[f"b{width}"])
+        return self.passed[key]
+
+    def _inline(self, node: Instruction, function: Function) -> None:
+        """Put a function's body in the place of a call. Raises NotElementwise for a recursive or a guarded call."""
+        if function.name in self.calling:
+            raise self.error(
+                NotElementwise, f"{function.name} calls itself, which the emulator does not run", node.offset
+            )
+        if node.guard is not None:
+            raise self.error(NotElementwise, "the emulator runs no call under a predicate", node.offset)
+        assert function.body is not None
+        inner = Scope()
+        inner.variables |= {v.name: v for v in self.module.variables}
+        results, arguments = passed_names(node)
+        for names, declared in ((results, function.results), (arguments, function.parameters)):
+            if len(names) != len(declared):
+                text = f"{function.name} takes {len(declared)} here, not {len(names)}"
+                raise self.error(OperandError, text, node.offset)
+            for name, parameter in zip(names, declared, strict=True):
+                given = self.scope.variable(name.text)
+                if given is None or given.space != "param":
+                    raise self.error(OperandError, f"{name.text} is no .param variable", name.offset)
+                inner.variables[parameter.name] = given
+        outer, self.scope = self.scope, inner
+        self.calling.append(function.name)
+        self.nested(function.body)
+        self.calling.pop()
+        inner.labels[END] = len(self.steps)
+        self.scope = outer
+
+    def _returning(self, step: Step) -> Step:
+        """`ret` in an inlined body goes to its end; in the kernel it ends the thread."""
+        if not self.calling or step.node.opcode != "ret":
+            return step
+        there = Step("branch", step.node, step.bound, guard=step.guard, guard_negated=step.guard_negated)
+        self.jump(there, Name(END, step.node.offset))
+        return there

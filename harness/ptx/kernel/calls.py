@@ -1,58 +1,23 @@
-"""Calls of functions: their bodies are put in the place of the call, and .param variables are registers.
-
-PTX passes arguments through variables in .param memory, of which each byte range is written and read by one spelling;
-a register for each range is the same thing. What the CUDA runtime does (prints, failed assertions) is built in.
-"""
+"""Calls of what the CUDA runtime does: prints and failed assertions, which are built in."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from harness.ptx.binding.program import Builder, Reader, Register, Scope, Step, Writer
+from harness.ptx.binding.builder import binds
+from harness.ptx.binding.program import ReadSlot, Step, WriteSlot
 from harness.ptx.errors import ExecutionError, NotElementwise, OperandError, TooLarge
-from harness.ptx.isa.registry import Bound
+from harness.ptx.isa.forms import Bound
 from harness.ptx.kernel import printing
-from harness.ptx.kernel.frame import Access, KernelFrame
-from harness.ptx.machine.operations import binds, runs
+from harness.ptx.kernel.builder import KernelBuilder, called, passed_names
+from harness.ptx.kernel.frame import KernelFrame
+from harness.ptx.kernel.memory import Access
+from harness.ptx.machine.operations import runs
 from harness.ptx.numeric.vectorise import Array
-from harness.ptx.text.nodes import Address, Declaration, Function, Instruction, Name, Operand, Vector
-from harness.ptx.text.types import TYPES
-
-if TYPE_CHECKING:
-    from harness.ptx.kernel.builder import KernelBuilder
-
-__all__ = ["called", "inlined", "param_register", "returning"]
+from harness.ptx.text.nodes import Instruction
 
 RUNTIME = {"vprintf": (64, 64), "__assertfail": (64, 64, 32, 64, 64)}
 """Functions of the CUDA runtime that kernels with prints and assertions call, and the widths of their parameters."""
-
-END = "\x02end"
-"""The label behind an inlined body; no PTX text can spell it."""
-
-
-def param_register(builder: KernelBuilder, node: Operand, number: int, width: int) -> Register | None:
-    """The register that stands for element `number` of an access to a .param variable; None for a kernel's parameter.
-
-    Raises OperandError where the access lies outside the variable.
-    """
-    if not isinstance(node, Address) or node.base is None:
-        raise builder.error(OperandError, "an argument of a call is named in brackets", node.offset)
-    declared = builder.scope.variable(node.base.text)
-    if declared is None or declared.space != "param":
-        return None
-    size, offset = width // 8, node.displacement + number * width // 8
-    if not 0 <= offset <= TYPES[declared.type].width // 8 * (declared.size or 1) - size:
-        raise builder.error(OperandError, f"{size} bytes lie outside {declared.name}", node.offset)
-    return _slot(builder, declared, offset, width)
-
-
-def _slot(builder: KernelBuilder, declared: Declaration, offset: int, width: int) -> Register:
-    key = (id(declared), offset, width)
-    if key not in builder.passed:
-        builder.passed[key] = builder.new_register(f"{declared.name}+{offset}", TYPES[f"b{width}"])
-    return builder.passed[key]
 
 
 @runs("param_move")
@@ -62,7 +27,7 @@ def _run_param_move(frame: KernelFrame, step: Step, active: Array | None) -> Non
 
 
 @binds("call")
-def _bind_call(builder: Builder, node: Instruction, bound: Bound) -> Step:
+def _bind_call(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     """A call that has no body in the module."""
     name = called(node)
     if name is None or name.text not in RUNTIME:
@@ -70,16 +35,16 @@ def _bind_call(builder: Builder, node: Instruction, bound: Bound) -> Step:
         raise builder.error(
             NotElementwise, f"the emulator has no body for this call, which goes to {text}", node.offset
         )
-    results, arguments = _names(node)
+    results, arguments = passed_names(node)
     widths = RUNTIME[name.text]
     passed = [builder.scope.variable(a.text) for a in arguments]
     if len(passed) != len(widths) or any(p is None or p.space != "param" for p in passed):
         message = f"{name.text} takes {len(widths)} .param variables"
         raise builder.error(OperandError, message, node.offset)
-    slots = [_slot(builder, p, 0, w) for p, w in zip(passed, widths, strict=True) if p is not None]  # type: ignore[arg-type]
-    readers = tuple(Reader(s.slot, w) for s, w in zip(slots, widths, strict=True))
+    slots = [builder.slot_of(p, 0, w) for p, w in zip(passed, widths, strict=True) if p is not None]
+    readers = tuple(ReadSlot(s.slot, w) for s, w in zip(slots, widths, strict=True))
     given = builder.scope.variable(results[0].text) if results else None
-    writers = () if given is None else (Writer(_slot(builder, given, 0, 32).slot, 32),)  # type: ignore[arg-type]
+    writers = () if given is None else (WriteSlot(builder.slot_of(given, 0, 32).slot, 32),)
     return Step("call", node, bound, readers, writers, detail=name.text)
 
 
@@ -94,14 +59,14 @@ def _run_call(frame: KernelFrame, step: Step, active: Array | None) -> None:
     message, file, line, function = (_passed(frame, reader, lane) for reader in step.sources[:4])
     text = f"a device assertion failed in {frame.who(lane)}"
     if message is not None:
-        text += f": {frame.launch.memory.text(message)}"
+        text += f": {frame.grid.memory.text(message)}"
     if file is not None and line is not None:
-        text += f" ({frame.launch.memory.text(file)}:{line}"
-        text += f", in {frame.launch.memory.text(function)})" if function is not None else ")"
+        text += f" ({frame.grid.memory.text(file)}:{line}"
+        text += f", in {frame.grid.memory.text(function)})" if function is not None else ")"
     raise frame.fault(ExecutionError, step, text)
 
 
-def _passed(frame: KernelFrame, reader: Reader, lane: int) -> int | None:
+def _passed(frame: KernelFrame, reader: ReadSlot, lane: int) -> int | None:
     """What one thread passes; None where nobody defined it."""
     value, undefined = frame.read(reader)
     if undefined is not None and np.broadcast_to(undefined, value.shape)[lane]:
@@ -117,7 +82,7 @@ def _print(frame: KernelFrame, step: Step, lanes: Array, active: Array | None) -
     lines: dict[int, str] = {}
     counts = np.zeros(frame.lanes, np.uint32)
     for address in np.unique(forms[lanes]).tolist():
-        form = frame.launch.memory.text(address)
+        form = frame.grid.memory.text(address)
         some = lanes[forms[lanes] == address]
         columns = []
         for offset, size in printing.sizes(form):
@@ -128,60 +93,8 @@ def _print(frame: KernelFrame, step: Step, lanes: Array, active: Array | None) -
             columns.append([None if d else v for v, d in zip(values.tolist(), doubt, strict=True)])
         counts[some] = len(columns)
         for number, lane in enumerate(some.tolist()):
-            lines[lane] = printing.formatted(form, [c[number] for c in columns], frame.launch.memory.text)
-    if not frame.launch.printer.write("".join(lines[lane] for lane in sorted(lines))):
+            lines[lane] = printing.formatted(form, [c[number] for c in columns], frame.grid.memory.text)
+    if not frame.grid.printer.write("".join(lines[lane] for lane in sorted(lines))):
         raise frame.fault(TooLarge, step, f"the kernel prints more than {printing.PRINTED:,} characters")
     for writer in step.destinations:
         frame.write(writer, counts, None, active)
-
-
-def called(node: Instruction) -> Name | None:
-    """The name that a call goes to; None for a call through a register."""
-    return next((o for o in node.operands if isinstance(o, Name)), None)
-
-
-def _names(node: Instruction) -> list[list[Name]]:
-    """What a call passes: the results and the arguments, each a list of names."""
-    if called(node) is None:
-        return [[], []]
-    at = next(i for i, o in enumerate(node.operands) if isinstance(o, Name))
-    groups = [node.operands[:at], node.operands[at + 1 :]]
-    return [[e for o in group if isinstance(o, Vector) for e in o.elements if isinstance(e, Name)] for group in groups]
-
-
-def inlined(builder: KernelBuilder, node: Instruction, function: Function) -> None:
-    """Put a function's body in the place of a call. Raises NotElementwise for a recursive or a guarded call."""
-    if function.name in builder.calling:
-        raise builder.error(
-            NotElementwise, f"{function.name} calls itself, which the emulator does not run", node.offset
-        )
-    if node.guard is not None:
-        raise builder.error(NotElementwise, "the emulator runs no call under a predicate", node.offset)
-    assert function.body is not None
-    inner = Scope()
-    inner.variables |= {v.name: v for v in builder.module.variables}
-    results, arguments = _names(node)
-    for names, declared in ((results, function.results), (arguments, function.parameters)):
-        if len(names) != len(declared):
-            text = f"{function.name} takes {len(declared)} here, not {len(names)}"
-            raise builder.error(OperandError, text, node.offset)
-        for name, parameter in zip(names, declared, strict=True):
-            given = builder.scope.variable(name.text)
-            if given is None or given.space != "param":
-                raise builder.error(OperandError, f"{name.text} is no .param variable", name.offset)
-            inner.variables[parameter.name] = given
-    outer, builder.scope = builder.scope, inner
-    builder.calling.append(function.name)
-    builder.nested(function.body)
-    builder.calling.pop()
-    inner.labels[END] = len(builder.steps)
-    builder.scope = outer
-
-
-def returning(builder: KernelBuilder, step: Step) -> Step:
-    """`ret` in an inlined body goes to its end; in the kernel it ends the thread."""
-    if not builder.calling or step.node.opcode != "ret":
-        return step
-    there = Step("branch", step.node, step.bound, guard=step.guard, guard_negated=step.guard_negated)
-    builder.jump(there, Name(END, step.node.offset))
-    return there

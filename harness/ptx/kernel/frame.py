@@ -1,116 +1,49 @@
-"""The lanes of a kernel: threads of some blocks of the grid, and how they reach memory."""
+"""How the threads of a kernel reach memory: addresses, loads, stores, atomics and asynchronous copies."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from harness.ptx.binding.program import Reader, Step, Writer
-from harness.ptx.binding.special import OF_A_GRID
-from harness.ptx.errors import ExecutionError, MemoryFault, PtxError, UndefinedBits
-from harness.ptx.kernel.memory import LOCAL_WINDOW, SHARED_BASE, SHARED_WINDOW, Buffer, Shared, gather, rows, scatter
+from harness.ptx.binding.program import ReadSlot, Step, WriteSlot
+from harness.ptx.errors import ExecutionError, MemoryFault
+from harness.ptx.kernel.grid import KernelGrid
+from harness.ptx.kernel.memory import (
+    LOCAL_WINDOW,
+    SHARED_BASE,
+    SHARED_WINDOW,
+    Access,
+    Buffer,
+    LocalMemory,
+    Place,
+    Shared,
+    gather,
+    rows,
+    scatter,
+)
 from harness.ptx.kernel.races import note_read, note_write
-from harness.ptx.limits import Deadline
-from harness.ptx.machine.lockstep import Frame
-from harness.ptx.machine.standins import lane_mask
+from harness.ptx.kernel.threads import ThreadFrame
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
-if TYPE_CHECKING:
-    from harness.ptx.kernel.run import Launch
 
-E = TypeVar("E", bound=PtxError)
+class KernelFrame(ThreadFrame):
+    """Threads of consecutive blocks with the memory that they reach."""
 
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """What a memory instruction touches: `count` neighbouring values of `width` bits."""
-
-    space: str
-    displacement: int
-    width: int
-    count: int
-
-    @property
-    def size(self) -> int:
-        """Bytes of one access."""
-        return self.width // 8 * self.count
-
-
-@dataclass(slots=True)
-class Place:
-    """Where the accesses of some lanes go: byte offsets into one region. `part` picks them among the lanes."""
-
-    region: Buffer | Shared | LocalMemory
-    offsets: Array
-    part: Array | None = None
-
-
-class LocalMemory:
-    """Each thread's own memory, one after the other."""
-
-    def __init__(self, lanes: int, size: int) -> None:
-        self.limit = size
-        self.size = -(-max(size, 16) // 16) * 16
-        self.bytes = np.zeros(lanes * self.size, np.uint8)
-        self.undefined = np.full(lanes * self.size, 0xFF, np.uint8)
-
-
-class KernelFrame(Frame):
-    """A frame whose lanes are the threads of consecutive blocks.
-
-    `number` is each lane's thread in the grid. `clock` counts barriers; `block_time` and `warp_time` have for each lane
-    when its block and its warp last met.
-    """
-
-    def __init__(self, launch: Launch, first: int, blocks: int) -> None:
-        threads = launch.threads
-        super().__init__(launch.program, blocks * threads, launch.constants, Deadline(launch.limit))
-        self.launch = launch
-        self.first = first
-        lane = np.arange(self.lanes, dtype=np.int64)
-        self.every = lane
-        self.thread = (lane % threads).astype(np.int32)
-        self.block = lane // threads
-        self.number = first * threads + lane
-        self.shared = Shared(blocks, launch.shared_bytes, launch.unit("shared"), launch.races)
-        self.local = LocalMemory(self.lanes, launch.local_bytes) if launch.local_bytes else None
-        self.clock = 0
-        self.block_time = np.zeros(self.lanes, np.int32)
-        self.warp_time = np.zeros(self.lanes, np.int32)
+    def __init__(self, grid: KernelGrid, first: int, blocks: int) -> None:
+        super().__init__(grid, first, blocks)
+        self.shared = Shared(blocks, grid.shared_bytes, grid.unit("shared"), grid.races)
+        self.local = LocalMemory(self.lanes, grid.local_bytes) if grid.local_bytes else None
         self.copies = Copies(self)
-
-    # messages --------------------------------------------------------------------------------------------
-
-    def who(self, lane: int) -> str:
-        """A lane as a thread of the grid."""
-        return f"thread {int(self.thread[lane])} of block {self.launch.coordinates(self.first + int(self.block[lane]))}"
-
-    def fault(self, kind: type[E], step: Step, message: str) -> E:
-        """An error at a step, with the line of the user's program that it came from."""
-        return self.launch.error(kind, step, message)
-
-    def refuse_undefined(self, step: Step, mask: Array, lanes: Array, where: str) -> None:
-        """Raise UndefinedBits if a mask over `lanes` has a bit."""
-        if mask.any():
-            lane = int(lanes[np.flatnonzero(mask)[0]])
-            text = f"bits that nobody defined reach {where} in {self.who(lane)}"
-            raise self.fault(UndefinedBits, step, text)
-
-    def under_doubt(self, step: Step, lanes: Array) -> None:
-        """A store or an exchange that may or may not happen is an error; a register is undefined afterwards."""
-        if step.kind in ("st", "atom", "cp_async", "stmatrix", "barrier"):
-            self.refuse_undefined(step, lanes, self.every, "the predicate of a store")
 
     # addresses -------------------------------------------------------------------------------------------
 
-    def locate(self, step: Step, base: Reader, access: Access, active: Array | None) -> tuple[Array, list[Place]]:
+    def locate(self, step: Step, base: ReadSlot, access: Access, active: Array | None) -> tuple[Array, list[Place]]:
         """The active lanes and where their accesses go. Raises MemoryFault and UndefinedBits."""
         return self.locate_lanes(step, base, access, self.every if active is None else np.flatnonzero(active))
 
-    def locate_lanes(self, step: Step, base: Reader, access: Access, lanes: Array) -> tuple[Array, list[Place]]:
+    def locate_lanes(self, step: Step, base: ReadSlot, access: Access, lanes: Array) -> tuple[Array, list[Place]]:
         """As `locate`, for given lanes."""
         value, mask = self.read(base)
         if mask is not None:
@@ -134,7 +67,7 @@ class KernelFrame(Frame):
     def _where(self, access: Access, address: int) -> str:
         if access.space in ("shared", "local"):
             return f"offset {address - SHARED_BASE} of {access.space} memory"
-        return self.launch.memory.describe(address, access.size)
+        return self.grid.memory.describe(address, access.size)
 
     def _bounded(self, step: Step, access: Access, offset: Array, limit: int, space: str, lanes: Array) -> None:
         outside = (offset < 0) | (offset + access.size > limit)
@@ -177,12 +110,12 @@ class KernelFrame(Frame):
 
     def _in_global(self, step: Step, access: Access, address: Array, lanes: Array) -> list[Place]:
         low, high = int(address.min()), int(address.max())
-        buffer = self.launch.memory.find(low)
+        buffer = self.grid.memory.find(low)
         if buffer is not None and buffer.address <= low and high + access.size <= buffer.address + buffer.size:
             return [Place(buffer, address - buffer.base)]
         places = []
         left = np.ones(len(address), np.bool_)
-        for buffer in self.launch.memory.buffers:
+        for buffer in self.grid.memory.buffers:
             inside = (address >= buffer.address) & (address + access.size <= buffer.address + buffer.size)
             if inside.any():
                 part = np.flatnonzero(inside)
@@ -221,7 +154,7 @@ class KernelFrame(Frame):
             masks = [
                 m if m.any() else None for m in gather(region.undefined, place.offsets, access.width, access.count)
             ]
-        if self.launch.races:
+        if self.grid.races:
             self._check_read(step, access, lanes, place)
         return values, masks
 
@@ -250,7 +183,7 @@ class KernelFrame(Frame):
             for mask in masks:
                 if mask is not None:
                     self.refuse_undefined(step, mask, lanes, f"a store to {region.name or 'global memory'}")
-        if self.launch.races and not isinstance(region, LocalMemory):
+        if self.grid.races and not isinstance(region, LocalMemory):
             self._check_write(step, access, lanes, place, values)
         scatter(region.bytes, place.offsets, values, access.width)
         if region.undefined is not None:
@@ -310,7 +243,7 @@ class KernelFrame(Frame):
         return old
 
     def write_lanes(
-        self, writer: Writer, values: Array, mask: Array | None, lanes: Array, active: Array | None
+        self, writer: WriteSlot, values: Array, mask: Array | None, lanes: Array, active: Array | None
     ) -> None:
         """Write a register in the lanes that `values` is for (all of the active ones)."""
         if active is None:
@@ -354,69 +287,6 @@ class KernelFrame(Frame):
                 raise self.fault(MemoryFault, step, f"{text} thread read or wrote, and no barrier lies between")
         elif isinstance(region, Buffer):
             note_write(self, step, access, lanes, place, region, changes)
-
-    # threads ---------------------------------------------------------------------------------------------
-
-    def need_whole_warps(self, step: Step, active: Array | None) -> None:
-        """Raise ExecutionError where a warp-wide instruction runs in part of a warp."""
-        if active is None:
-            return
-        count = active.reshape(-1, 32).sum(axis=1)
-        torn = (count != 0) & (count != 32)
-        if torn.any():
-            lane = int(np.flatnonzero(torn)[0]) * 32
-            text = (
-                f"{step.bound.spelling} needs all 32 threads of a warp; some of that of {self.who(lane)} are elsewhere"
-            )
-            raise self.fault(ExecutionError, step, text)
-
-    def special(self, name: str, component: str) -> Array:
-        """The value of a special register in each lane."""
-        launch = self.launch
-        axis = "xyz".find(component) if component else 0
-        if name == "%tid":
-            return self._within_block(axis)
-        if name == "%ntid":
-            return self.constant(launch.block[axis] if 0 <= axis < 3 else 1, 32)
-        if name in ("%ctaid", "%clusterid"):
-            return np.repeat(self._along(axis), launch.threads)
-        if name in ("%nctaid", "%nclusterid"):
-            return self.constant(launch.grid[axis] if 0 <= axis < 3 else 1, 32)
-        if name in ("%cluster_nctaid", "%cluster_nctarank"):
-            return self.constant(1, 32)
-        if name == "%laneid":
-            return self.thread & 31
-        if name == "%warpid":
-            return self.thread >> 5
-        if name == "%nwarpid":
-            return self.constant(-(-launch.threads // 32), 32)
-        if name.startswith("%lanemask_"):
-            return lane_mask(name[10:], (self.thread & 31).astype(np.uint64))
-        if name in ("%dynamic_smem_size", "%total_smem_size"):
-            return self.constant(launch.shared_bytes, 32)
-        return self.constant(0, 64)
-
-    def _within_block(self, axis: int) -> Array:
-        """Each thread's place along an axis of its block."""
-        x, y, z = self.launch.block
-        if (axis == 0 and y == z == 1) or axis > 2:
-            return self.thread if axis == 0 else self.constant(0, 32)
-        below = (1, x, x * y)[axis]
-        return self.thread // below % self.launch.block[axis]
-
-    def knows(self, name: str, component: str) -> bool:
-        """Whether the grid decides a special register; a clock's bits, say, are undefined."""
-        return name in OF_A_GRID
-
-    def _along(self, axis: int) -> Array:
-        """Each block's place along an axis of the grid."""
-        block = np.arange(self.first, self.first + self.lanes // self.launch.threads, dtype=np.int64)
-        x, y, _ = self.launch.grid
-        if axis == 0:
-            return block % x
-        if axis == 1:
-            return block // x % y
-        return block // (x * y) if axis == 2 else block * 0
 
 
 class Copies:

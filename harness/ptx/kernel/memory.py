@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from harness.ptx.kernel.races import Shadow
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
 GLOBAL_BASE = 0x7F00_0000_0000
@@ -31,6 +30,21 @@ SHARED_BASE = 1024
 
 _TEXT_BYTES = 1 << 16
 """Bytes of a string that a message shows at most."""
+
+
+class Shadow:
+    """Who wrote and who read each unit of a buffer last; -1: nobody."""
+
+    def __init__(self, size: int, unit: int) -> None:
+        self.unit = unit
+        self.writers = np.full(size // unit + 1, -1, np.int64)
+        self.readers = np.full(size // unit + 1, -1, np.int64)
+        self.written = False
+
+    def units(self, offsets: Array, size: int) -> Array:
+        """The units that accesses of `size` bytes touch, one row each."""
+        first: Array = offsets // self.unit
+        return first[:, None] + np.arange(max(size // self.unit, 1))
 
 
 class Buffer:
@@ -73,7 +87,7 @@ class Buffer:
 
 
 @dataclass(frozen=True)
-class Pointer:
+class BufferPointer:
     """A kernel argument: an address within a buffer, `offset` bytes after its first."""
 
     buffer: Buffer
@@ -85,7 +99,7 @@ class Pointer:
         return self.buffer.address + self.offset
 
 
-def pointers(arrays: Sequence[Array], names: Sequence[str] = ()) -> list[Pointer]:
+def pointers(arrays: Sequence[Array], names: Sequence[str] = ()) -> list[BufferPointer]:
     """A pointer for each array, for a run that works on the arrays' own memory.
 
     Arrays that share memory share a buffer, and addresses keep their alignment (up to 256 bytes). A view with gaps
@@ -101,7 +115,7 @@ def pointers(arrays: Sequence[Array], names: Sequence[str] = ()) -> list[Pointer
             groups.append([number])
             end = -1
         end = max(end, spans[number][1])
-    found: list[Pointer | None] = [None] * len(arrays)
+    found: list[BufferPointer | None] = [None] * len(arrays)
     for group in groups:
         low, high = min(spans[i][0] for i in group), max(spans[i][1] for i in group)
         memory = np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
@@ -109,7 +123,7 @@ def pointers(arrays: Sequence[Array], names: Sequence[str] = ()) -> list[Pointer
         buffer = Buffer(memory, name, residue=low)
         buffer.owners = [arrays[i] for i in group]
         for i in group:
-            found[i] = Pointer(buffer, spans[i][0] - low)
+            found[i] = BufferPointer(buffer, spans[i][0] - low)
     return [p for p in found if p is not None]
 
 
@@ -218,6 +232,40 @@ class Shared:
             foreign &= ~(same_warp & (moment < times[1][:, None]))
         found: Array = foreign.any(axis=1)
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a memory instruction touches: `count` neighbouring values of `width` bits."""
+
+    space: str
+    displacement: int
+    width: int
+    count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of one access."""
+        return self.width // 8 * self.count
+
+
+@dataclass(slots=True)
+class Place:
+    """Where the accesses of some lanes go: byte offsets into one region. `part` picks them among the lanes."""
+
+    region: Buffer | Shared | LocalMemory
+    offsets: Array
+    part: Array | None = None
+
+
+class LocalMemory:
+    """Each thread's own memory, one after the other."""
+
+    def __init__(self, lanes: int, size: int) -> None:
+        self.limit = size
+        self.size = -(-max(size, 16) // 16) * 16
+        self.bytes = np.zeros(lanes * self.size, np.uint8)
+        self.undefined = np.full(lanes * self.size, 0xFF, np.uint8)
 
 
 _SEVERAL_WARPS = -100

@@ -12,17 +12,13 @@ replicates an element loads it in all its threads and stores it from the first.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from harness.ptx.binding.program import Step
 from harness.ptx.errors import MemoryFault
+from harness.ptx.kernel.memory import Access, Buffer, Place, Shadow
+from harness.ptx.kernel.threads import ThreadFrame
 from harness.ptx.numeric.vectorise import Array
-
-if TYPE_CHECKING:
-    from harness.ptx.binding.program import Step
-    from harness.ptx.kernel.frame import Access, KernelFrame, Place
-    from harness.ptx.kernel.memory import Buffer
 
 _THREAD = 26
 _MIXED = np.int64(1 << 25)
@@ -32,30 +28,15 @@ _BLOCKS = np.int64(1 << 24)
 _TIME = np.int64((1 << 24) - 1)
 
 
-class Shadow:
-    """Who wrote and who read each unit of a buffer last; -1: nobody."""
-
-    def __init__(self, size: int, unit: int) -> None:
-        self.unit = unit
-        self.writers = np.full(size // unit + 1, -1, np.int64)
-        self.readers = np.full(size // unit + 1, -1, np.int64)
-        self.written = False
-
-    def units(self, offsets: Array, size: int) -> Array:
-        """The units that accesses of `size` bytes touch, one row each."""
-        first: Array = offsets // self.unit
-        return first[:, None] + np.arange(max(size // self.unit, 1))
-
-
-def shadow_of(frame: KernelFrame, buffer: Buffer) -> Shadow:
+def shadow_of(frame: ThreadFrame, buffer: Buffer) -> Shadow:
     """The shadow of a buffer, made at its first access."""
-    with frame.launch.lock:
+    with frame.grid.lock:
         if buffer.shadow is None:
-            buffer.shadow = Shadow(len(buffer.bytes), frame.launch.unit("global"))
+            buffer.shadow = Shadow(len(buffer.bytes), frame.grid.unit("global"))
         return buffer.shadow
 
 
-def note_read(frame: KernelFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer) -> None:
+def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer) -> None:
     """Record a read; raises MemoryFault where another thread wrote the bytes and nothing orders the two."""
     shadow = shadow_of(frame, buffer)
     units = shadow.units(place.offsets, access.size)
@@ -70,8 +51,8 @@ def note_read(frame: KernelFrame, step: Step, access: Access, lanes: Array, plac
     # Of several lanes the first is to win: numpy writes in order, when the order is that of memory.
     shadow.readers[np.ascontiguousarray(units[::-1])] = np.ascontiguousarray(stamp[::-1])
     first = shadow.readers[units] >> _THREAD
-    threads = frame.launch.threads
-    blocks = np.int64(0) if frame.launch.synchronises else _BLOCKS
+    threads = frame.grid.threads
+    blocks = np.int64(0) if frame.grid.synchronises else _BLOCKS
     flags = np.where(first // threads != me // threads, blocks, np.int64(0))
     before = (old >> _THREAD != first) & (old >= 0)
     if before.any() or (old > 0).any():
@@ -86,7 +67,7 @@ def note_read(frame: KernelFrame, step: Step, access: Access, lanes: Array, plac
 
 
 def note_write(
-    frame: KernelFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer, changes: Array
+    frame: ThreadFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer, changes: Array
 ) -> None:
     """Record a write; raises MemoryFault where it changes what another thread wrote or read, and nothing orders them.
 
@@ -108,29 +89,29 @@ def note_write(
     shadow.written = True
 
 
-def _unordered(frame: KernelFrame, entry: Array, me: Array, since: Array) -> Array:
+def _unordered(frame: ThreadFrame, entry: Array, me: Array, since: Array) -> Array:
     """Whether nothing orders what an entry tells before what the threads `me` do now."""
-    near = (entry >> _THREAD) // frame.launch.threads == me // frame.launch.threads
+    near = (entry >> _THREAD) // frame.grid.threads == me // frame.grid.threads
     recent = near & (entry & _TIME >= since)
-    if not frame.launch.synchronises:
+    if not frame.grid.synchronises:
         recent |= ~near | (entry & _BLOCKS != 0)
     found: Array = recent & (entry >= 0)
     return found
 
 
 def _refuse(
-    frame: KernelFrame, step: Step, lanes: Array, place: Place, buffer: Buffer, entry: Array, bad: Array,
+    frame: ThreadFrame, step: Step, lanes: Array, place: Place, buffer: Buffer, entry: Array, bad: Array,
     verb: str, before: str,
 ) -> None:  # fmt: skip
     if not bad.any():
         return
     at = int(np.flatnonzero(bad.any(axis=1))[0])
     word = int(entry[at][np.flatnonzero(bad[at])[0]])
-    thread, threads = word >> _THREAD, frame.launch.threads
+    thread, threads = word >> _THREAD, frame.grid.threads
     if thread == int(frame.number[lanes[at]]):
         other = "which other blocks" if word & int(_BLOCKS) else "which other threads of its block"
     else:
-        block = frame.launch.coordinates(thread // threads)
+        block = frame.grid.coordinates(thread // threads)
         other = f"which thread {thread % threads} of block {block}"
     where = f"{buffer.name or 'global memory'} at offset {int(place.offsets[at]) - buffer.residue}"
     text = f"race: {frame.who(int(lanes[at]))} {verb} {where}, {other} {before}, and nothing orders them"

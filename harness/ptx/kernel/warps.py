@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from harness.ptx.binding.program import Builder, Reader, Step, Writer
+from harness.ptx.binding.builder import Builder, binds, expect
+from harness.ptx.binding.program import ReadSlot, Step, WriteSlot
 from harness.ptx.errors import ExecutionError, OperandError
-from harness.ptx.isa.registry import Bound, find
+from harness.ptx.isa.forms import Bound, find
 from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.machine.operations import binds, expect, runs
-from harness.ptx.numeric.vectorise import UNSIGNED, Array
+from harness.ptx.machine.operations import runs
+from harness.ptx.numeric.vectorise import Array
 from harness.ptx.text.nodes import Instruction, Pair, Sink
 from harness.ptx.text.types import TYPES
-
-__all__: list[str] = []
 
 
 def _whole(frame: KernelFrame, values: Any) -> Array:
@@ -23,7 +22,7 @@ def _whole(frame: KernelFrame, values: Any) -> Array:
     return np.ascontiguousarray(np.broadcast_to(values, (frame.lanes,))).reshape(-1, 32)
 
 
-def _members(frame: KernelFrame, step: Step, reader: Reader, active: Array | None) -> Array:
+def _members(frame: KernelFrame, step: Step, reader: ReadSlot, active: Array | None) -> Array:
     """Which lanes take part: the active ones that the membership mask names, as a table of warps."""
     value, mask = frame.read(reader)
     if mask is not None:
@@ -39,7 +38,7 @@ def _bind_shfl(builder: Builder, node: Instruction, bound: Bound) -> Step:
     to = node.operands[0]
     first, second = (to.first, to.second) if isinstance(to, Pair) else (to, None)
     writers = [builder.destination(first, TYPES["b32"], bound, may_discard=second is not None)]
-    writers.append(builder.destination(second, TYPES["pred"], bound, True) if second is not None else Writer(-1, 1))
+    writers.append(builder.destination(second, TYPES["pred"], bound, True) if second is not None else WriteSlot(-1, 1))
     b32, u32 = TYPES["b32"], TYPES["u32"]
     kinds = (b32, u32, u32, u32)
     readers = [
@@ -77,7 +76,7 @@ def _run_shfl(frame: KernelFrame, step: Step, active: Array | None) -> None:
     frame.write(step.destinations[1], inside.reshape(-1).astype(np.uint8), None, active)
 
 
-def _readers(builder: Builder, node: Instruction, bound: Bound, *kinds: str) -> tuple[Reader, ...]:
+def _readers(builder: Builder, node: Instruction, bound: Bound, *kinds: str) -> tuple[ReadSlot, ...]:
     expect(builder, node, 1 + len(kinds))
     return tuple(
         builder.read(o, TYPES[k], False, f"operand of {bound.spelling}")
@@ -287,6 +286,3 @@ def _bind_trap(builder: Builder, node: Instruction, bound: Bound) -> Step:
 def _run_trap(frame: KernelFrame, step: Step, active: Array | None) -> None:
     lane = 0 if active is None else int(np.flatnonzero(active)[0])
     raise frame.fault(ExecutionError, step, f"{frame.who(lane)} stops the kernel: {step.bound.spelling}")
-
-
-_ = UNSIGNED

@@ -10,10 +10,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from harness.ptx.binding.constraints import Operand
+from harness.ptx.binding.constraints import AsmOperand
 from harness.ptx.errors import BindingError, TooLarge, UndefinedBits
 from harness.ptx.limits import ELEMENTS
-from harness.ptx.machine.lockstep import Frame
+from harness.ptx.machine.frame import Frame
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
 DType = Any
@@ -68,7 +68,7 @@ def width_of(dtype: np.dtype[Any]) -> int:
 
 
 @dataclass
-class Tensor:
+class Argument:
     """An argument: its elements as unsigned patterns, flat; a scalar has one that serves all places."""
 
     patterns: Array
@@ -76,7 +76,7 @@ class Tensor:
     scalar: bool
 
 
-def tensors(args: Sequence[Any]) -> tuple[list[Tensor], tuple[int, ...]]:
+def tensors(args: Sequence[Any]) -> tuple[list[Argument], tuple[int, ...]]:
     """The arguments as flat patterns, broadcast against each other, and their common shape.
 
     Python numbers become what Triton makes of them: bool int1, int int32 (int64 where needed), float float32.
@@ -97,7 +97,7 @@ def tensors(args: Sequence[Any]) -> tuple[list[Tensor], tuple[int, ...]]:
         if not scalar:
             array = np.broadcast_to(array, shape)
         flat = np.require(array, requirements=["C", "A"]).reshape(-1)
-        found.append(Tensor(flat.view(UNSIGNED[max(width_of(array.dtype), 8)]), array.dtype, scalar))
+        found.append(Argument(flat.view(UNSIGNED[max(width_of(array.dtype), 8)]), array.dtype, scalar))
     return found, shape
 
 
@@ -160,7 +160,7 @@ class Placement:
         return absent if absent.any() else None
 
 
-def _noise(placement: Placement, operand: Operand, start: int, stop: int) -> Array:
+def _noise(placement: Placement, operand: AsmOperand, start: int, stop: int) -> Array:
     seed = (placement.padding or 0) & 0xFFFFFFFFFFFFFFFF
     generator = np.random.default_rng([seed, operand.number, start])
     return (
@@ -170,7 +170,7 @@ def _noise(placement: Placement, operand: Operand, start: int, stop: int) -> Arr
     )
 
 
-def load(frame: Frame, slot: int, operand: Operand, tensor: Tensor, placement: Placement, start: int) -> None:
+def load(frame: Frame, slot: int, operand: AsmOperand, tensor: Argument, placement: Placement, start: int) -> None:
     """Put the elements of an input operand into its register, for the lanes from `start` on."""
     stop = start + frame.lanes
     pack, count, width = placement.pack, operand.count, operand.element_width
@@ -201,12 +201,12 @@ def load(frame: Frame, slot: int, operand: Operand, tensor: Tensor, placement: P
     frame.undefined[slot] = undefined if undefined is not None and undefined.any() else None
 
 
-def by_lane(tensor: Tensor, placement: Placement, start: int, stop: int) -> Array:
+def by_lane(tensor: Argument, placement: Placement, start: int, stop: int) -> Array:
     """The patterns of lanes `start` to `stop`: of each lane's first element."""
     return _slots(tensor, placement, start, stop)[:: placement.pack]
 
 
-def _slots(tensor: Tensor, placement: Placement, start: int, stop: int) -> Array:
+def _slots(tensor: Argument, placement: Placement, start: int, stop: int) -> Array:
     """The patterns of all slots of a range of lanes, zero in padding."""
     pack = placement.pack
     first, last = start * pack, stop * pack
@@ -222,7 +222,7 @@ def _slots(tensor: Tensor, placement: Placement, start: int, stop: int) -> Array
     return piece
 
 
-def store(frame: Frame, slot: int, operand: Operand, out: Array, placement: Placement, start: int) -> None:
+def store(frame: Frame, slot: int, operand: AsmOperand, out: Array, placement: Placement, start: int) -> None:
     """Take the elements of an output operand from its register into `out` (patterns by element).
 
     Raises UndefinedBits when an element has bits that nobody defined.
@@ -251,7 +251,7 @@ def store(frame: Frame, slot: int, operand: Operand, out: Array, placement: Plac
         out[index[present]] = piece[present]
 
 
-def _refuse_undefined(frame: Frame, undefined: Any, operand: Operand, placement: Placement, start: int) -> None:
+def _refuse_undefined(frame: Frame, undefined: Any, operand: AsmOperand, placement: Placement, start: int) -> None:
     mask = np.broadcast_to(undefined, (frame.lanes,))
     pack, width = placement.pack, operand.element_width
     for i in range(operand.count):

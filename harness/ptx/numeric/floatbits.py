@@ -1,15 +1,16 @@
 """What the floating-point formats of registers have in common, on patterns, by the code of the type.
 
-Codes are those of `isa.modifiers` (F16, BF16, F32, F64); as they are constants where a definition is compiled, only
-one branch of each function is left there.
+As codes are constants where a definition is compiled, only one branch of each function is left there.
 """
 
 from __future__ import annotations
 
-from harness.ptx.isa.modifiers import BF16, F16, F32
 from harness.ptx.numeric.binary64 import F64_NAN
 from harness.ptx.numeric.bits import SIGN64, f32_value, f64_value, scalar
 from harness.ptx.numeric.softfloat import bf16_value, f16_value
+
+F32, F16, BF16, F64 = 2, 3, 4, 5
+"""Codes of the types; integers have those below (`isa.modifiers`)."""
 
 
 @scalar

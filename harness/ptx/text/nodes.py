@@ -187,7 +187,7 @@ class Declaration:
 
 
 @dataclass(slots=True)
-class Block:
+class CodeBlock:
     """`{ ... }`: a scope of names."""
 
     statements: list[Statement]
@@ -203,7 +203,7 @@ class BranchTargets:
     offset: int
 
 
-Statement = Instruction | Label | Declaration | Block | BranchTargets
+Statement = Instruction | Label | Declaration | CodeBlock | BranchTargets
 
 
 @dataclass(slots=True)
@@ -214,7 +214,7 @@ class Function:
     kernel: bool
     parameters: list[Declaration]
     directives: dict[str, list[int]]
-    body: Block | None
+    body: CodeBlock | None
     offset: int
     results: list[Declaration] = field(default_factory=list)
 

@@ -1,22 +1,20 @@
 """PTX text to a syntax tree: asm blocks as written in a kernel, and whole modules as a compiler emits them.
 
 What ptxas accepts parses, what it refuses as syntax is refused with line and column. Names are not resolved
-and operands not checked here; that is the work of `binding` and `program`.
+and operands not checked here; that is the work of `binding`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from harness.ptx.errors import ParseError, TooLarge
-from harness.ptx.limits import INSTRUCTIONS, MODIFIERS, OPERANDS, REGISTERS, TEXT
-from harness.ptx.text.constants import ConstantExpressions
+from harness.ptx.limits import INSTRUCTIONS, MODIFIERS, REGISTERS, TEXT
 from harness.ptx.text.lexer import OPERAND, Token, tokenize
 from harness.ptx.text.llvmtext import expanded, without_places
 from harness.ptx.text.nodes import (
-    Address,
-    Block,
     BranchTargets,
+    CodeBlock,
     Declaration,
     Function,
     Guard,
@@ -26,12 +24,10 @@ from harness.ptx.text.nodes import (
     Module,
     Name,
     Operand,
-    Pair,
-    Sink,
     Source,
     Statement,
-    Vector,
 )
+from harness.ptx.text.operands import Operands
 from harness.ptx.text.types import VARIABLE_TYPES
 
 _SPACES = {".reg", ".shared", ".global", ".local", ".const", ".param"}
@@ -40,7 +36,7 @@ _LINKAGE = {".visible", ".extern", ".weak", ".common"}
 
 def parse_asm(
     text: str, operand_count: int | None = None, constants: Mapping[int, int] | None = None
-) -> tuple[Block, Source]:
+) -> tuple[CodeBlock, Source]:
     """Parse the text of an inline asm block, with LLVM's escapes (`$0`, `${1}`, `$$`).
 
     `operand_count`: how many operands the constraints declare; a `$n` past it is refused. `constants`: the values of
@@ -65,7 +61,7 @@ def _sized(text: str) -> Source:
     return Source(text)
 
 
-class _Parser(ConstantExpressions):
+class _Parser(Operands):
     """Recursive descent over the token list."""
 
     def __init__(self, source: Source, tokens: list[Token]) -> None:
@@ -73,20 +69,19 @@ class _Parser(ConstantExpressions):
         self.location: Location | None = None
         self.files: dict[int, str] = {}
         self.statements = 0
-        self.signed_operands = False
 
-    def whole(self) -> Block:
+    def whole(self) -> CodeBlock:
         """All of an asm block's text."""
-        block = Block([], 0)
+        block = CodeBlock([], 0)
         while self.kind != "end":
             self.statement(block.statements)
         return block
 
     # statements ------------------------------------------------------------------------------------------
 
-    def block(self) -> Block:
+    def block(self) -> CodeBlock:
         """`{ statements }`, the opening brace being next."""
-        node = Block([], self.offset)
+        node = CodeBlock([], self.offset)
         self.advance()
         while self.kind != "}":
             if self.kind == "end":
@@ -118,7 +113,7 @@ class _Parser(ConstantExpressions):
         else:
             raise self.unexpected("an instruction, a label, a declaration or '}'")
 
-    def nested_block(self) -> Block:
+    def nested_block(self) -> CodeBlock:
         self.deeper()
         node = self.block()
         self.depth -= 1
@@ -292,107 +287,6 @@ class _Parser(ConstantExpressions):
         if isinstance(value.value, float):
             raise self.source.error(ParseError, "write float initial values as 0f or 0d literals", value.offset)
         return value.value
-
-    # operands --------------------------------------------------------------------------------------------
-
-    def countable(self, listed: Sequence[Operand]) -> None:
-        """Raise TooLarge for a list of operands without end."""
-        if len(listed) > OPERANDS.most:
-            raise self.source.error(TooLarge, OPERANDS.refusal(len(listed)), self.offset)
-
-    def operand(self) -> Operand:
-        self.deeper()
-        kind, offset = self.kind, self.offset
-        if kind == "{":
-            node: Operand = self.vector()
-        elif kind == "[":
-            node = self.address()
-        elif kind == "sink":
-            self.advance()
-            node = Sink(offset)
-        elif kind == "name":
-            node = self.name()
-        elif kind == "!" and self.tokens[self.at + 1][0] == "name":
-            self.advance()
-            node = self.name()
-            node.negated = True
-        elif kind == "-" and self.tokens[self.at + 1][0] == "name":
-            if not self.signed_operands:
-                raise self.error("an operand cannot be negated here; PTX has neg for that")
-            self.advance()
-            node = self.name()
-            node.minus = True
-        elif kind == "(" and self.tokens[self.at + 1][0] in ("name", ")"):
-            node = self.arguments()
-        elif kind in ("int", "float", "-", "+", "~", "!", "("):
-            node = self.constant()
-        else:
-            raise self.unexpected("an operand")
-        if self.kind == "|":
-            self.advance()
-            node = Pair(node, self.operand(), offset)
-        self.depth -= 1
-        return node
-
-    def name(self) -> Name:
-        node = Name(self.text, self.offset)
-        self.advance()
-        if self.kind == "dot":
-            node.text += self.text
-            self.advance()
-        return node
-
-    def vector(self) -> Vector:
-        node = Vector([], self.offset)
-        self.advance()
-        while True:
-            node.elements.append(self.operand())
-            self.countable(node.elements)
-            if not self.accept(","):
-                break
-        self.expect("}", "',' or '}' in a vector")
-        return node
-
-    def arguments(self) -> Vector:
-        """The names in parentheses of a call."""
-        node = Vector([], self.offset)
-        self.advance()
-        while self.kind != ")":
-            node.elements.append(self.operand())
-            self.countable(node.elements)
-            if not self.accept(","):
-                break
-        self.expect(")", "',' or ')' after an argument")
-        return node
-
-    def address(self) -> Address:
-        offset = self.offset
-        self.advance()
-        base: Name | None = None
-        displacement = 0
-        if self.kind == "name":
-            base = self.name()
-            if self.kind in ("+", "-"):
-                minus = self.kind == "-"
-                self.advance()
-                if self.kind == "name":
-                    raise self.error("an address adds a constant to a register, not a register to a register")
-                value = self.displacement()
-                displacement = -value if minus else value
-        else:
-            displacement = self.displacement()
-        node = Address(base, displacement, offset)
-        while self.accept(","):
-            node.extra.append(self.operand())
-        self.expect("]", "']' after the address")
-        return node
-
-    def displacement(self) -> int:
-        """The constant in an address."""
-        found = self.constant()
-        if isinstance(found.value, float):
-            raise self.source.error(ParseError, "an address takes an integer constant", found.offset)
-        return found.value
 
     # modules ---------------------------------------------------------------------------------------------
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from harness.ptx.text.narrow import NARROW
+
 
 @dataclass(frozen=True, slots=True)
 class ScalarType:
@@ -29,9 +31,7 @@ def _table() -> dict[str, ScalarType]:
     rows += [("b128", "b", 128), ("f16", "f", 16), ("f32", "f", 32), ("f64", "f", 64)]
     rows += [("f16x2", "p", 32), ("u16x2", "p", 32), ("s16x2", "p", 32)]
     rows += [("bf16", "x", 16), ("tf32", "x", 32), ("bf16x2", "x", 32), ("f32x2", "x", 64)]
-    rows += [(n, "x", 8) for n in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1", "ue8m0", "e2m1x2")]
-    rows += [(n, "x", 16) for n in ("e4m3x2", "e5m2x2", "e2m3x2", "e3m2x2", "ue8m0x2", "ue5m3x2", "s2f6x2", "e2m1x4")]
-    rows += [(n, "x", 32) for n in ("e4m3x4", "e5m2x4", "e2m3x4", "e3m2x4", "e2m1p4x4", "ue8m0x4")]
+    rows += [(name, "x", width) for narrow in NARROW for name, width in narrow.types.items()]
     # Types of cvt.pack; nothing has them in a register of their own.
     rows += [("u4", "u", 4), ("s4", "s", 4), ("u2", "u", 2), ("s2", "s", 2)]
     rows += [("u8x4", "p", 32), ("s8x4", "p", 32)]

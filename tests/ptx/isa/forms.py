@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from harness.ptx import isa
-from harness.ptx.isa.registry import Bound, find
+from harness.ptx.isa.forms import Bound, find
 from harness.ptx.numeric.vectorise import UNSIGNED
 
 isa.load()

@@ -12,7 +12,7 @@ import pytest
 from exact import rounded, value
 from forms import form, run
 
-from harness.ptx.isa.registry import FORMS
+from harness.ptx.isa.forms import FORMS
 
 FLOATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
 INTEGERS = [f"{s}{w}" for s in "us" for w in (8, 16, 32, 64)]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from harness.ptx.binding.constraints import REGISTER_WIDTH, Constraint
 from harness.ptx.errors import InputWritten
 from harness.ptx.text.lexer import OPERAND
-from harness.ptx.text.nodes import Block, Instruction, Name, Operand, Pair, Source, Vector
+from harness.ptx.text.nodes import CodeBlock, Instruction, Name, Operand, Pair, Source, Vector
 
 _NO_DESTINATION = frozenset((
     "bar", "barrier", "bra", "brx", "call", "discard", "exit", "nanosleep", "pmevent", "prefetch", "prefetchu", "red",
@@ -19,7 +19,7 @@ _NO_DESTINATION = frozenset((
 """Opcodes, with their first modifier where the opcode alone does not say, whose first operand is read."""
 
 
-def check_inputs(tree: Block, source: Source, constraints: Sequence[Constraint]) -> None:
+def check_inputs(tree: CodeBlock, source: Source, constraints: Sequence[Constraint]) -> None:
     """Raise InputWritten for the first instruction that writes an input which is tied to no output."""
     inputs = {n: c for n, c in enumerate(constraints) if not c.output and c.tied is None}
     for instruction in _instructions(tree):
@@ -41,9 +41,9 @@ def _words(statement: str, number: int, constraint: Constraint, constraints: Seq
     )
 
 
-def _instructions(block: Block) -> Iterator[Instruction]:
+def _instructions(block: CodeBlock) -> Iterator[Instruction]:
     for statement in block.statements:
-        if isinstance(statement, Block):
+        if isinstance(statement, CodeBlock):
             yield from _instructions(statement)
         elif isinstance(statement, Instruction):
             yield statement

@@ -1,0 +1,28 @@
+"""What is in a program: the instruction forms, which of them are models, and whether ptxas may contract it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.ptx.binding.contraction import contraction_open
+from harness.ptx.binding.program import Program
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Facts about a block: the instruction forms in it, by full spelling in the ISA's order, without repetition.
+
+    `approximate` are those whose result here is a model; `contraction_open`: whether ptxas may fuse a product
+    with a sum, so that the result depends on the assembler.
+    """
+
+    forms: tuple[str, ...]
+    approximate: tuple[str, ...]
+    contraction_open: bool
+
+
+def describe(program: Program) -> Analysis:
+    """What is in a program."""
+    forms = dict.fromkeys(s.bound.name for s in program.steps)
+    models = dict.fromkeys(s.bound.name for s in program.steps if s.bound.form.approximate)
+    return Analysis(tuple(forms), tuple(models), contraction_open(program))

@@ -1,0 +1,47 @@
+"""Names and what they stand for, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from harness.ptx.binding.program import Register
+from harness.ptx.text.nodes import Declaration, Name
+
+T = TypeVar("T")
+
+
+class Scope:
+    """Names visible in a block; a scope knows the one around it."""
+
+    def __init__(self, outer: Scope | None = None) -> None:
+        self.outer = outer
+        self.registers: dict[str, Register | list[Register]] = {}
+        self.labels: dict[str, int] = {}
+        self.targets: dict[str, list[Name]] = {}
+        self.names: set[str] = set()
+        self.variables: dict[str, Declaration] = {}
+
+    def register(self, name: str) -> Register | list[Register] | None:
+        """The register (or registers of a vector) of that name, from the innermost scope that has it."""
+        return self._innermost(lambda scope: scope.registers, name)
+
+    def label(self, name: str) -> int | None:
+        """The step that a label of that name stands before."""
+        return self._innermost(lambda scope: scope.labels, name)
+
+    def branch_targets(self, name: str) -> list[Name] | None:
+        """The labels that a .branchtargets of that name lists."""
+        return self._innermost(lambda scope: scope.targets, name)
+
+    def variable(self, name: str) -> Declaration | None:
+        """The variable of that name."""
+        return self._innermost(lambda scope: scope.variables, name)
+
+    def _innermost(self, table: Callable[[Scope], dict[str, T]], name: str) -> T | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if name in table(scope):
+                return table(scope)[name]
+            scope = scope.outer
+        return None

@@ -1,0 +1,266 @@
+"""What an instruction form is, and which forms an opcode with modifiers can mean."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cache, cached_property, lru_cache
+
+from harness.ptx.isa import selectors
+from harness.ptx.isa.modifiers import CODES, VECTORS, heeded
+from harness.ptx.numeric.vectorise import Array, ArrayFunction
+from harness.ptx.targets import Requirement, Target
+from harness.ptx.text.types import TYPES, ScalarType
+
+Undefined = Callable[[list[Array], list[Array]], Array]
+"""From argument values and the masks of their undefined bits to the result's mask."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperandSpec:
+    """One operand of a form: its name in the scalar definition, its type, and how it may be written.
+
+    `vector`: one of the elements between braces, which are one operand of the instruction. `selector`: the kind of
+    selector it takes (see `selectors`). `negatable`: a register may be written `-a`.
+    """
+
+    name: str
+    type: str
+    destination: bool
+    optional: bool = False
+    constant: bool = False
+    vector: bool = False
+    selector: str = ""
+    negatable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModifierGroup:
+    """A place in the spelling: the alternatives, and whether it may be left out."""
+
+    name: str
+    choices: tuple[str, ...]
+    optional: bool
+    flag: bool
+
+
+@dataclass(eq=False)
+class Form:
+    """A declared instruction form: one row of the ISA's syntax box, with the definition behind it."""
+
+    pattern: str
+    opcode: str
+    groups: tuple[ModifierGroup, ...]
+    operands: tuple[OperandSpec, ...]
+    function: Callable[..., int] | None
+    section: str
+    requires: Requirement
+    needs: dict[str, Requirement]
+    approximate: bool
+    contracts: str
+    relaxed: bool
+    undefined: str | Undefined
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    operation: str = ""
+    excludes: tuple[tuple[str, ...], ...] = ()
+    module: str = ""
+    constants: tuple[str, ...] = field(default=())
+    given: dict[str, int] = field(default_factory=dict)
+    small: tuple[str, ...] = ()
+    braces: tuple[str, ...] = ()
+
+    @cached_property
+    def destinations(self) -> tuple[OperandSpec, ...]:
+        """The operands that are written."""
+        return tuple(o for o in self.operands if o.destination)
+
+    @cached_property
+    def sources(self) -> tuple[OperandSpec, ...]:
+        """The operands that are read."""
+        return tuple(o for o in self.operands if not o.destination)
+
+    @cached_property
+    def selections(self) -> dict[str, int]:
+        """Parameters that tell what is written at an operand, with what they are where nothing is."""
+        codes = {o.name + "sel": selectors.default(o.selector, o.name) for o in self.operands if o.selector}
+        return codes | {o.name + "neg": 0 for o in self.operands if o.negatable}
+
+    @cached_property
+    def defaults(self) -> dict[str, int]:
+        """Parameters that neither operands nor modifiers set: what the row gives them, or the definition's default."""
+        names, values = parameters(self.function) if self.function else ((), ())
+        return dict(zip(names[len(names) - len(values) :], values, strict=True)) | self.given
+
+    @property
+    def documentation(self) -> str:
+        """The rule, from the definition's docstring."""
+        return inspect.getdoc(self.function) or "" if self.function else ""
+
+    def spellings(self) -> Iterable[Bound]:
+        """Every legal way to write this form, in the ISA's order of modifiers."""
+        options = [([None] if g.optional else []) + list(g.choices) for g in self.groups]
+        for chosen in itertools.product(*options):
+            bound = Bound(self, tuple(chosen))
+            if not bound.excluded:
+                yield bound
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A form with its modifiers chosen: `chosen[i]` is the spelling at `form.groups[i]`, None if left out.
+
+    `selected` holds what was written at operands, by parameter: the codes of selectors (`asel`), 1 for `-a` (`aneg`).
+    """
+
+    form: Form
+    chosen: tuple[str | None, ...]
+    selected: tuple[tuple[str, int], ...] = ()
+
+    @cached_property
+    def modifiers(self) -> dict[str, str | None]:
+        """The choice by group name."""
+        return {g.name: c for g, c in zip(self.form.groups, self.chosen, strict=True)}
+
+    @cached_property
+    def spelling(self) -> str:
+        """The instruction as the ISA orders it: `add.rn.ftz.f32`."""
+        return ".".join([self.form.opcode, *(c for c in self.chosen if c)])
+
+    @cached_property
+    def name(self) -> str:
+        """The spelling; with the operands where an earlier row is spelled alike, `min.f32 d, a, b, c`."""
+        found = find(self.form.opcode, tuple(c for c in self.chosen if c))
+        if found[0].form is self.form:
+            return self.spelling
+        return f"{self.spelling} {', '.join(o.name for o in self.form.operands)}"
+
+    @property
+    def excluded(self) -> bool:
+        """Whether the modifiers chosen cannot stand together."""
+        have = {c for c in self.chosen if c}
+        return any(have.issuperset(e) for e in self.form.excludes)
+
+    def type_of(self, spec: OperandSpec) -> ScalarType:
+        """The operand's type under the chosen modifiers."""
+        kind = self._read_as(spec)
+        return TYPES[f"b{kind.width}"] if spec.type.startswith("bits ") else kind
+
+    def _read_as(self, spec: OperandSpec) -> ScalarType:
+        """The type as which the definition reads the operand."""
+        return self._type(spec.type.removeprefix("bits "))
+
+    def _type(self, name: str) -> ScalarType:
+        if name.startswith("wide "):
+            narrow = self._type(name[5:])
+            return TYPES[f"{narrow.kind}{2 * narrow.width}"]
+        chosen = self.modifiers.get(name)
+        return TYPES[chosen if chosen else name]
+
+    def requirement_unmet(self, target: Target) -> Requirement | None:
+        """What the target lacks of this spelling, or None."""
+        wanted = [self.form.requires] + [self.form.needs[c] for c in self.chosen if c in self.form.needs]
+        return next((r for r in wanted if not r.met_by(target)), None)
+
+    @property
+    def contraction(self) -> str:
+        """`mul`, `add` or `sub` if ptxas may fuse this with its partner, else empty."""
+        return self.form.contracts if self.modifiers.get("rnd") is None else ""
+
+    def _constant(self, name: str, result: int) -> int:
+        if name == "result":
+            return result
+        if name in self.form.selections:
+            return dict(self.selected).get(name, self.form.selections[name])
+        for suffix in ("width", "signed"):
+            if name.endswith(suffix):
+                chosen = self.modifiers.get(name.removesuffix(suffix) + "type")
+                if chosen:
+                    return int(getattr(TYPES[chosen], suffix))
+        group = next((g for g in self.form.groups if g.name == name), None)
+        if group is None:
+            return int(self.form.defaults[name])
+        chosen = self.modifiers[name]
+        if group.flag:
+            return int(chosen is not None)
+        return CODES[chosen or group.choices[0]]
+
+    def array_function(self, result: int = 0) -> ArrayFunction:
+        """The definition over arrays, for destination number `result` (implicit ones after the written)."""
+        return _array_function(self, result)
+
+    @cached_property
+    def source_types(self) -> tuple[tuple[int, bool], ...]:
+        """Width and signedness of every value that the definition reads, implicit registers included."""
+        kinds = [self._read_as(s) for s in self.form.sources]
+        return tuple((t.width, t.signed) for t in kinds) + ((1, False),) * len(self.form.reads)
+
+
+@cache
+def _array_function(bound: Bound, result: int) -> ArrayFunction:
+    form = bound.form
+    assert form.function is not None
+    constants = tuple(bound._constant(name, result) for name in form.constants)
+    written = len(form.destinations)
+    width = bound.type_of(form.destinations[result]).width if result < written else 1
+    return ArrayFunction(form.function, constants, bound.source_types, width)
+
+
+FORMS: dict[str, list[Form]] = {}
+"""Every form by opcode, in the order of declaration."""
+
+
+def parameters(function: Callable[..., int]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """A definition's parameters, and the defaults of the last ones; hundreds are asked, so without `inspect`."""
+    return function.__code__.co_varnames[: function.__code__.co_argcount], function.__defaults__ or ()
+
+
+def _match(form: Form, plain: tuple[str, ...], types: tuple[str, ...]) -> Bound | None:
+    """Fit modifiers to a form. Types must come in the form's order; other modifiers in any, as for ptxas."""
+    left = list(plain)
+    queue = list(types)
+    chosen: list[str | None] = []
+    for group in form.groups:
+        pick = None
+        if queue and queue[0] in group.choices:
+            pick = queue.pop(0)
+        else:
+            pick = next((m for m in left if m in group.choices), None)
+            if pick is not None:
+                left.remove(pick)
+            elif not group.optional:
+                return None
+        chosen.append(pick)
+    if left or queue:
+        return None
+    bound = Bound(form, tuple(chosen))
+    return None if bound.excluded else bound
+
+
+_REPEATABLE = frozenset({"sat", "satfinite", "relu", "NaN", "approx", "cc", "shiftamt"})
+"""Modifiers that ptxas takes more than once."""
+
+
+_FUSED = {
+    **dict.fromkeys(("mul", "mad", "madc", "mul24", "mad24", "clmad", "dp2a"), frozenset({"lo", "hi", "wide"})),
+    "div": frozenset({"full"}),
+    "brx": frozenset({"idx"}),
+    "cvt": frozenset({"pack"}),
+    "shf": frozenset({"l", "r"}),
+}
+"""Modifiers that ptxas reads as part of the opcode's name: nothing may stand between."""
+
+
+@lru_cache(maxsize=4096)
+def find(opcode: str, modifiers: tuple[str, ...]) -> tuple[Bound, ...]:
+    """All forms that `opcode` with these modifiers can mean; they differ in their operands. May be empty."""
+    if not _FUSED.get(opcode, frozenset()).isdisjoint(modifiers[1:]):
+        return ()
+    modifiers = heeded(opcode, modifiers)
+    types = tuple(m for m in modifiers if m in TYPES or m in VECTORS)
+    plain = tuple(m for m in modifiers if m not in TYPES and m not in VECTORS)
+    plain = tuple(m for i, m in enumerate(plain) if m not in _REPEATABLE or m not in plain[:i])
+    matches = (_match(form, plain, types) for form in FORMS.get(opcode, ()))
+    return tuple(m for m in matches if m is not None)

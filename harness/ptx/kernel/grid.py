@@ -1,0 +1,114 @@
+"""A kernel with its parameters and its memory on a grid of blocks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from harness.ptx.binding.program import Step
+from harness.ptx.binding.special import OF_A_GRID
+from harness.ptx.errors import PtxError, UndefinedBits
+from harness.ptx.kernel.kernel import Kernel, size_of
+from harness.ptx.kernel.memory import Buffer, BufferPointer, GlobalMemory
+from harness.ptx.kernel.printing import Printer
+from harness.ptx.machine.frame import Constants
+from harness.ptx.machine.standins import unknown_registers
+from harness.ptx.numeric.bits import f32_round, f64_bits
+from harness.ptx.text.nodes import Declaration
+
+E = TypeVar("E", bound=PtxError)
+
+
+class KernelGrid:
+    """A kernel on a grid of `sizes` blocks: its parameters, its memory, and what all frames of the run share."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        parameters: Sequence[Any],
+        sizes: tuple[int, int, int],
+        threads: int,
+        shared_bytes: int,
+        races: bool,
+        limit: float | None,
+    ) -> None:
+        self.limit = limit
+        self.block = kernel.block if kernel.threads else (threads, 1, 1)
+        self.printer = Printer()
+        self.kernel = kernel
+        self.program = kernel.program
+        self.sizes = sizes
+        self.threads = threads
+        self.races = races
+        self.shared_bytes = kernel.static_shared + shared_bytes
+        self.local_bytes = kernel.local
+        self.synchronises = kernel.synchronises
+        self.lock = threading.Lock()
+        self.constants: Constants = {}
+        used = [p.buffer if isinstance(p, BufferPointer) else p for p in parameters]
+        buffers = {id(b): b for b in used if isinstance(b, Buffer)}
+        self.memory = GlobalMemory(list(buffers.values()), kernel.variables)
+        self._parameters = self._bytes(parameters)
+        self.instructions = 0
+
+    def unit(self, space: str) -> int:
+        """The smallest access of the program to a space, in bytes."""
+        return self.kernel.units[space]
+
+    def _bytes(self, values: Sequence[Any]) -> dict[str, bytes]:
+        declared = self.kernel.parameters
+        if len(values) > len(declared):
+            raise PtxError(f"kernel {self.kernel.name} has {len(declared)} parameters, {len(values)} were given")
+        found = {}
+        for number, parameter in enumerate(declared):
+            value = values[number] if number < len(values) else 0
+            found[parameter.name] = _parameter_bytes(value, parameter, size_of(parameter))
+        return found
+
+    def parameter(self, name: str, offset: int, size: int) -> int:
+        """The bit pattern of `size` bytes of a parameter."""
+        return int.from_bytes(self._parameters[name][offset : offset + size], "little")
+
+    def coordinates(self, block: int) -> str:
+        """A block's place in the grid."""
+        x, y, _ = self.sizes
+        return f"({block % x}, {block // x % y}, {block // (x * y)})"
+
+    def error(self, kind: type[E], step: Step, message: str) -> E:
+        """An error at a step, naming the line of the user's program too."""
+        if kind is UndefinedBits and (unknown := unknown_registers(self.program, lambda name, _: name in OF_A_GRID)):
+            message += f" (this kernel reads {' and '.join(unknown)}, which no run here can know)"
+        return self.program.source.error(kind, message + self._origin(step), step.node.offset)
+
+    def _origin(self, step: Step) -> str:
+        location = step.node.location
+        text = ""
+        while location is not None:
+            file = self.kernel.module.files.get(location.file, "?")
+            text += f"{' (from ' if not text else ', inlined at '}{file}:{location.line}"
+            location = location.inlined_at
+            if location is None:
+                text += ")"
+        return text
+
+
+def _parameter_bytes(value: Any, declared: Declaration, size: int) -> bytes:
+    if isinstance(value, (Buffer, BufferPointer)):
+        value = value.address
+    if isinstance(value, (bytes, bytearray)):
+        if len(value) != size:
+            raise PtxError(f"parameter {declared.name} has {size} bytes, {len(value)} were given")
+        return bytes(value)
+    if isinstance(value, (float, np.floating)):
+        # A float goes in as the type of the declared width has it: Triton declares f32 as .u32 or .f32.
+        pattern = f64_bits(float(value)) if size == 8 else f32_round(float(value))
+        return (pattern & ((1 << 8 * size) - 1)).to_bytes(size, "little")
+    if not isinstance(value, (int, np.integer, np.bool_)):
+        raise PtxError(f"parameter {declared.name}: {value!r} is no buffer, number or bytes")
+    number = int(value)
+    if not -(1 << 8 * size - 1) <= number < 1 << 8 * size:
+        raise PtxError(f"parameter {declared.name} has {size} bytes; {number:#x} does not fit in them")
+    return (number & ((1 << 8 * size) - 1)).to_bytes(size, "little")

@@ -1,0 +1,44 @@
+"""A checked kernel: what is known of it before it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.ptx.binding.contents import Analysis, describe
+from harness.ptx.binding.program import Program
+from harness.ptx.text.nodes import Declaration, Module
+from harness.ptx.text.types import TYPES
+
+
+def size_of(parameter: Declaration) -> int:
+    """Bytes of a parameter."""
+    return TYPES[parameter.type].width // 8 * parameter.vector * (1 if parameter.size is None else parameter.size)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A checked kernel: its program, parameters, and the memory that it declares.
+
+    `threads` is what `.reqntid` demands (0: not stated), `block` the same along x, y and z. `units` has the smallest
+    access to shared and to global memory; `synchronises`: it has atomics, fences or acquiring loads, by which blocks
+    can order themselves.
+    """
+
+    name: str
+    module: Module
+    program: Program
+    parameters: tuple[Declaration, ...]
+    threads: int
+    block: tuple[int, int, int]
+    static_shared: int
+    dynamic_shared: bool
+    local: int
+    variables: bytes
+    units: dict[str, int]
+    synchronises: bool
+    target: str
+
+    @property
+    def analysis(self) -> Analysis:
+        """Its instruction forms, models among them, and whether ptxas may contract it."""
+        return describe(self.program)

@@ -1,0 +1,85 @@
+"""From the text of a module to a checked kernel."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from harness.ptx.binding import control, moves
+from harness.ptx.binding.contraction import fused
+from harness.ptx.binding.program import Program, Step
+from harness.ptx.errors import OperandError, TooLarge, only_own
+from harness.ptx.kernel import accesses, calls, warps
+from harness.ptx.kernel.builder import KernelBuilder
+from harness.ptx.kernel.kernel import Kernel, size_of
+from harness.ptx.limits import BLOCK, BLOCK_THREADS, PARAMETERS
+from harness.ptx.text.nodes import Function, Module
+from harness.ptx.text.parser import parse_module
+
+_LOADED = (control, moves, accesses, calls, warps)
+"""What registers the binders of all operations, and the runners of a kernel's own."""
+
+
+@lru_cache(maxsize=128)
+@only_own("a module")
+def load_kernel(text: str, name: str | None = None, fuse: bool = False) -> Kernel:
+    """Parse and check a PTX module and pick the kernel `name` (None: the only one).
+
+    `fuse`: evaluate open multiplications and additions as ptxas may, contracted. Raises PtxError.
+    """
+    module = parse_module(text)
+    function = module.kernel(name)
+    assert function.body is not None
+    _check_parameters(module, function)
+    builder = KernelBuilder(module, function)
+    program = builder.built(function.body)
+    if fuse:
+        program = fused(program)
+    required = function.directives.get("reqntid")
+    x, y, z = block = (*(required or ()), 1, 1, 1)[:3]
+    if not all(1 <= size <= most for size, most in zip(block, BLOCK, strict=True)) or x * y * z > BLOCK_THREADS:
+        message = f".reqntid {x}, {y}, {z}: a block has at most {BLOCK_THREADS} threads, {BLOCK} along x, y and z"
+        raise module.source.error(TooLarge, message, function.offset)
+    return Kernel(
+        function.name,
+        module,
+        program,
+        tuple(function.parameters),
+        x * y * z if required else 0,
+        block,
+        builder.sizes["shared"],
+        bool(builder.dynamic),
+        builder.sizes["local"],
+        bytes(builder.variables),
+        _units(program),
+        any(_orders_blocks(s) for s in program.steps),
+        module.target,
+    )
+
+
+def _check_parameters(module: Module, function: Function) -> None:
+    """Raise OperandError and TooLarge for parameters that no kernel can have."""
+    for parameter in function.parameters:
+        if parameter.space != "param":
+            message = f"parameter {parameter.name} of a kernel is .param, not .{parameter.space}"
+            raise module.source.error(OperandError, message, parameter.offset)
+    size = sum(size_of(p) for p in function.parameters)
+    if size > PARAMETERS.most:
+        raise module.source.error(TooLarge, PARAMETERS.refusal(size), function.offset)
+
+
+def _units(program: Program) -> dict[str, int]:
+    found = {"shared": 16, "global": 16}
+    for step in program.steps:
+        details = step.detail if isinstance(step.detail, tuple) else (step.detail,)
+        for access in details:
+            if hasattr(access, "displacement"):
+                for space in ("shared", "global") if access.space == "" else (access.space,):
+                    if space in found:
+                        size = access.width // 8 if step.kind == "cp_async" else access.size
+                        found[space] = min(found[space], size)
+    return found
+
+
+def _orders_blocks(step: Step) -> bool:
+    words = set(step.node.modifiers)
+    return step.kind == "atom" or step.node.opcode in ("fence", "membar") or "acquire" in words or "volatile" in words

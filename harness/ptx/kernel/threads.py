@@ -1,0 +1,125 @@
+"""The lanes of a kernel as threads of its grid: their places, when they last met, and their special registers."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+
+from harness.ptx.binding.program import Step
+from harness.ptx.binding.special import OF_A_GRID
+from harness.ptx.errors import ExecutionError, PtxError, UndefinedBits
+from harness.ptx.kernel.grid import KernelGrid
+from harness.ptx.limits import Deadline
+from harness.ptx.machine.frame import Frame
+from harness.ptx.machine.standins import lane_mask
+from harness.ptx.numeric.vectorise import Array
+
+E = TypeVar("E", bound=PtxError)
+
+
+class ThreadFrame(Frame):
+    """A frame whose lanes are the threads of consecutive blocks.
+
+    `number` is each lane's thread in the grid. `clock` counts barriers; `block_time` and `warp_time` have for each lane
+    when its block and its warp last met.
+    """
+
+    def __init__(self, grid: KernelGrid, first: int, blocks: int) -> None:
+        threads = grid.threads
+        super().__init__(grid.program, blocks * threads, grid.constants, Deadline(grid.limit))
+        self.grid = grid
+        self.first = first
+        lane = np.arange(self.lanes, dtype=np.int64)
+        self.every = lane
+        self.thread = (lane % threads).astype(np.int32)
+        self.block = lane // threads
+        self.number = first * threads + lane
+        self.clock = 0
+        self.block_time = np.zeros(self.lanes, np.int32)
+        self.warp_time = np.zeros(self.lanes, np.int32)
+
+    # messages --------------------------------------------------------------------------------------------
+
+    def who(self, lane: int) -> str:
+        """A lane as a thread of the grid."""
+        return f"thread {int(self.thread[lane])} of block {self.grid.coordinates(self.first + int(self.block[lane]))}"
+
+    def fault(self, kind: type[E], step: Step, message: str) -> E:
+        """An error at a step, with the line of the user's program that it came from."""
+        return self.grid.error(kind, step, message)
+
+    def refuse_undefined(self, step: Step, mask: Array, lanes: Array, where: str) -> None:
+        """Raise UndefinedBits if a mask over `lanes` has a bit."""
+        if mask.any():
+            lane = int(lanes[np.flatnonzero(mask)[0]])
+            text = f"bits that nobody defined reach {where} in {self.who(lane)}"
+            raise self.fault(UndefinedBits, step, text)
+
+    def under_doubt(self, step: Step, lanes: Array) -> None:
+        """A store or an exchange that may or may not happen is an error; a register is undefined afterwards."""
+        if step.kind in ("st", "atom", "cp_async", "stmatrix", "barrier"):
+            self.refuse_undefined(step, lanes, self.every, "the predicate of a store")
+
+    # threads ---------------------------------------------------------------------------------------------
+
+    def need_whole_warps(self, step: Step, active: Array | None) -> None:
+        """Raise ExecutionError where a warp-wide instruction runs in part of a warp."""
+        if active is None:
+            return
+        count = active.reshape(-1, 32).sum(axis=1)
+        torn = (count != 0) & (count != 32)
+        if torn.any():
+            lane = int(np.flatnonzero(torn)[0]) * 32
+            text = (
+                f"{step.bound.spelling} needs all 32 threads of a warp; some of that of {self.who(lane)} are elsewhere"
+            )
+            raise self.fault(ExecutionError, step, text)
+
+    def special(self, name: str, component: str) -> Array:
+        """The value of a special register in each lane."""
+        grid = self.grid
+        axis = "xyz".find(component) if component else 0
+        if name == "%tid":
+            return self._within_block(axis)
+        if name == "%ntid":
+            return self.constant(grid.block[axis] if 0 <= axis < 3 else 1, 32)
+        if name in ("%ctaid", "%clusterid"):
+            return np.repeat(self._along(axis), grid.threads)
+        if name in ("%nctaid", "%nclusterid"):
+            return self.constant(grid.sizes[axis] if 0 <= axis < 3 else 1, 32)
+        if name in ("%cluster_nctaid", "%cluster_nctarank"):
+            return self.constant(1, 32)
+        if name == "%laneid":
+            return self.thread & 31
+        if name == "%warpid":
+            return self.thread >> 5
+        if name == "%nwarpid":
+            return self.constant(-(-grid.threads // 32), 32)
+        if name.startswith("%lanemask_"):
+            return lane_mask(name[10:], (self.thread & 31).astype(np.uint64))
+        if name in ("%dynamic_smem_size", "%total_smem_size"):
+            return self.constant(grid.shared_bytes, 32)
+        return self.constant(0, 64)
+
+    def _within_block(self, axis: int) -> Array:
+        """Each thread's place along an axis of its block."""
+        x, y, z = self.grid.block
+        if (axis == 0 and y == z == 1) or axis > 2:
+            return self.thread if axis == 0 else self.constant(0, 32)
+        below = (1, x, x * y)[axis]
+        return self.thread // below % self.grid.block[axis]
+
+    def knows(self, name: str, component: str) -> bool:
+        """Whether the grid decides a special register; a clock's bits, say, are undefined."""
+        return name in OF_A_GRID
+
+    def _along(self, axis: int) -> Array:
+        """Each block's place along an axis of the grid."""
+        block = np.arange(self.first, self.first + self.lanes // self.grid.threads, dtype=np.int64)
+        x, y, _ = self.grid.sizes
+        if axis == 0:
+            return block % x
+        if axis == 1:
+            return block // x % y
+        return block // (x * y) if axis == 2 else block * 0
