@@ -1,13 +1,16 @@
 """Tests that cannot fail: delete what a test file is named for, run it, and list the tests that pass all the same.
 
-    python -m tests.deletion [tests/ptx/test_binding.py ...] [--jobs 2] [--limit 300]
+    python -m tests.deletion [tests/ptx/test_binding.py ...] [--jobs 2] [--limit 300] [--baseline]
 
 For each test file the module of its name is sought (`tests/ptx/test_binding.py`: `harness/ptx/binding.py`); where there
-is none, the functions that the test imports stand for it. In a copy of the tree every such function loses its body,
-which then gives None in one run and raises in another. A test that passes in both does not notice that what it is about
-is gone. In a third run the functions keep their bodies and lose every call that is made for its effect alone, such as
-that of a lock; where no test fails then, the file is told too. Some tests pass rightly, as they test something beside
-it; each one listed wants a look. The tree itself is never changed.
+is none, the functions that the test imports, or takes from the modules that it imports, stand for it. In a copy of the
+tree every such function loses its body, which then raises in one run and gives None in another. A test that passes in
+both does not notice that what it is about is gone. In a third run the functions keep their bodies and lose every call
+that is made for its effect alone, such as that of a lock; where no test fails then, the file is told too. Some tests
+pass rightly, as they test something beside it; each one listed wants a look. The tree itself is never changed.
+
+Runs are forks of a process that has imported the libraries, and all use one copy of the tree. With `--baseline` nothing
+is deleted, and each test is listed with its seconds.
 """
 
 from __future__ import annotations
@@ -16,21 +19,36 @@ import argparse
 import ast
 import importlib
 import inspect
+import json
 import os
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
-import xml.etree.ElementTree as ElementTree
-from concurrent.futures import ThreadPoolExecutor
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("harness", "references", "reports")
 COPIED = (*PACKAGES, "cases", "tests", "pyproject.toml", "Makefile", "README.md", "CHANGELOG.md")
-BODIES = ("return None", "raise RuntimeError('deleted')")
+HEAVY = ("torch", "triton", "numba", "ml_dtypes", "hypothesis", "altair", "pygments", "jinja2", "rich")
+BODIES = ("raise RuntimeError('deleted')", "return None")
 EFFECTS = ""
 """In the place of a body: calls made for their effect are deleted."""
+EACH = 30.0  # seconds for one test; one that takes longer without its functions has noticed
+
+Subjects = dict[Path, set[str] | None]
+"""Modules without whose functions a test file is run, with the names of those functions; None: all of them."""
 
 
 def subjects(test: Path) -> list[Path]:
@@ -44,16 +62,42 @@ def subjects(test: Path) -> list[Path]:
 
 
 def imported(test: Path) -> dict[Path, set[str]]:
-    """The functions and classes that a test file imports by name, by the module that defines them."""
+    """The functions and classes that a test file imports, by the module that defines them.
+
+    Those taken from an imported module (`gate.main`) count like those imported by name.
+    """
+    tree = ast.parse(test.read_text())
     found: dict[Path, set[str]] = {}
-    for node in ast.walk(ast.parse(test.read_text())):
+
+    def add(value: object) -> None:
+        with suppress(TypeError, ValueError):  # what Python or another package defines
+            value = inspect.unwrap(value) if callable(value) else value
+            if inspect.isfunction(value) or inspect.isclass(value):
+                file = Path(inspect.getsourcefile(value) or "").resolve().relative_to(ROOT)
+                if file.parts[0] in PACKAGES:
+                    found.setdefault(file, set()).add(value.__qualname__.partition(".")[0])
+
+    modules: dict[str, ModuleType] = {}
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in PACKAGES:
             for alias in node.names:
-                value = getattr(importlib.import_module(node.module), alias.name, None)
-                if inspect.isfunction(value) or inspect.isclass(value):
-                    file = Path(inspect.getsourcefile(value) or "").resolve().relative_to(ROOT)
-                    found.setdefault(file, set()).add(value.__name__)
+                value = _member(node.module, alias.name)
+                if isinstance(value, ModuleType):
+                    modules[alias.asname or alias.name] = value
+                else:
+                    add(value)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            add(getattr(modules[node.value.id], node.attr, None))
     return found
+
+
+def _member(module: str, name: str) -> object:
+    package = importlib.import_module(module)
+    if not hasattr(package, name):
+        with suppress(ModuleNotFoundError):
+            return importlib.import_module(f"{module}.{name}")
+    return getattr(package, name, None)
 
 
 def deleted(text: str, body: str, names: set[str] | None) -> str:
@@ -76,10 +120,10 @@ class _NoEffects(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         for inner in ast.walk(node):
-            for field in ("body", "orelse", "finalbody"):
-                statements = getattr(inner, field, None)
+            for name in ("body", "orelse", "finalbody"):
+                statements = getattr(inner, name, None)
                 if isinstance(statements, list):
-                    setattr(inner, field, [ast.Pass() if _is_effect(s) else s for s in statements])
+                    setattr(inner, name, [ast.Pass() if _is_effect(s) else s for s in statements])
         return node
 
 
@@ -92,51 +136,246 @@ def _has_effects(module: Path) -> bool:
     return any(_is_effect(node) for file in files for node in ast.walk(ast.parse(file.read_text())))
 
 
-def outcomes(test: Path, modules: dict[Path, set[str] | None], body: str, limit: float) -> dict[str, bool] | None:
-    """The tests with whether they pass without the modules' functions; None where the file cannot be collected."""
-    with tempfile.TemporaryDirectory(prefix="ptxdiff-deletion-") as folder:
-        tree = Path(folder)
-        for name in COPIED:
-            source = ROOT / name
-            if source.is_dir():
-                shutil.copytree(source, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
-            else:
-                shutil.copy(source, tree / name)
-        for module, names in modules.items():  # none: the tree as it is
-            for file in [module] if module.suffix else sorted((tree / module).rglob("*.py")):
-                path = tree / file
-                path.write_text(deleted(path.read_text(), body, names))
-        report = tree / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
-        command.append(str(test.resolve().relative_to(ROOT)))
-        environment = {**os.environ, "PYTHONPATH": str(tree)}
+@dataclass
+class Run:
+    """What became of the tests of one file: whether each passed, and its seconds."""
+
+    passed: dict[str, bool] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    collected: int = 0
+    ended: bool = False
+
+    @property
+    def left(self) -> int:
+        """Tests that the limit or the end of the process left without a result."""
+        return self.collected - len(self.passed)
+
+
+class _Reporter:
+    """Writes a line for every test.
+
+    only: run these tests. each: seconds until a test counts as failed; 0: no limit.
+    """
+
+    def __init__(self, report: Path, only: set[str] | None, each: float) -> None:
+        self.file = report.open("a", buffering=1)
+        self.only = only
+        self.each = each
+        self.passed = True
+        self.seconds = 0.0
+
+    def write(self, **line: object) -> None:
+        self.file.write(json.dumps(line) + "\n")
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        if self.only is not None:
+            items[:] = [i for i in items if _name(i.nodeid) in self.only]
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.write(collected=len(session.items))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        self.passed, self.seconds = True, 0.0
+        signal.setitimer(signal.ITIMER_REAL, self.each)
         try:
-            subprocess.run(command, cwd=tree, env=environment, capture_output=True, timeout=limit, check=False)
-        except subprocess.TimeoutExpired:
-            return {"(timed out)": False}
-        if not report.exists():
-            return None
-        cases = list(ElementTree.parse(report).iter("testcase"))
-        if cases and all(case.find("error") is not None for case in cases):
-            return None
-        return {case.get("name", ""): not list(case) for case in cases if case.find("skipped") is None}
+            return (yield)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            self.write(test=_name(item.nodeid), passed=self.passed, seconds=self.seconds)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.passed = self.passed and report.passed
+        self.seconds += report.duration
 
 
-def examine(test: Path, limit: float) -> str:
-    """One line for a test file."""
+def _name(node: str) -> str:
+    return node.partition("::")[2]
+
+
+def _late(*_: object) -> None:
+    pytest.fail("the test takes too long")
+
+
+def _run_here(tree: Path, test: Path, report: Path, only: set[str] | None, *, each: float, first: bool) -> None:
+    """Run a test file in this process, which has been forked for it."""
+    import hypothesis
+
+    os.setsid()
+    os.chdir(tree)
+    quiet = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(quiet, stream)
+    os.environ["PYTHONPATH"] = str(tree)
+    for name in [n for n in sys.modules if n.partition(".")[0] in (*PACKAGES, "tests", "cases")]:
+        del sys.modules[name]
+    sys.path[:] = [str(tree)] + [p for p in sys.path if Path(p or ".").resolve() not in (ROOT, tree)]
+    hypothesis.settings.register_profile("deletion", deadline=None, database=None, phases=list(hypothesis.Phase)[:3])
+    hypothesis.settings.load_profile("deletion")  # without shrinking
+    signal.signal(signal.SIGALRM, _late)
+    words = [
+        "-q",
+        "-W",
+        "ignore::pytest.PytestAssertRewriteWarning",
+        "-p",
+        "no:cacheprovider",
+        "--hypothesis-profile=deletion",
+        str(test),
+        *(["-x"] if first else []),
+    ]
+    pytest.main(words, plugins=[_Reporter(report, only, each)])
+    with report.open("a") as file:
+        file.write(json.dumps({"ended": True}) + "\n")
+
+
+def _forked(work: Callable[[], None], limit: float) -> None:
+    """Call `work` in a fork, for `limit` seconds at most; all processes that it started end with it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+    end = time.monotonic() + limit
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        if time.monotonic() > end:
+            with suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            break
+        time.sleep(0.02)
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+
+
+class Tree:
+    """A copy of the tree, in which functions can be deleted for a while."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._changes = 0
+        for name in COPIED:
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, folder / name)
+            else:
+                shutil.copy2(ROOT / name, folder)
+
+    @contextmanager
+    def without(self, modules: Subjects, body: str) -> Iterator[None]:
+        """The modules without their functions, or as they are where `modules` is empty."""
+        paths = {
+            self.folder / file: names
+            for module, names in modules.items()
+            for file in (
+                [module] if module.suffix else sorted(p.relative_to(ROOT) for p in (ROOT / module).rglob("*.py"))
+            )
+        }
+        for path, names in paths.items():
+            path.write_text(deleted(path.read_text(), body, names))
+            self._changes += 1
+            os.utime(path, (self._changes, self._changes))  # bytecode is known by second and size
+        try:
+            yield
+        finally:
+            for path in paths:
+                shutil.copy2(ROOT / path.relative_to(self.folder), path)
+
+    def run(
+        self, test: Path, limit: float, only: set[str] | None = None, *, each: float = EACH, first: bool = False
+    ) -> Run:
+        """The results of a test file in this tree. first: end with the first failure.
+
+        What one run keeps on disk must not reach another: each has its own copy of the user's cache.
+        """
+        with tempfile.TemporaryDirectory(dir=self.folder, prefix="run-") as folder:
+            report, cache = Path(folder, "report"), Path(folder, "cache")
+            user = Path(os.environ.get("PTXDIFF_CACHE_DIR") or Path.home() / ".cache" / "ptxdiff")
+            for kind in ("compiled", "sass", "targets"):
+                if (user / kind).is_dir():
+                    shutil.copytree(user / kind, cache / kind, copy_function=os.link)
+            report.touch()
+
+            def work() -> None:
+                os.environ["PTXDIFF_CACHE_DIR"] = str(cache)
+                _run_here(self.folder, test.resolve().relative_to(ROOT), report, only, each=each, first=first)
+
+            _forked(work, limit)
+            found = Run()
+            for line in map(json.loads, report.read_text().splitlines()):
+                if "test" in line:
+                    found.passed[line["test"]] = line["passed"]
+                    found.seconds[line["test"]] = line["seconds"]
+                found.collected = line.get("collected", found.collected)
+                found.ended = found.ended or "ended" in line
+            return found
+
+
+def named_for(test: Path) -> Subjects:
+    """What is deleted for a test file."""
+    named = subjects(test)
+    if named:
+        return dict.fromkeys(named)
+    with tempfile.NamedTemporaryFile("w+") as file:  # in a fork: this process must not import the packages
+
+        def work() -> None:
+            found = {str(path): sorted(names) for path, names in imported(test).items()}
+            Path(file.name).write_text(json.dumps(found))
+
+        _forked(work, 60)
+        text = Path(file.name).read_text()
+    return {Path(path): set(names) for path, names in json.loads(text or "{}").items()}
+
+
+def examine(tree: Tree, test: Path, limit: float) -> str:
+    """What to print about a test file."""
     name = test.resolve().relative_to(ROOT)
-    modules: dict[Path, set[str] | None] = dict.fromkeys(subjects(test)) or dict(imported(test))
+    modules = named_for(test)
     if not modules:
         return f"{name}: neither a module of that name nor an imported function"
     what = ", ".join(map(str, modules))
-    found = [outcomes(test, modules, body, limit) for body in BODIES]
-    ran = [{name for name, passed in f.items() if passed} for f in found if f is not None]
-    if not ran:
+    kept: set[str] | None = None
+    notes = []
+    for body in BODIES:
+        with tree.without(modules, body):
+            run = tree.run(test, limit, kept)
+        if run.left:
+            notes.append(f"{run.left} tests without a result ({body})")
+        if run.collected:
+            kept = {test for test, passed in run.passed.items() if passed}
+        if kept is not None and not kept:
+            break
+    if kept is None:
         return f"{name}: cannot be collected without {what}"
-    kept = sorted(set.intersection(*ran))
-    text = f"{name}: {len(kept)} pass without {what}" + "".join(f"\n    {k}" for k in kept)
-    without = outcomes(test, modules, EFFECTS, limit) if any(map(_has_effects, modules)) else None
-    return text + ("\n    no test fails without its calls for effect" if without and all(without.values()) else "")
+    if any(map(_has_effects, modules)):
+        with tree.without(modules, EFFECTS):
+            run = tree.run(test, limit, each=0, first=True)
+        if run.passed and all(run.passed.values()):
+            notes.append("no test fails without its calls for effect" + (f"; {run.left} not run" if run.left else ""))
+    lines = [f"{name}: {len(kept)} pass without {what}", *sorted(kept), *notes]
+    return "\n    ".join(lines)
+
+
+def timed(tree: Tree, test: Path, limit: float) -> str:
+    """The tests of a file as it is, with seconds and whether they pass."""
+    run = tree.run(test, limit, each=0)
+    name = test.resolve().relative_to(ROOT)
+    rows = sorted(run.seconds, key=lambda t: -run.seconds[t])
+    total = sum(run.seconds.values())
+    lines = [f"{name}: {total:.1f} s, {len(rows)} tests" + (f", {run.left} not run" if run.left else "")]
+    return "\n    ".join(lines + [f"{run.seconds[t]:.2f} {'' if run.passed[t] else '(no pass) '}{t}" for t in rows])
+
+
+_tree: Tree | None = None
+
+
+def _work(folder: Path, task: Callable[[Tree, Path, float], str], limit: float, test: Path) -> str:
+    global _tree
+    if _tree is None:  # one a process
+        _tree = Tree(Path(tempfile.mkdtemp(dir=folder)))
+    return task(_tree, test, limit)
 
 
 def main() -> int:
@@ -145,11 +384,18 @@ def main() -> int:
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for one run of one file")
+    parser.add_argument("--baseline", action="store_true", help="delete nothing; list each test's seconds")
     arguments = parser.parse_args()
     files = arguments.files or sorted(p for p in (ROOT / "tests").rglob("test_*.py") if "gpu" not in p.parts)
-    with ThreadPoolExecutor(arguments.jobs) as threads:
-        for line in threads.map(lambda f: examine(f, arguments.limit), files):
-            print(line, flush=True)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+    for name in HEAVY:
+        importlib.import_module(name)
+    with tempfile.TemporaryDirectory(prefix="ptxdiff-deletion-") as folder:
+        task = partial(_work, Path(folder), timed if arguments.baseline else examine, arguments.limit)
+        with ProcessPoolExecutor(arguments.jobs, mp_context=get_context("fork")) as processes:
+            for line in processes.map(task, files):
+                print(line, flush=True)
     return 0
 
 
