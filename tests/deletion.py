@@ -8,6 +8,7 @@ tree every such function loses its body, which then raises in one run and gives 
 both does not notice that what it is about is gone. In a third run the functions keep their bodies and lose every call
 that is made for its effect alone, such as that of a lock; where no test fails then, the file is told too. Some tests
 pass rightly, as they test something beside it; each one listed wants a look. The tree itself is never changed.
+A file that cannot be collected so is collected with its functions, which lose their code before the first test.
 
 Runs are forks of a process that has imported the libraries, and all use one copy of the tree. With `--baseline` nothing
 is deleted, and each test is listed with its seconds.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import gc
 import importlib
 import inspect
 import json
@@ -27,14 +29,14 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 import pytest
 
@@ -143,7 +145,6 @@ class Run:
     passed: dict[str, bool] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     collected: int = 0
-    ended: bool = False
 
     @property
     def left(self) -> int:
@@ -154,13 +155,14 @@ class Run:
 class _Reporter:
     """Writes a line for every test.
 
-    only: run these tests. each: seconds until a test counts as failed; 0: no limit.
+    without: tests not to run. each: seconds until a test counts as failed; 0: no limit. late: called after collection.
     """
 
-    def __init__(self, report: Path, only: set[str] | None, each: float) -> None:
+    def __init__(self, report: Path, without: set[str], each: float, late: Callable[[], None] | None) -> None:
         self.file = report.open("a", buffering=1)
-        self.only = only
+        self.without = without
         self.each = each
+        self.late = late
         self.passed = True
         self.seconds = 0.0
 
@@ -169,11 +171,12 @@ class _Reporter:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        if self.only is not None:
-            items[:] = [i for i in items if _name(i.nodeid) in self.only]
+        items[:] = [i for i in items if _name(i.nodeid) not in self.without]
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self.write(collected=len(session.items))
+        if self.late is not None:
+            self.late()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -190,6 +193,34 @@ class _Reporter:
         self.seconds += report.duration
 
 
+def _delete_here(tree: Path, modules: Subjects, body: str) -> None:
+    """Delete the functions of modules in this process, wherever they are held."""
+    files = {str(tree / file): names for file, names in _files(modules).items()}
+    for value in gc.get_objects():
+        if type(value) is FunctionType and value.__code__.co_filename in files:
+            names, free = files[value.__code__.co_filename], value.__code__.co_freevars
+            chosen = names is None or value.__qualname__.partition(".")[0] in names
+            if chosen and not value.__name__.startswith("__"):
+                lines = [
+                    "def outer():",
+                    *(f" {name} = 0" for name in free),
+                    " def f(*_, **__):",
+                    *map("  {}".format, free),
+                ]
+                space: dict[str, FunctionType] = {}
+                exec("\n".join([*lines, f"  {body}", " return f"]), space)
+                value.__code__ = space["outer"]().__code__
+
+
+def _files(modules: Subjects) -> dict[Path, set[str] | None]:
+    """The files of modules and packages, relative to the tree, with the names that are deleted there."""
+    return {
+        file: names
+        for module, names in modules.items()
+        for file in ([module] if module.suffix else sorted(p.relative_to(ROOT) for p in (ROOT / module).rglob("*.py")))
+    }
+
+
 def _name(node: str) -> str:
     return node.partition("::")[2]
 
@@ -198,7 +229,7 @@ def _late(*_: object) -> None:
     pytest.fail("the test takes too long")
 
 
-def _run_here(tree: Path, test: Path, report: Path, only: set[str] | None, *, each: float, first: bool) -> None:
+def _run_here(tree: Path, test: Path, reporter: _Reporter, *, first: bool) -> None:
     """Run a test file in this process, which has been forked for it."""
     import hypothesis
 
@@ -224,9 +255,7 @@ def _run_here(tree: Path, test: Path, report: Path, only: set[str] | None, *, ea
         str(test),
         *(["-x"] if first else []),
     ]
-    pytest.main(words, plugins=[_Reporter(report, only, each)])
-    with report.open("a") as file:
-        file.write(json.dumps({"ended": True}) + "\n")
+    pytest.main(words, plugins=[reporter])
 
 
 def _forked(work: Callable[[], None], limit: float) -> None:
@@ -266,13 +295,7 @@ class Tree:
     @contextmanager
     def without(self, modules: Subjects, body: str) -> Iterator[None]:
         """The modules without their functions, or as they are where `modules` is empty."""
-        paths = {
-            self.folder / file: names
-            for module, names in modules.items()
-            for file in (
-                [module] if module.suffix else sorted(p.relative_to(ROOT) for p in (ROOT / module).rglob("*.py"))
-            )
-        }
+        paths = {self.folder / file: names for file, names in _files(modules).items()}
         for path, names in paths.items():
             path.write_text(deleted(path.read_text(), body, names))
             self._changes += 1
@@ -284,23 +307,33 @@ class Tree:
                 shutil.copy2(ROOT / path.relative_to(self.folder), path)
 
     def run(
-        self, test: Path, limit: float, only: set[str] | None = None, *, each: float = EACH, first: bool = False
+        self,
+        test: Path,
+        limit: float,
+        without: Iterable[str] = (),
+        *,
+        each: float = EACH,
+        first: bool = False,
+        late: tuple[Subjects, str] | None = None,
     ) -> Run:
-        """The results of a test file in this tree. first: end with the first failure.
+        """The results of a test file in this tree. first: end with the first failure. late: delete after collection.
 
-        What one run keeps on disk must not reach another: each has its own copy of the user's cache.
+        What one run keeps on disk must not reach another: each has its own copy of the user's cache, or none if `late`.
         """
         with tempfile.TemporaryDirectory(dir=self.folder, prefix="run-") as folder:
             report, cache = Path(folder, "report"), Path(folder, "cache")
             user = Path(os.environ.get("PTXDIFF_CACHE_DIR") or Path.home() / ".cache" / "ptxdiff")
             for kind in ("compiled", "sass", "targets"):
-                if (user / kind).is_dir():
+                if (user / kind).is_dir() and late is None:
                     shutil.copytree(user / kind, cache / kind, copy_function=os.link)
             report.touch()
 
             def work() -> None:
-                os.environ["PTXDIFF_CACHE_DIR"] = str(cache)
-                _run_here(self.folder, test.resolve().relative_to(ROOT), report, only, each=each, first=first)
+                os.environ["PTXDIFF_CACHE_DIR"] = str(cache) if late is None else ""
+                reporter = _Reporter(
+                    report, set(without), each, partial(_delete_here, self.folder, *late) if late else None
+                )
+                _run_here(self.folder, test.resolve().relative_to(ROOT), reporter, first=first)
 
             _forked(work, limit)
             found = Run()
@@ -309,7 +342,6 @@ class Tree:
                     found.passed[line["test"]] = line["passed"]
                     found.seconds[line["test"]] = line["seconds"]
                 found.collected = line.get("collected", found.collected)
-                found.ended = found.ended or "ended" in line
             return found
 
 
@@ -336,19 +368,13 @@ def examine(tree: Tree, test: Path, limit: float) -> str:
     if not modules:
         return f"{name}: neither a module of that name nor an imported function"
     what = ", ".join(map(str, modules))
-    kept: set[str] | None = None
-    notes = []
-    for body in BODIES:
-        with tree.without(modules, body):
-            run = tree.run(test, limit, kept)
-        if run.left:
-            notes.append(f"{run.left} tests without a result ({body})")
-        if run.collected:
-            kept = {test for test, passed in run.passed.items() if passed}
-        if kept is not None and not kept:
-            break
+    notes: list[str] = []
+    kept = _kept(tree, test, modules, limit, notes, late=False)
     if kept is None:
-        return f"{name}: cannot be collected without {what}"
+        notes.append("deleted after collection")
+        kept = _kept(tree, test, modules, limit, notes, late=True)
+    if kept is None:
+        return f"{name}: cannot be collected"
     if any(map(_has_effects, modules)):
         with tree.without(modules, EFFECTS):
             run = tree.run(test, limit, each=0, first=True)
@@ -356,6 +382,22 @@ def examine(tree: Tree, test: Path, limit: float) -> str:
             notes.append("no test fails without its calls for effect" + (f"; {run.left} not run" if run.left else ""))
     lines = [f"{name}: {len(kept)} pass without {what}", *sorted(kept), *notes]
     return "\n    ".join(lines)
+
+
+def _kept(tree: Tree, test: Path, modules: Subjects, limit: float, notes: list[str], *, late: bool) -> set[str] | None:
+    """The tests that pass with either body; None where the file cannot be collected with one."""
+    results: list[Run] = []
+    failed: set[str] = set()
+    for body in BODIES:
+        with tree.without({} if late else modules, body):
+            run = tree.run(test, limit, failed, late=(modules, body) if late else None)
+        if run.left:
+            notes.append(f"{run.left} tests without a result ({body})")
+        failed |= {test for test, passed in run.passed.items() if not passed}
+        results += [run] if run.collected else []
+        if results and not run.left and not any(run.passed.values()):
+            break
+    return {test for run in results for test in run.passed} - failed if results else None
 
 
 def timed(tree: Tree, test: Path, limit: float) -> str:
