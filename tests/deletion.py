@@ -29,7 +29,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -44,6 +44,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("harness", "references", "reports")
 COPIED = (*PACKAGES, "cases", "tests", "pyproject.toml", "Makefile", "README.md", "CHANGELOG.md")
 HEAVY = ("torch", "triton", "numba", "ml_dtypes", "hypothesis", "altair", "pygments", "jinja2", "rich")
+INSTRUCTIONS = Path("harness", "ptx", "isa")
+NOT_INSTRUCTIONS = ("__init__", "registry", "modifiers", "selectors")
 BODIES = ("raise RuntimeError('deleted')", "return None")
 EFFECTS = ""
 """In the place of a body: calls made for their effect are deleted."""
@@ -56,6 +58,8 @@ Subjects = dict[Path, set[str] | None]
 def subjects(test: Path) -> list[Path]:
     """The modules that a test file is named for, relative to the tree."""
     inside = test.resolve().relative_to(ROOT / "tests")
+    if inside.parent == Path("ptx/isa"):  # these are named for groups of families
+        return sorted(f.relative_to(ROOT) for f in (ROOT / INSTRUCTIONS).glob("*.py") if f.stem not in NOT_INSTRUCTIONS)
     name = inside.stem.removeprefix("test_")
     places = [Path(p, inside.parent) for p in PACKAGES] + [inside.parent]
     found = [place / f"{name}.py" for place in places]
@@ -155,23 +159,24 @@ class Run:
 class _Reporter:
     """Writes a line for every test.
 
-    without: tests not to run. each: seconds until a test counts as failed; 0: no limit. late: called after collection.
+    chosen: which tests to run. each: seconds until a test counts as failed; 0: no limit. late: called once.
     """
 
-    def __init__(self, report: Path, without: set[str], each: float, late: Callable[[], None] | None) -> None:
+    def __init__(
+        self, report: Path, chosen: Callable[[str], bool], each: float, late: Callable[[], None] | None
+    ) -> None:
         self.file = report.open("a", buffering=1)
-        self.without = without
+        self.chosen = chosen
         self.each = each
         self.late = late
-        self.passed = True
-        self.seconds = 0.0
+        self.reports: list[pytest.TestReport] = []
 
     def write(self, **line: object) -> None:
         self.file.write(json.dumps(line) + "\n")
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items[:] = [i for i in items if _name(i.nodeid) not in self.without]
+        items[:] = [i for i in items if self.chosen(_name(i.nodeid))]
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self.write(collected=len(session.items))
@@ -180,17 +185,17 @@ class _Reporter:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        self.passed, self.seconds = True, 0.0
+        self.reports = []
         signal.setitimer(signal.ITIMER_REAL, self.each)
         try:
             return (yield)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-            self.write(test=_name(item.nodeid), passed=self.passed, seconds=self.seconds)
+            passed = len(self.reports) == 3 and all(r.passed for r in self.reports)  # setup, call, teardown
+            self.write(test=_name(item.nodeid), passed=passed, seconds=sum(r.duration for r in self.reports))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.passed = self.passed and report.passed
-        self.seconds += report.duration
+        self.reports.append(report)
 
 
 def _delete_here(tree: Path, modules: Subjects, body: str) -> None:
@@ -245,16 +250,9 @@ def _run_here(tree: Path, test: Path, reporter: _Reporter, *, first: bool) -> No
     hypothesis.settings.register_profile("deletion", deadline=None, database=None, phases=list(hypothesis.Phase)[:3])
     hypothesis.settings.load_profile("deletion")  # without shrinking
     signal.signal(signal.SIGALRM, _late)
-    words = [
-        "-q",
-        "-W",
-        "ignore::pytest.PytestAssertRewriteWarning",
-        "-p",
-        "no:cacheprovider",
-        "--hypothesis-profile=deletion",
-        str(test),
-        *(["-x"] if first else []),
-    ]
+    # No hooks of the project around every test: without functions they end the whole run.
+    words = ["-q", "-p", "no:ptxdiff", "-p", "no:cacheprovider", "--hypothesis-profile=deletion"]
+    words += ["-W", "ignore::pytest.PytestAssertRewriteWarning", str(test), *(["-x"] if first else [])]
     pytest.main(words, plugins=[reporter])
 
 
@@ -310,7 +308,7 @@ class Tree:
         self,
         test: Path,
         limit: float,
-        without: Iterable[str] = (),
+        chosen: Callable[[str], bool] = bool,
         *,
         each: float = EACH,
         first: bool = False,
@@ -330,9 +328,7 @@ class Tree:
 
             def work() -> None:
                 os.environ["PTXDIFF_CACHE_DIR"] = str(cache) if late is None else ""
-                reporter = _Reporter(
-                    report, set(without), each, partial(_delete_here, self.folder, *late) if late else None
-                )
+                reporter = _Reporter(report, chosen, each, partial(_delete_here, self.folder, *late) if late else None)
                 _run_here(self.folder, test.resolve().relative_to(ROOT), reporter, first=first)
 
             _forked(work, limit)
@@ -367,7 +363,7 @@ def examine(tree: Tree, test: Path, limit: float) -> str:
     modules = named_for(test)
     if not modules:
         return f"{name}: neither a module of that name nor an imported function"
-    what = ", ".join(map(str, modules))
+    what = ", ".join(map(str, modules)) if INSTRUCTIONS not in (m.parent for m in modules) else str(INSTRUCTIONS)
     notes: list[str] = []
     kept = _kept(tree, test, modules, limit, notes, late=False)
     if kept is None:
@@ -380,7 +376,9 @@ def examine(tree: Tree, test: Path, limit: float) -> str:
             run = tree.run(test, limit, each=0, first=True)
         if run.passed and all(run.passed.values()):
             notes.append("no test fails without its calls for effect" + (f"; {run.left} not run" if run.left else ""))
-    lines = [f"{name}: {len(kept)} pass without {what}", *sorted(kept), *notes]
+    alone = _untouched(tree, test, kept, limit) if kept else set()
+    marked = [f"{t} (and without all functions of {', '.join(PACKAGES)})" if t in alone else t for t in sorted(kept)]
+    lines = [f"{name}: {len(kept)} pass without {what}", *marked, *notes]
     return "\n    ".join(lines)
 
 
@@ -388,16 +386,29 @@ def _kept(tree: Tree, test: Path, modules: Subjects, limit: float, notes: list[s
     """The tests that pass with either body; None where the file cannot be collected with one."""
     results: list[Run] = []
     failed: set[str] = set()
+
+    def left(name: str) -> bool:
+        return name not in failed
+
     for body in BODIES:
         with tree.without({} if late else modules, body):
-            run = tree.run(test, limit, failed, late=(modules, body) if late else None)
+            run = tree.run(test, limit, left, late=(modules, body) if late else None)
         if run.left:
             notes.append(f"{run.left} tests without a result ({body})")
-        failed |= {test for test, passed in run.passed.items() if not passed}
+        failed.update(test for test, passed in run.passed.items() if not passed)
         results += [run] if run.collected else []
         if results and not run.left and not any(run.passed.values()):
             break
     return {test for run in results for test in run.passed} - failed if results else None
+
+
+def _untouched(tree: Tree, test: Path, kept: set[str], limit: float) -> set[str]:
+    """Which of the tests pass without any function of the project: they call none, or any result suits them."""
+    every: Subjects = dict.fromkeys(map(Path, PACKAGES))
+    for body in BODIES:
+        run = tree.run(test, limit, kept.__contains__, late=(every, body))
+        kept = {test for test, passed in run.passed.items() if passed}
+    return kept
 
 
 def timed(tree: Tree, test: Path, limit: float) -> str:
