@@ -49,7 +49,7 @@ NOT_INSTRUCTIONS = ("__init__", "registry", "modifiers", "selectors")
 BODIES = ("raise RuntimeError('deleted')", "return None")
 EFFECTS = ""
 """In the place of a body: calls made for their effect are deleted."""
-EACH = 30.0  # seconds for one test; one that takes longer without its functions has noticed
+EACH = 15.0  # seconds for one test; one that takes longer without its functions has noticed
 
 Subjects = dict[Path, set[str] | None]
 """Modules without whose functions a test file is run, with the names of those functions; None: all of them."""
@@ -371,7 +371,7 @@ def examine(tree: Tree, test: Path, limit: float) -> str:
         kept = _kept(tree, test, modules, limit, notes, late=True)
     if kept is None:
         return f"{name}: cannot be collected"
-    if any(map(_has_effects, modules)):
+    if subjects(test) and any(map(_has_effects, modules)):
         with tree.without(modules, EFFECTS):
             run = tree.run(test, limit, each=0, first=True)
         if run.passed and all(run.passed.values()):
