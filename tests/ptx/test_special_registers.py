@@ -80,7 +80,7 @@ def test_a_result_that_depends_on_a_register_without_a_value_is_refused(asm: str
     named = dict.fromkeys(names, 0)
     assert emulate(asm, "=&r,r", [FIVE], "uint32", special=named).dtype == np.uint32
     assert trace(asm, "=&r,r", [FIVE], "uint32", special=named).lines
-    with pytest.raises(UndefinedBits):
+    with pytest.raises(UndefinedBits, match="a result depends on %"):
         emulate(asm, "=&r,r", [FIVE], "uint32", special={names[0]: 0} if len(names) > 1 else {"%ctaid.z": 0})
 
 
