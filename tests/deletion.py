@@ -343,9 +343,9 @@ class Tree:
 
 def named_for(test: Path) -> Subjects:
     """What is deleted for a test file."""
-    named = subjects(test)
-    if named:
-        return dict.fromkeys(named)
+    named: Subjects = dict.fromkeys(subjects(test))
+    if named and not any(map(_passes_on, named)):
+        return named
     with tempfile.NamedTemporaryFile("w+") as file:  # in a fork: this process must not import the packages
 
         def work() -> None:
@@ -354,7 +354,16 @@ def named_for(test: Path) -> Subjects:
 
         _forked(work, 60)
         text = Path(file.name).read_text()
-    return {Path(path): set(names) for path, names in json.loads(text or "{}").items()}
+    return {Path(path): set(names) for path, names in json.loads(text or "{}").items()} | named
+
+
+def _passes_on(module: Path) -> bool:
+    """Whether a module defines none of its public names itself, as `references.formats`."""
+    if not module.suffix:
+        return False
+    body = ast.parse((ROOT / module).read_text()).body
+    public = any(isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "__all__" for n in body)
+    return public and all(getattr(n, "name", "_").startswith("_") for n in body)
 
 
 def examine(tree: Tree, test: Path, limit: float) -> str:
