@@ -1,13 +1,17 @@
 """Tests that cannot fail: delete what a test file is named for, run it, and list the tests that pass all the same.
 
-    python -m tests.deletion [tests/ptx/test_binding.py ...] [--jobs 2] [--limit 300]
+    python -m tests.deletion [tests/ptx/test_binding.py ...] [--jobs 2] [--limit 300] [--baseline]
 
-For each test file the module of its name is sought (`tests/ptx/test_binding.py`: `harness/ptx/binding/constraints.py`);
-where there is none, the functions that the test imports stand for it. In a copy of the tree every such function loses
-its body, which then gives None in one run and raises in another. A test that passes in both does not notice that what
-it is about is gone. In a third run the functions keep their bodies and lose every call that is made for its effect
-alone, such as that of a lock; where no test fails then, the file is told too. Some tests pass rightly, as they test
-something beside it; each one listed wants a look. The tree itself is never changed.
+For each test file the module of its name is sought (`tests/ptx/test_limits.py`: `harness/ptx/limits.py`); where there
+is none, the functions that the test imports, or takes from the modules that it imports, stand for it. In a copy of the
+tree every such function loses its body, which then raises in one run and gives None in another. A test that passes in
+both does not notice that what it is about is gone. In a third run the functions keep their bodies and lose every call
+that is made for its effect alone, such as that of a lock; where no test fails then, the file is told too. Some tests
+pass rightly, as they test something beside it; each one listed wants a look. The tree itself is never changed.
+A file that cannot be collected so is collected with its functions, which lose their code before the first test.
+
+Runs are forks of a process that has imported the libraries, and all use one copy of the tree. With `--baseline` nothing
+is deleted, and each test is listed with its seconds.
 """
 
 from __future__ import annotations
@@ -16,26 +20,31 @@ import argparse
 import ast
 import importlib
 import inspect
+import json
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
-import xml.etree.ElementTree as ElementTree
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
+from types import ModuleType
 
-ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("harness", "references", "reports")
-COPIED = (*PACKAGES, "cases", "tests", "pyproject.toml", "Makefile", "README.md", "CHANGELOG.md")
-BODIES = ("return None", "raise RuntimeError('deleted')")
-EFFECTS = ""
-"""In the place of a body: calls made for their effect are deleted."""
+from tests.deletion_runs import EFFECTS, PACKAGES, ROOT, Run, Subjects, Tree, forked, has_effects
+
+HEAVY = ("torch", "triton", "numba", "ml_dtypes", "hypothesis", "altair", "pygments", "jinja2", "rich")
+INSTRUCTIONS = Path("harness", "ptx", "isa")
+NOT_INSTRUCTIONS = ("__init__", "registry", "modifiers", "selectors")
+BODIES = ("raise RuntimeError('deleted')", "return None")
 
 
 def subjects(test: Path) -> list[Path]:
     """The modules that a test file is named for, relative to the tree."""
     inside = test.resolve().relative_to(ROOT / "tests")
+    if inside.parent == Path("ptx/isa"):  # these are named for groups of families
+        return sorted(f.relative_to(ROOT) for f in (ROOT / INSTRUCTIONS).glob("*.py") if f.stem not in NOT_INSTRUCTIONS)
     name = inside.stem.removeprefix("test_")
     places = [Path(p, inside.parent) for p in PACKAGES] + [inside.parent]
     found = [place / f"{name}.py" for place in places]
@@ -44,99 +53,141 @@ def subjects(test: Path) -> list[Path]:
 
 
 def imported(test: Path) -> dict[Path, set[str]]:
-    """The functions and classes that a test file imports by name, by the module that defines them."""
+    """The functions and classes that a test file imports, by the module that defines them.
+
+    Those taken from an imported module (`gate.main`) count like those imported by name.
+    """
+    tree = ast.parse(test.read_text())
     found: dict[Path, set[str]] = {}
-    for node in ast.walk(ast.parse(test.read_text())):
+
+    def add(value: object) -> None:
+        with suppress(TypeError, ValueError):  # what Python or another package defines
+            value = inspect.unwrap(value) if callable(value) else value
+            if inspect.isfunction(value) or inspect.isclass(value):
+                file = Path(inspect.getsourcefile(value) or "").resolve().relative_to(ROOT)
+                if file.parts[0] in PACKAGES:
+                    found.setdefault(file, set()).add(value.__qualname__.partition(".")[0])
+
+    modules: dict[str, ModuleType] = {}
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in PACKAGES:
             for alias in node.names:
-                value = getattr(importlib.import_module(node.module), alias.name, None)
-                if inspect.isfunction(value) or inspect.isclass(value):
-                    file = Path(inspect.getsourcefile(value) or "").resolve().relative_to(ROOT)
-                    found.setdefault(file, set()).add(value.__name__)
+                value = _member(node.module, alias.name)
+                if isinstance(value, ModuleType):
+                    modules[alias.asname or alias.name] = value
+                else:
+                    add(value)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            add(getattr(modules[node.value.id], node.attr, None))
     return found
 
 
-def deleted(text: str, body: str, names: set[str] | None) -> str:
-    """A module's text with the body of every function replaced, or for `EFFECTS` without calls that give nothing.
-
-    names: of these functions and classes only.
-    """
-    tree = ast.parse(text)
-    if body == EFFECTS:
-        return ast.unparse(ast.fix_missing_locations(_NoEffects().visit(tree)))
-    chosen = [n for n in tree.body if names is None or getattr(n, "name", "") in names]
-    for node in (inner for top in chosen for inner in ast.walk(top)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("__"):
-            node.body = ast.parse(f"def f():\n    {body}").body[0].body  # type: ignore[attr-defined]
-    return ast.unparse(ast.fix_missing_locations(tree))
+def _member(module: str, name: str) -> object:
+    package = importlib.import_module(module)
+    if not hasattr(package, name):
+        with suppress(ModuleNotFoundError):
+            return importlib.import_module(f"{module}.{name}")
+    return getattr(package, name, None)
 
 
-class _NoEffects(ast.NodeTransformer):
-    """Replaces statements that only call something, inside functions."""
+def named_for(test: Path) -> Subjects:
+    """What is deleted for a test file."""
+    named: Subjects = dict.fromkeys(subjects(test))
+    if named and not any(map(_passes_on, named)):
+        return named
+    with tempfile.NamedTemporaryFile("w+") as file:  # in a fork: this process must not import the packages
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        for inner in ast.walk(node):
-            for field in ("body", "orelse", "finalbody"):
-                statements = getattr(inner, field, None)
-                if isinstance(statements, list):
-                    setattr(inner, field, [ast.Pass() if _is_effect(s) else s for s in statements])
-        return node
+        def work() -> None:
+            found = {str(path): sorted(names) for path, names in imported(test).items()}
+            Path(file.name).write_text(json.dumps(found))
 
-
-def _is_effect(statement: ast.AST) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
-
-
-def _has_effects(module: Path) -> bool:
-    files = [ROOT / module] if module.suffix else list((ROOT / module).rglob("*.py"))
-    return any(_is_effect(node) for file in files for node in ast.walk(ast.parse(file.read_text())))
+        forked(work, 60)
+        text = Path(file.name).read_text()
+    return {Path(path): set(names) for path, names in json.loads(text or "{}").items()} | named
 
 
-def outcomes(test: Path, modules: dict[Path, set[str] | None], body: str, limit: float) -> dict[str, bool] | None:
-    """The tests with whether they pass without the modules' functions; None where the file cannot be collected."""
-    with tempfile.TemporaryDirectory(prefix="ptxdiff-deletion-") as folder:
-        tree = Path(folder)
-        for name in COPIED:
-            source = ROOT / name
-            if source.is_dir():
-                shutil.copytree(source, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
-            else:
-                shutil.copy(source, tree / name)
-        for module, names in modules.items():  # none: the tree as it is
-            for file in [module] if module.suffix else sorted((tree / module).rglob("*.py")):
-                path = tree / file
-                path.write_text(deleted(path.read_text(), body, names))
-        report = tree / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
-        command.append(str(test.resolve().relative_to(ROOT)))
-        environment = {**os.environ, "PYTHONPATH": str(tree)}
-        try:
-            subprocess.run(command, cwd=tree, env=environment, capture_output=True, timeout=limit, check=False)
-        except subprocess.TimeoutExpired:
-            return {"(timed out)": False}
-        if not report.exists():
-            return None
-        cases = list(ElementTree.parse(report).iter("testcase"))
-        if cases and all(case.find("error") is not None for case in cases):
-            return None
-        return {case.get("name", ""): not list(case) for case in cases if case.find("skipped") is None}
+def _passes_on(module: Path) -> bool:
+    """Whether a module defines none of its public names itself, as `references.formats`."""
+    if not module.suffix:
+        return False
+    body = ast.parse((ROOT / module).read_text()).body
+    public = any(isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "__all__" for n in body)
+    return public and all(getattr(n, "name", "_").startswith("_") for n in body)
 
 
-def examine(test: Path, limit: float) -> str:
-    """One line for a test file."""
+def examine(tree: Tree, test: Path, limit: float) -> str:
+    """What to print about a test file."""
     name = test.resolve().relative_to(ROOT)
-    modules: dict[Path, set[str] | None] = dict.fromkeys(subjects(test)) or dict(imported(test))
+    modules = named_for(test)
     if not modules:
         return f"{name}: neither a module of that name nor an imported function"
-    what = ", ".join(map(str, modules))
-    found = [outcomes(test, modules, body, limit) for body in BODIES]
-    ran = [{name for name, passed in f.items() if passed} for f in found if f is not None]
-    if not ran:
-        return f"{name}: cannot be collected without {what}"
-    kept = sorted(set.intersection(*ran))
-    text = f"{name}: {len(kept)} pass without {what}" + "".join(f"\n    {k}" for k in kept)
-    without = outcomes(test, modules, EFFECTS, limit) if any(map(_has_effects, modules)) else None
-    return text + ("\n    no test fails without its calls for effect" if without and all(without.values()) else "")
+    what = ", ".join(map(str, modules)) if INSTRUCTIONS not in (m.parent for m in modules) else str(INSTRUCTIONS)
+    notes: list[str] = []
+    kept = _kept(tree, test, modules, limit, notes, late=False)
+    if kept is None:
+        notes.append("deleted after collection")
+        kept = _kept(tree, test, modules, limit, notes, late=True)
+    if kept is None:
+        return f"{name}: cannot be collected"
+    if subjects(test) and any(map(has_effects, modules)):
+        with tree.without(modules, EFFECTS):
+            run = tree.run(test, limit, each=0, first=True)
+        if run.passed and all(run.passed.values()):
+            notes.append("no test fails without its calls for effect" + (f"; {run.left} not run" if run.left else ""))
+    alone = _untouched(tree, test, kept, limit) if kept else set()
+    marked = [f"{t} (and without all functions of {', '.join(PACKAGES)})" if t in alone else t for t in sorted(kept)]
+    lines = [f"{name}: {len(kept)} pass without {what}", *marked, *notes]
+    return "\n    ".join(lines)
+
+
+def _kept(tree: Tree, test: Path, modules: Subjects, limit: float, notes: list[str], *, late: bool) -> set[str] | None:
+    """The tests that pass with either body; None where the file cannot be collected with one."""
+    results: list[Run] = []
+    failed: set[str] = set()
+
+    def left(name: str) -> bool:
+        return name not in failed
+
+    for body in BODIES:
+        with tree.without({} if late else modules, body):
+            run = tree.run(test, limit, left, late=(modules, body) if late else None)
+        if run.left:
+            notes.append(f"{run.left} tests without a result ({body})")
+        failed.update(test for test, passed in run.passed.items() if not passed)
+        results += [run] if run.collected else []
+        if results and not run.left and not any(run.passed.values()):
+            break
+    return {test for run in results for test in run.passed} - failed if results else None
+
+
+def _untouched(tree: Tree, test: Path, kept: set[str], limit: float) -> set[str]:
+    """Which of the tests pass without any function of the project: they call none, or any result suits them."""
+    every: Subjects = dict.fromkeys(map(Path, PACKAGES))
+    for body in BODIES:
+        run = tree.run(test, limit, kept.__contains__, late=(every, body))
+        kept = {test for test, passed in run.passed.items() if passed}
+    return kept
+
+
+def timed(tree: Tree, test: Path, limit: float) -> str:
+    """The tests of a file as it is, with seconds and whether they pass."""
+    run = tree.run(test, limit, each=0)
+    name = test.resolve().relative_to(ROOT)
+    rows = sorted(run.seconds, key=lambda t: -run.seconds[t])
+    total = sum(run.seconds.values())
+    lines = [f"{name}: {total:.1f} s, {len(rows)} tests" + (f", {run.left} not run" if run.left else "")]
+    return "\n    ".join(lines + [f"{run.seconds[t]:.2f} {'' if run.passed[t] else '(no pass) '}{t}" for t in rows])
+
+
+_tree: Tree | None = None
+
+
+def _work(folder: Path, task: Callable[[Tree, Path, float], str], limit: float, test: Path) -> str:
+    global _tree
+    if _tree is None:  # one a process
+        _tree = Tree(Path(tempfile.mkdtemp(dir=folder)))
+    return task(_tree, test, limit)
 
 
 def main() -> int:
@@ -145,11 +196,18 @@ def main() -> int:
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for one run of one file")
+    parser.add_argument("--baseline", action="store_true", help="delete nothing; list each test's seconds")
     arguments = parser.parse_args()
     files = arguments.files or sorted(p for p in (ROOT / "tests").rglob("test_*.py") if "gpu" not in p.parts)
-    with ThreadPoolExecutor(arguments.jobs) as threads:
-        for line in threads.map(lambda f: examine(f, arguments.limit), files):
-            print(line, flush=True)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+    for name in HEAVY:
+        importlib.import_module(name)
+    with tempfile.TemporaryDirectory(prefix="ptxdiff-deletion-") as folder:
+        task = partial(_work, Path(folder), timed if arguments.baseline else examine, arguments.limit)
+        with ProcessPoolExecutor(arguments.jobs, mp_context=get_context("fork")) as processes:
+            for line in processes.map(task, files):
+                print(line, flush=True)
     return 0
 
 

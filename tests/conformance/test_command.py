@@ -61,8 +61,9 @@ def test_mistakes_are_told(capsys, words, said):
 
 
 def test_counts_are_written_as_powers(capsys):
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as stopped:
         main(["conformance", "--inputs", "many"])
+    assert stopped.value.code == 2
     assert "2**20" in capsys.readouterr().err
 
 

@@ -47,6 +47,11 @@ def test_every_form_of_the_registry_has_an_entry():
         assert entry.why or entry.inputs, f"{form}: neither measured nor a reason"
 
 
+def test_the_committed_ledger_speaks_of_the_definitions_of_today():
+    entries = ledger.read().entries.values()
+    assert [e.form for e in entries if e.definition and e.definition != ledger.digest(e.form)] == []
+
+
 def test_entries_of_the_committed_ledger_say_what_their_status_needs():
     book = ledger.read()
     for entry in book.entries.values():
@@ -147,6 +152,17 @@ def test_digest_follows_code_and_constants_and_nothing_else():
     one.__qualname__ = "one"
     assert ledger._plain(one).replace("one", "two") == ledger._plain(two)
     assert ledger._plain(one).replace("one", "other") != ledger._plain(other)
+
+
+def test_a_digest_follows_every_function_that_a_definition_calls(monkeypatch):
+    function = forms.bounds_of()["add.rn.f32"].form.function
+    code, plain, called = ledger._code.__wrapped__, ledger._plain, []
+    monkeypatch.setattr(ledger, "_plain", lambda f: called.append(f) or plain(f))
+    before = code(function)
+    assert len(called) > 1
+    for changed in called[:]:
+        monkeypatch.setattr(ledger, "_plain", lambda f, changed=changed: plain(f) + " changed" * (f is changed))
+        assert code(function) != before, changed
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
+from harness.model.files import below, uses_harness
 from harness.model.load import cases_in
 from tests.case_sources import FLIP, RIGHT
 
@@ -162,3 +163,15 @@ def test_run_takes_a_folder_of_another_name_as_list_does(pytester, capsys):
     assert listed == ["flip", "test_flop"]
     for item in ("flip.py::right", "flip.py::wrong", "test_flop.py::right"):
         assert f"kernels/{item}[sm_90a-emulator]" in done.stdout, done.stdout
+
+
+def test_links_and_imports_that_lead_back_are_followed_once(tmp_path):
+    """Of each folder the path without links counts; two modules that import each other are read once each."""
+    (tmp_path / "deeper").mkdir()
+    for name, text in (("one", "import two"), ("two", "import one"), ("deeper/three", "import one")):
+        (tmp_path / f"{name}.py").write_text(f"{text}\n")
+    (tmp_path / "deeper" / "up").symlink_to(tmp_path)
+    assert [str(p.relative_to(tmp_path)) for p in below(tmp_path)] == ["deeper/three.py", "one.py", "two.py"]
+    assert not uses_harness(tmp_path / "deeper" / "three.py", [tmp_path])
+    (tmp_path / "two.py").write_text("import one, harness.model.case\n")
+    assert uses_harness(tmp_path / "deeper" / "three.py", [tmp_path])

@@ -25,9 +25,17 @@ def test_a_vector_register_is_its_first_component() -> None:
     assert expected == emulate(asm, "=r,r,r", [A, B], "uint32", target="sm_80").tolist()
 
 
-@pytest.mark.parametrize("vector", ["{_, $0}", "{$0, $0}", "{$0, 1}", "{$0, $0, $0}"])
-def test_destinations_without_a_meaning_are_refused(vector: str) -> None:
-    with pytest.raises(PtxError):
+@pytest.mark.parametrize(
+    ("vector", "words"),
+    [
+        ("{_, $0}", "a vector may stand here, but not this one"),
+        ("{$0, $0}", "a vector may stand here, but not this one"),
+        ("{$0, 1}", "an element between braces must be a register here"),
+        ("{$0, $0, $0}", "a vector has 1, 2 or 4 elements, not 3"),
+    ],
+)
+def test_destinations_without_a_meaning_are_refused(vector: str, words: str) -> None:
+    with pytest.raises(PtxError, match=words):
         emulate(f"abs.bf16x2 {vector}, $1;", "=r,r", [A], "uint32", target="sm_80")
 
 

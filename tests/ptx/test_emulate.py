@@ -40,7 +40,7 @@ def test_shapes_of_nothing_and_of_no_arguments() -> None:
     scalar = emulate("mov.u32 $0, 7;", "=r", [], "int32")
     assert scalar.shape == ()
     assert scalar == 7
-    with pytest.raises(UnknownInstruction):
+    with pytest.raises(UnknownInstruction, match=r"unknown instruction 'frob\.b32'"):
         emulate("frob.b32 $0, $1;", "=r,r", [np.zeros(0, np.float32)], "float32")
 
 
@@ -138,7 +138,7 @@ class TestUndefinedBits:
     def test_registers_never_written(self) -> None:
         with pytest.raises(UndefinedBits, match="never written"):
             emulate("", "=r,r", [np.float32([1])], "float32")
-        with pytest.raises(UndefinedBits):
+        with pytest.raises(UndefinedBits, match="depends on bits that nobody defined"):
             emulate("{.reg .b32 t; add.u32 $0, $1, t;}", "=r,r", [1], "int32")
 
     def test_written_under_a_predicate_only(self) -> None:

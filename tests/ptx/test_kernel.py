@@ -119,7 +119,7 @@ class TestGlobalMemory:
 
     def test_nothing_is_written_when_a_run_fails(self) -> None:
         y = np.full(128, 9, np.int32)
-        with pytest.raises(MemoryFault):
+        with pytest.raises(MemoryFault, match="4 bytes at offset 512 of a buffer"):
             run_kernel(module("st.global.b32 [%rd12], %r4;"), [Buffer(X), Buffer(y)], (3,))
         assert (y == 9).all()
 
@@ -227,7 +227,7 @@ class TestSharedMemory:
         body = SHARED_ADDRESS + "cp.async.ca.shared.global [%r22], [%rd11], 4; cp.async.commit_group; WAIT bar.sync 0;"
         wait = body.replace("WAIT", "cp.async.wait_group 0;") + self.NEIGHBOUR
         np.testing.assert_array_equal(launch(wait, X, shared=256, variables=SHARED), X ^ 32)
-        with pytest.raises(UndefinedBits):
+        with pytest.raises(UndefinedBits, match="nobody defined reach a store to y in thread 0"):
             launch(body.replace("WAIT", "") + self.NEIGHBOUR, X, shared=256, variables=SHARED)
 
     def test_local_memory(self) -> None:
@@ -307,7 +307,7 @@ class TestWarps:
         body = (
             "setp.lt.u32 %p1, %r1, 8; @%p1 bra L; shfl.sync.idx.b32 %r6, %r4, 0, 31, -1; st.global.b32 [%rd12], %r6; L:"
         )
-        with pytest.raises(UndefinedBits):
+        with pytest.raises(UndefinedBits, match="nobody defined reach a store to y in thread 8"):
             launch(body, X)
 
     @pytest.mark.parametrize(

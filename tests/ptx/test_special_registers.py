@@ -73,14 +73,15 @@ DEPENDENT = {
 def test_a_result_that_depends_on_a_register_without_a_value_is_refused(asm: str) -> None:
     """By data, by a guard or by a branch; where a caller names the registers, it is computed."""
     names = DEPENDENT[asm].split(" and ")
-    with pytest.raises(UnknownSpecialRegister, match=f"line 1.*a result depends on {DEPENDENT[asm]}, .*special="):
+    words = f"line 1.*a result depends on {DEPENDENT[asm]}, .*special="
+    with pytest.raises(UnknownSpecialRegister, match=words):
         emulate(asm, "=&r,r", [FIVE], "uint32")
-    with pytest.raises(UnknownSpecialRegister):
+    with pytest.raises(UnknownSpecialRegister, match=words):
         trace(asm, "=&r,r", [FIVE], "uint32")
     named = dict.fromkeys(names, 0)
     assert emulate(asm, "=&r,r", [FIVE], "uint32", special=named).dtype == np.uint32
     assert trace(asm, "=&r,r", [FIVE], "uint32", special=named).lines
-    with pytest.raises(UndefinedBits):
+    with pytest.raises(UndefinedBits, match="a result depends on %"):
         emulate(asm, "=&r,r", [FIVE], "uint32", special={names[0]: 0} if len(names) > 1 else {"%ctaid.z": 0})
 
 

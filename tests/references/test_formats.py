@@ -95,7 +95,7 @@ def test_float64_values_against_views(fmt: Format) -> None:
         with np.errstate(invalid="ignore"):
             viewed = formats.pack(fmt, codes).view(fmt.view_dtype()).astype(np.float64)
         assert np.array_equal(viewed, got, equal_nan=True)
-        assert np.array_equal(np.signbit(viewed), np.signbit(got)) or formats.is_nan(fmt, codes).any()
+        assert np.array_equal(np.signbit(viewed)[number], np.signbit(got)[number])
 
 
 @pytest.mark.parametrize("fmt", SINGLE, ids=str)

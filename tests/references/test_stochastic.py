@@ -83,11 +83,12 @@ def test_shares_of_the_random_operand() -> None:
     assert stochastic.share(rbits, target=E2M1).tolist() == [[0xCD34, 0x2CB3, 0xAB12, 0x48D5]]
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=str)
+@pytest.mark.parametrize("target", [t for t in TARGETS if t is not BF16], ids=str)
 def test_the_smallest_values_never_round_up(target: Format) -> None:
-    """Below 2^-n of the smallest subnormal, n random bits never carry; from there on all ones do."""
-    if target is BF16:
-        return  # the smallest float32 is a share of 2^-16 of its smallest subnormal
+    """Below 2^-n of the smallest subnormal, n random bits never carry; from there on all ones do.
+
+    bfloat16 has no such input: the smallest float32 is 2^-16 of its smallest subnormal.
+    """
     n = stochastic.random_bits(target)
     smallest = Fraction(2) ** (target.min_exponent - target.mantissa_bits - n)
     code = formats.encode(F32, smallest)

@@ -198,5 +198,5 @@ def test_narrowed_integers_are_the_int64_ones(name):
 def test_a_wrong_narrowing_is_seen(monkeypatch):
     for module in (operations, writer):
         monkeypatch.setattr(module, "register", lambda bounds: "int32")
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="Arrays are not equal"):
         test_narrowed_integers_are_the_int64_ones("signed and unsigned")

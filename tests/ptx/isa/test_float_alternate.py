@@ -157,15 +157,15 @@ def test_two_targets_have_them(target: str) -> None:
     "text", ["add.rz.e4m3x4.e4m3x4", "add.e2m3x4.e4m3x4", "mul.e4m3x4.e4m3x4", "add.ftz.e4m3x4.e4m3x4"]
 )
 def test_what_is_no_form(text: str) -> None:
-    with pytest.raises(UnknownInstruction):
+    with pytest.raises(UnknownInstruction, match="has no form with these modifiers"):
         emulate(f"{text} $0, $1, $2;", "=r,r,r", [1, 2], "int32", target="sm_100a")
 
 
 def test_registers() -> None:
     """The packed e2m1 codes are in 16 bits, and nothing is a constant."""
-    with pytest.raises(OperandError):
+    with pytest.raises(OperandError, match=r"\$1 \(.b32\) does not fit; needed: 16 bits"):
         emulate("add.e4m3x4.e2m1x4 $0, $1, $2;", "=r,r,r", [1, 2], "int32", target="sm_100a")
-    with pytest.raises(OperandError):
+    with pytest.raises(OperandError, match=r"an integer constant is no \.e4m3x4"):
         emulate("add.e4m3x4.e4m3x4 $0, $1, 1;", "=r,r", [1], "int32", target="sm_100a")
     text = "{ .reg .b16 h, z; mov.b32 {h, z}, $1; add.e4m3x4.e2m1x4 $0, h, $2; }"
     assert emulate(text, "=r,r,r", [0x2222, 0], "int32", target="sm_100a") == 0x38383838
@@ -179,7 +179,7 @@ def test_undefined_bits_stay_in_their_place() -> None:
     text += " %s }"
     arguments: Any = ("=r,r,r", [0x22, 0x38383838], "uint32")
     assert emulate(text % "and.b32 $0, $0, 0xffff;", *arguments, target="sm_100a") == 0x3838
-    with pytest.raises(UndefinedBits):
+    with pytest.raises(UndefinedBits, match="depends on bits that nobody defined"):
         emulate(text % "", *arguments, target="sm_100a")
 
 

@@ -194,9 +194,9 @@ def test_the_packed_comparison_that_the_isa_shows() -> None:
     """`set.ge.s16x2`: -32641 against -514 does not hold, 1531 against -508 does; unsigned words need unsigned types."""
     a, b = np.uint32([0x05FB807F]), np.uint32([0xFE04FDFE])
     assert emulate("set.ge.s16x2 $0, $1, $2;", "=r,r,r", [a, b], "uint32", target="sm_107a")[0] == 0xFFFF0000
-    with pytest.raises(UnsupportedOnTarget):
+    with pytest.raises(UnsupportedOnTarget, match=r"set\.ge\.s16x2 needs sm_107f; the target is sm_120a"):
         emulate("set.ge.s16x2 $0, $1, $2;", "=r,r,r", [a, b], "uint32", target="sm_120a")
-    with pytest.raises(UnknownInstruction):
+    with pytest.raises(UnknownInstruction, match="has no form with these modifiers"):
         emulate("set.hs.s16x2 $0, $1, $2;", "=r,r,r", [a, b], "uint32", target="sm_107a")
 
 

@@ -68,33 +68,33 @@ def test_long_words(text: str, expected: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "words"),
     [
-        "mov.b32 _, $1;",
-        "mov.b32 {_}, $1;",
-        "mov.u32 $0, {$1};",
-        "{.reg .b64 a; mov.b64 a, {$1, _};}",
-        "{.reg .b16 a, b; mov.b32 {a, b}, {a, b};}",
-        "mov.u32 $0, {1, 2};",
-        "{.reg .f32 f; mov.u32 f, $1;}",
-        "mov.f32 $0, 1;",
-        "mov.b32 $0, 1.0;",
-        "mov.u32 $0, %tid;",
-        "add.u32 $0, %tid.x, 1;",
-        "mov.u64 $0, %laneid;",
-        "{.reg .b8 a; mov.u8 a, a;}",
-        "{.reg .b64 a, b; mov.v4.b64 {a, a, a, a}, {b, b, b, b};}",
-        "{.reg .b32 a, b; mov.v2.u32 {a, b}, %tid;}",
+        ("mov.b32 _, $1;", "cannot discard its result"),
+        ("mov.b32 {_}, $1;", "a vector of '_' alone has no element type"),
+        ("mov.u32 $0, {$1};", "cannot be split into 1 elements"),
+        ("{.reg .b64 a; mov.b64 a, {$1, _};}", "'_' may stand for a part of a 32-bit word only"),
+        ("{.reg .b16 a, b; mov.b32 {a, b}, {a, b};}", "takes a vector on one side, not on both"),
+        ("mov.u32 $0, {1, 2};", "cannot be split into 2 elements"),
+        ("{.reg .f32 f; mov.u32 f, $1;}", r"destination of mov.u32: f \(.f32\) does not fit"),
+        ("mov.f32 $0, 1;", "an integer constant is no .f32"),
+        ("mov.b32 $0, 1.0;", "a floating-point constant is no .b32"),
+        ("mov.u32 $0, %tid;", "%tid has the components"),
+        ("add.u32 $0, %tid.x, 1;", "can be read by mov only"),
+        ("mov.u64 $0, %laneid;", "%laneid has 32 bits; mov.u64 moves 64"),
+        ("{.reg .b8 a; mov.u8 a, a;}", "mov has no modifier .u8"),
+        ("{.reg .b64 a, b; mov.v4.b64 {a, a, a, a}, {b, b, b, b};}", "mov has no form with these modifiers"),
+        ("{.reg .b32 a, b; mov.v2.u32 {a, b}, %tid;}", "%tid is read whole by mov.v4"),
     ],
 )
-def test_moves_that_ptxas_refuses(text: str) -> None:
-    with pytest.raises(PtxError):
+def test_moves_that_ptxas_refuses(text: str, words: str) -> None:
+    with pytest.raises(PtxError, match=words):
         emulate(text, "=r,r", [WORDS], "uint32")
 
 
 def test_an_element_left_open_is_undefined() -> None:
     text = "{.reg .b32 a; mov.v2.b32 {a, $0}, {$1, _};}"
-    with pytest.raises(UndefinedBits):
+    with pytest.raises(UndefinedBits, match="depends on bits that nobody defined"):
         emulate(text, "=r,r", [WORDS], "uint32")
 
 
