@@ -171,6 +171,10 @@ def test_an_error_in_a_long_line_shows_the_part_around_it() -> None:
         {"constraints": 5},
         {"asm": b"mov"},
         {"limit": "a"},
+        {"limit": float("nan")},
+        {"special": 7},
+        {"special": {1: 2}},
+        {"special": {"%laneid": [[1], [2, 3]]}},
     ],
     ids=str,
 )
