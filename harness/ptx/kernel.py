@@ -20,7 +20,7 @@ from . import operations_call, operations_memory, operations_warp
 from .analysis import Analysis, describe
 from .bits import f32_round, f64_bits
 from .contraction import fused
-from .errors import ExecutionError, OperandError, PtxError, TooLarge, UndefinedBits, only_own
+from .errors import ExecutionError, OperandError, PtxError, TimeLimit, TooLarge, UndefinedBits, only_own
 from .kernelbuilder import KernelBuilder, size_of
 from .kernelframe import KernelFrame
 from .limits import (
@@ -29,6 +29,7 @@ from .limits import (
     GRID,
     KERNEL_SECONDS,
     PARAMETERS,
+    Deadline,
     lanes_together,
     shared_memory,
 )
@@ -173,9 +174,9 @@ class Launch:
         threads: int,
         shared_bytes: int,
         races: bool,
-        limit: float | None,
+        deadline: Deadline,
     ) -> None:
-        self.limit = limit
+        self.deadline = deadline
         self.block = kernel.block if kernel.threads else (threads, 1, 1)
         self.printer = Printer()
         self.kernel = kernel
@@ -237,6 +238,7 @@ class Launch:
     def run(self) -> Report:
         """Run all blocks."""
         total = math.prod(self.grid)
+        self.deadline.begin(total, "blocks")
         lanes = lanes_together(LANES, len(self.program.registers), len(self.program.steps))
         together = max(1, lanes // self.threads)
         if self.shared_bytes:
@@ -253,9 +255,14 @@ class Launch:
         return Report(self.instructions, total, self.threads)
 
     def _run(self, first: int, blocks: int) -> None:
+        if self.deadline.passed:
+            # Blocks that ran before took the time; few steps of these may never look at the clock.
+            steps, words = self.program.steps, self.deadline.words
+            raise self.error(TimeLimit, steps[0], words) if steps else self.program.source.error(TimeLimit, words, 0)
         frame = KernelFrame(self, first, blocks)
         scheduler = _KernelScheduler(self.program, frame)
         scheduler.run()
+        self.deadline.done(blocks)
         with self.lock:
             self.instructions += scheduler.lane_steps
 
@@ -403,8 +410,8 @@ def run_kernel(
     `parameters`: a Buffer or Pointer, an int, a float or bytes for each parameter of the entry; those left out at
     the end are zero (Triton adds pointers to scratch memory). `grid` has one to three sizes. `num_threads`: threads
     of a block (None: what `.reqntid` says). `shared_bytes`: dynamic shared memory, from the compiler's metadata.
-    `limit`: seconds that the blocks which run together (of 16,384 threads, or one) may take, 60 by default; None: no
-    limit. What the kernel prints goes to standard output.
+    `limit`: seconds that the whole grid may run, 60 by default, compiling instructions' definitions not counted; None:
+    no limit. What the kernel prints goes to standard output.
 
     Raises PtxError: for text that is wrong, for a launch that CUDA refuses, and for what a run finds: MemoryFault
     (outside every buffer, misaligned, a race, a store to a read-only array), UndefinedBits, ExecutionError (deadlock,
@@ -426,5 +433,5 @@ def run_kernel(
         raise TooLarge(f"kernel {kernel.name} needs {shared:,} bytes of shared memory a block; {target} has {most:,}")
     if limit is not None and not limit > 0:
         raise PtxError(f"limit={limit!r} is no number of seconds; None sets no limit")
-    launch = Launch(kernel, parameters, (x, y, z), threads, shared_bytes, races, limit)
+    launch = Launch(kernel, parameters, (x, y, z), threads, shared_bytes, races, Deadline(limit))
     return launch.run() if x * y * z else Report(0, 0, threads)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from .errors import ExecutionError, MemoryFault, PtxError, UndefinedBits
-from .limits import Deadline
 from .machine import Frame
 from .memory import LOCAL_WINDOW, SHARED_BASE, SHARED_WINDOW, Buffer, Shared, gather, rows, scatter
 from .program import Reader, Step, Writer
@@ -67,7 +66,7 @@ class KernelFrame(Frame):
 
     def __init__(self, launch: Launch, first: int, blocks: int) -> None:
         threads = launch.threads
-        super().__init__(launch.program, blocks * threads, launch.constants, Deadline(launch.limit))
+        super().__init__(launch.program, blocks * threads, launch.constants, launch.deadline)
         self.launch = launch
         self.first = first
         lane = np.arange(self.lanes, dtype=np.int64)

@@ -30,7 +30,7 @@ Constants = dict[tuple[int, int, int], Array]
 
 
 class Frame:
-    """The register file of a number of lanes, and when they must have ended.
+    """The register file of a number of lanes, and when the call that they belong to must have ended.
 
     `values[slot]` is an array over lanes (None: never written) and `undefined[slot]` the mask of its undefined
     bits: None, an array, or a 0-dimensional array that holds for all lanes. Arrays are never changed in place.
@@ -154,6 +154,10 @@ class Observer(Protocol):
 
 def run(program: Program, frame: Frame, observer: Observer | None = None) -> None:
     """Execute the program to its end. Raises ExecutionError and its kinds, with the instruction's place."""
+    if frame.deadline.passed:
+        # Lanes that ran before took the time; few steps of these may never look at the clock.
+        offset = program.steps[0].node.offset if program.steps else 0
+        raise program.source.error(TimeLimit, frame.deadline.words, offset)
     if not program.branches and observer is None:
         _straight(program, frame)
     else:
