@@ -443,27 +443,37 @@ def _finding(kind: str, error: BaseException, number: int, text: Text) -> Findin
 
 def batch(seed: int, numbers: range, kinds: Sequence[str]) -> tuple[Counter[str], list[Finding], float]:
     """Run the texts of some numbers: outcomes, findings, and the most seconds of CPU time that one took."""
-    warnings.simplefilter("ignore")
-    signal.signal(signal.SIGVTALRM, _give_up)
     counts: Counter[str] = Counter()
     findings: list[Finding] = []
     longest = 0.0
     modules()
-    for number in numbers:
-        text = made(seed, number, kinds)
-        signal.setitimer(signal.ITIMER_VIRTUAL, 6 * SLOW)
-        started = time.process_time()
-        word, found = outcome(text, number)
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        longest = max(longest, time.process_time() - started)
-        counts[word] += 1
-        if found is not None:
-            findings.append(found)
+    with warnings.catch_warnings(action="ignore"):
+        for number in numbers:
+            text = made(seed, number, kinds)
+            started = time.process_time()
+            with _bounded():
+                word, found = outcome(text, number)
+            longest = max(longest, time.process_time() - started)
+            counts[word] += 1
+            if found is not None:
+                findings.append(found)
     return counts, findings, longest
 
 
-def _give_up(*_: object) -> None:
-    raise _Endless
+@contextlib.contextmanager
+def _bounded() -> Iterator[None]:
+    """Raise _Endless in what takes far more CPU time than any text may."""
+
+    def give_up(*_: object) -> None:
+        raise _Endless
+
+    before = signal.signal(signal.SIGVTALRM, give_up)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 6 * SLOW)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def campaign(
