@@ -12,7 +12,7 @@ import numpy as np
 
 from .binding import Operand
 from .errors import BindingError, TooLarge, UndefinedBits
-from .limits import ELEMENTS
+from .limits import ARGUMENTS, ELEMENTS
 from .machine import Frame
 from .vectorise import UNSIGNED, Array
 
@@ -83,6 +83,8 @@ def tensors(args: Sequence[Any]) -> tuple[list[Tensor], tuple[int, ...]]:
     """
     if not isinstance(args, (list, tuple)):
         raise BindingError(f"args is a list of arguments, not {type(args).__name__}")
+    if len(args) > ARGUMENTS.most:
+        raise TooLarge(ARGUMENTS.refusal(len(args)))
     arrays = [_array(a) for a in args]
     try:
         shape = np.broadcast_shapes(*(a.shape for a in arrays))

@@ -42,6 +42,7 @@ MODIFIERS = Limit(32, "modifiers of one instruction", "no instruction has more t
 OPERANDS = Limit(4096, "operands in one list", "the longest vector of an instruction has 128")
 REGISTERS = Limit(200_000, "registers in one program", "a thread of a GPU has 255 and spills the others")
 CONSTRAINTS = Limit(4096, "constraints", "64 tensors of 64 elements a pack")
+ARGUMENTS = Limit(4096, "arguments", "each needs a constraint")
 PACK = Limit(4096, "elements in one pack", "each needs an operand, or a part of one")
 ELEMENTS = Limit(1 << 32, "elements in one call", "every float32 there is; give the others in further calls")
 LOCAL = Limit(512 << 10, "bytes of .local memory in one thread", "CUDA gives a thread no more")

@@ -118,6 +118,7 @@ def chain(depth: int) -> str:
     ("doing", "said"),
     [
         (lambda: emulate("mov.b32 $0, $1;", "=r" + ",r" * 100_000, [X], "uint32"), "100,001 constraints"),
+        (lambda: emulate("mov.b32 $0, $1;", "=r,r", [X] * 100_000, "uint32"), "100,000 arguments"),
         (lambda: emulate("mov.b32 $0, $1;", "=r,r", [X], "uint32", pack=2**40), "1,099,511,627,776 elements"),
         (lambda: emulate("add.u32 $0, $1, $1;\n" * 500_000, "=r,r", [X], "uint32"), "characters in one text"),
         (lambda: emulate("ret;" * 500_000, "=r,r", [X], "uint32"), "80,001 statements"),
