@@ -327,10 +327,10 @@ class TestTimeLimit:
         assert len(clock) < 100
 
     def test_elements_have_the_limit_together(self, clock: list[int]) -> None:
-        x = np.zeros(20 << 14, np.uint32)
+        x = np.zeros(60 << 14, np.uint32)
         for asm in ("mov.b32 $0, $1;", "bra L; L: mov.b32 $0, $1;"):
-            with pytest.raises(TimeLimit, match=r"after 10 s, [\d,]+ of 327,680 invocations done"):
-                emulate(asm, "=r,r", [x], "uint32")
+            with pytest.raises(TimeLimit, match=r"after 31 s, [\d,]+ of 983,040 invocations done"):
+                emulate(asm, "=r,r", [x], "uint32", limit=31)
 
     def test_a_larger_limit_lets_much_work_end(self, clock: list[int]) -> None:
         x = np.arange(20 << 14, dtype=np.uint32)
