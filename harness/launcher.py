@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.model.targets import normal
+from harness.ptx.limits import KERNEL_SECONDS
 
 _OPTIONS = ("num_ctas", "num_stages", "maxnreg")
 _ON = ("1", "true", "on", "yes", "y")
@@ -42,7 +43,7 @@ class Emulated:
     kernel: Any
     target: str = "sm_100a"
     races: bool = True
-    limit: float | None = 60.0
+    limit: float | None = KERNEL_SECONDS
 
     def __getitem__(
         self, grid: Sequence[int] | int | Callable[[Mapping[str, Any]], Sequence[int]]
@@ -148,14 +149,16 @@ def _compiling() -> bool:
     return spec is not None and spec.name == "harness.processes.worker"
 
 
-def emulated(kernel: Any, target: str = "sm_100a", *, races: bool = True, limit: float | None = 60.0) -> Emulated:
+def emulated(
+    kernel: Any, target: str = "sm_100a", *, races: bool = True, limit: float | None = KERNEL_SECONDS
+) -> Emulated:
     """A launcher that runs `kernel` on the CPU as `target` would: `emulated(kernel)[grid](*args, num_warps=4, **meta)`.
 
     Arguments: numpy arrays (ml_dtypes too) and CPU torch tensors, changed in place; Python numbers; tuples;
     compile-time values by keyword. Further keywords: num_warps, num_stages, num_ctas, maxnreg, enable_fp_fusion (on
     by default, as in Triton), debug (device_assert is compiled in), and unwritten=("y",): arguments whose contents
     count as never written, so that reading them first, or leaving a byte of them unwritten, is an error. races=False
-    skips the race detector. limit: seconds that the blocks which run together (16,384 threads) may take; None: any.
+    skips the race detector. limit: seconds that the whole launch may run, compiling not counted (60); None: any.
 
     device_print prints to standard output. The call returns a report with the number of thread instructions. Raises
     LaunchError for what cannot be launched, and PtxError (MemoryFault, UndefinedBits, ExecutionError, TimeLimit) for

@@ -44,7 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--ptx-limit",
         type=float,
         metavar="SECONDS",
-        help="give up work on a GPU, and threads that the emulator runs together, after so long "
+        help="give up work on a GPU, and each run on the emulator, after so long "
         "(default: 60, and 600 for a sweep on a GPU; also an ini setting, ptx_limit)",
     )
     group.addoption(

@@ -8,9 +8,8 @@ from harness.jobs import BACKEND_NAMES, Backend
 def create(name: str, *, limit: float | None = None, sanitize: str = "") -> Backend:
     """The backend called `name`; raises ValueError for a name that is none.
 
-    limit: seconds after which work on a GPU, or threads that the emulator runs together, are given up; None for the
-    defaults. sanitize: the tool of compute-sanitizer
-    that watches kernels on a GPU.
+    limit: seconds after which work on a GPU, or one run on the emulator, is given up; None for the defaults. sanitize:
+    the tool of compute-sanitizer that watches kernels on a GPU.
     """
     if name == "gpu":
         from harness.backends.watched import WatchedGpu

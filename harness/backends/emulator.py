@@ -39,7 +39,8 @@ ASM_ALONE_FROM = 1 << 20
 class EmulatorBackend:
     """See `harness.backends.Backend`. Keeps the last results, so that targets with the same asm are computed once.
 
-    `limit`: the seconds of `harness.ptx.kernel.run.run_kernel` and of `harness.emulate`.
+    `limit`: the seconds that each run of a kernel or of asm alone may take, as `harness.ptx.kernel.run.run_kernel` and
+    `harness.emulate` count them. A sweep is cut into chunks, and each is a run.
     """
 
     name = "emulator"

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from harness.cli import UsageError
+from harness.ptx.limits import SNIPPET_SECONDS
 
 _EPILOG = """\
 example: ptxdiff emulate 'cvt.rn.satfinite.e2m1x2.f32 $0, $2, $1;' -i float32=0.25,nan -i float32=5,-0x1 \\
@@ -28,6 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-p", "--pack", type=int, default=1, help="elements an invocation (default: 1)")
     parser.add_argument("-t", "--target", default="sm_90a")
     parser.add_argument("--fuse", action="store_true", help="fuse what ptxas may fuse")
+    parser.add_argument("--limit", type=float, default=SNIPPET_SECONDS, help="seconds it may run (default: 10)")
     parser.add_argument("--trace", action="store_true", help="show every instruction of the first pack")
 
 
@@ -61,7 +63,16 @@ def main(args: argparse.Namespace) -> int:
     arguments = [units for _, units in inputs]
     dtypes = [fmt.storage for fmt in outputs]
     try:
-        results = emulate(form.text, form.constraints, arguments, dtypes, pack=args.pack, target=target, fuse=args.fuse)
+        results = emulate(
+            form.text,
+            form.constraints,
+            arguments,
+            dtypes,
+            pack=args.pack,
+            target=target,
+            fuse=args.fuse,
+            limit=args.limit,
+        )
         if args.trace:
             _trace(form, arguments, dtypes, args, target)
     except PtxError as e:

@@ -18,7 +18,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", action="append", default=[], metavar="sm_90a")
     parser.add_argument("--require-gpu", action="store_true")
     parser.add_argument("--timing", action="store_true", help="time the variants of every case as well, on a GPU")
-    parser.add_argument("--limit", type=float, metavar="SECONDS", help="give up work on a GPU after so long")
+    parser.add_argument(
+        "--limit",
+        type=float,
+        metavar="SECONDS",
+        help="give up work on a GPU, and each run on the emulator, after so long",
+    )
     parser.add_argument("--sanitize", action="store_true", help="run kernels on a GPU under compute-sanitizer")
     parser.add_argument(
         "--sanitizer", choices=("memcheck", "racecheck", "initcheck", "synccheck"), default="memcheck",

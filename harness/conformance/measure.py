@@ -170,7 +170,7 @@ def emulated(snippet: Snippet, columns: Columns, target: str) -> Columns | str:
     """The emulator's results, or its words where it refuses."""
     dtypes = [f"uint{p.bits}" for p in snippet.outputs]
     try:
-        return list(emulate(snippet.text, snippet.constraints, columns, dtypes, target=target))
+        return list(emulate(snippet.text, snippet.constraints, columns, dtypes, target=target, limit=None))
     except PtxError as e:
         return f"emulate: {str(e).splitlines()[0]}"
 

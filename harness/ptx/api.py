@@ -73,8 +73,9 @@ def emulate(
     None leaves them undefined, and undefined bits that reach a result are an error. `share`: operand numbers,
     output to input, that get one register, as LLVM may choose for an output without early clobber. `fuse`:
     evaluate a multiplication without rounding modifier and the addition that uses it as one fma, as ptxas may.
-    `limit`: seconds that the invocations which run together (16,384) may take, 10 by default; a program that is then
-    still running, as an endless loop is, raises TimeLimit with the line where it was. None: no limit.
+    `limit`: seconds that the whole call may run, 10 by default; a program that is then still running, as an endless
+    loop is, raises TimeLimit with the line where it was. Compiling an instruction's definition, once a machine, does
+    not count. Give more where elements are very many (2**24 take about 0.1 s an instruction); None: no limit.
     `special`: values of special registers, such as {"%laneid": 3}: an integer, or with pack=1 an array that broadcasts
     against the arguments. A result that depends on one which is not named is refused.
 
@@ -93,8 +94,10 @@ def emulate(
     outputs = [np.zeros(placement.elements, UNSIGNED[max(width_of(d), 8)]) for d in wanted]
     named = named_values(special or {}, shape, pack)
 
+    deadline = Deadline(limit)
+
     def run_all(trusting: bool) -> None:
-        _run_chunks(block, operands, inputs, outputs, placement, limit, named, trusting)
+        _run_chunks(block, operands, inputs, outputs, placement, deadline, named, trusting)
 
     refuse_stand_ins(block.program, named, run_all)
     results = tuple(o.view(d).reshape(shape) for o, d in zip(outputs, wanted, strict=True))
@@ -177,16 +180,17 @@ def _run_chunks(
     inputs: Sequence[Argument],
     outputs: Sequence[Array],
     placement: Placement,
-    limit: float | None,
+    deadline: Deadline,
     named: Mapping[str, Array],
     trusting: bool,
 ) -> None:
     constants: Constants = {}
     together = lanes_together(CHUNK, len(block.program.registers), len(block.program.steps))
+    deadline.begin(placement.lanes, "invocations")
     registers = {name: Argument(values, values.dtype, values.size == 1) for name, values in named.items()}
 
     def chunk(start: int) -> None:
-        frame = Frame(block.program, min(together, placement.lanes - start), constants, Deadline(limit))
+        frame = Frame(block.program, min(together, placement.lanes - start), constants, deadline)
         stop = start + frame.lanes
         frame.named = {name: by_lane(tensor, placement, start, stop) for name, tensor in registers.items()}
         frame.trusts_stand_ins = trusting
@@ -197,6 +201,7 @@ def _run_chunks(
         for operand, slot in zip(operands, block.slots, strict=True):
             if operand.output:
                 store(frame, slot, operand, outputs[operand.tensor], placement, start)
+        deadline.done(frame.lanes)
 
     for_each(chunk, range(0, placement.lanes, together))
 

@@ -5,15 +5,17 @@ Each lies far beyond what compilers write, or is CUDA's own. What exceeds one is
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass
 
 from harness.ptx.targets import Target
 
 SNIPPET_SECONDS = 10.0
-"""Seconds that lanes of a snippet may run, where the caller says nothing."""
+"""Seconds that a call of `emulate` may run, all its elements together, where the caller says nothing."""
 KERNEL_SECONDS = 60.0
-"""Seconds that threads of a kernel may run, where the caller says nothing: those of a GPU's watchdog."""
+"""Seconds that a launch of a kernel may run, its whole grid, where the caller says nothing: those of a GPU's watchdog.
+A backend gives each of its runs as many, those of asm alone included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +35,14 @@ TEXT = Limit(8_000_000, "characters in one text", "some hundred times a large ke
 TOKENS = Limit(2_000_000, "words and signs in one text", "they take 100 bytes each")
 NAME = Limit(10_000, "characters in one name", "the longest mangled names of C++ have a few thousand")
 INSTRUCTIONS = Limit(
-    100_000, "statements, those of called functions counted at each call", "checking them takes five seconds"
+    80_000, "statements, those of called functions counted at each call", "checking them takes four to eight seconds"
 )
 NESTING = Limit(150, "blocks, calls, operands and constants within each other", "Python's stack ends at some hundred")
 MODIFIERS = Limit(32, "modifiers of one instruction", "no instruction has more than 16")
 OPERANDS = Limit(4096, "operands in one list", "the longest vector of an instruction has 128")
 REGISTERS = Limit(200_000, "registers in one program", "a thread of a GPU has 255 and spills the others")
 CONSTRAINTS = Limit(4096, "constraints", "64 tensors of 64 elements a pack")
+ARGUMENTS = Limit(4096, "arguments", "each needs a constraint")
 PACK = Limit(4096, "elements in one pack", "each needs an operand, or a part of one")
 ELEMENTS = Limit(1 << 32, "elements in one call", "every float32 there is; give the others in further calls")
 LOCAL = Limit(512 << 10, "bytes of .local memory in one thread", "CUDA gives a thread no more")
@@ -74,10 +77,13 @@ def lanes_together(wanted: int, registers: int, steps: int) -> int:
 
 
 class Deadline:
-    """When lanes that run together must have ended. Compiling definitions does not count; None: never."""
+    """When a whole call must have ended. Compiling definitions does not count; None: never."""
 
     def __init__(self, seconds: float | None) -> None:
         self.seconds = seconds
+        self._done = self._total = 0
+        self._unit = ""
+        self._lock = threading.Lock()
         self._end = float("inf") if seconds is None else time.monotonic() + seconds
         self._compiled = _compiling.seconds
 
@@ -87,12 +93,22 @@ class Deadline:
         now = time.monotonic()
         return now > self._end and now > self._end + _compiling.seconds - self._compiled
 
+    def begin(self, total: int, unit: str) -> None:
+        """Note how much there is to do, as errors tell it: `total` blocks, for example."""
+        self._done, self._total, self._unit = 0, total, unit
+
+    def done(self, count: int) -> None:
+        """Note that so many more are done."""
+        with self._lock:
+            self._done += count
+
     @property
     def words(self) -> str:
         """What an error says of it."""
+        progress = f", {self._done:,} of {self._total:,} {self._unit} done" if self._done else ""
         return (
-            f"still running after {self.seconds:g} s: an endless loop? "
-            "limit= (for cases --ptx-limit) gives it more seconds"
+            f"still running after {self.seconds:g} s{progress}: an endless loop? "
+            "limit= (for cases --ptx-limit) gives the whole call more seconds, limit=None any"
         )
 
 

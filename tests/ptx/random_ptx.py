@@ -155,11 +155,11 @@ def random_operands(draw: Any) -> tuple[str, str]:
         count = max(0, count + draw(st.sampled_from([0, 0, 0, 0, -1, 1])))
         guard = draw(st.sampled_from(["", "", "", "@%pred_0 ", "@!%pred_1 ", "@%b32_0 "]))
         line = f"{guard}{bound.spelling} {', '.join(draw(operand()) for _ in range(count))};"
-        lines.append(draw(st.sampled_from(["{}"] * 5 + _AROUND)).replace("{}", line))
+        lines.append(draw(st.sampled_from(["{}"] * 5 + AROUND)).replace("{}", line))
     return DECLARED + " ".join(lines) + " mov.b32 $0, $1;", "=r,r,r"
 
 
-_AROUND = [
+AROUND = [
     *("here: {}", "{} here:", "{ {} }", "{ .reg .f32 %b32_0; {} }", "{ here: {} bra here; }", "@%pred_0 bra here; {}"),
     *("bra here; {}", "{ {} { here: {} } }", "{} exit;", "@!%pred_1 ret; {}", "{ .reg .v2 .b32 %b32_1; {} }"),
 ]

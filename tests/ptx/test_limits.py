@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,10 @@ import pytest
 
 from harness.backends import create
 from harness.ptx import PtxError, analyse, emulate
+from harness.ptx.analysis import dataflow
+from harness.ptx.analysis.dataflow import approximate_results
+from harness.ptx.api import assemble
+from harness.ptx.binding import contraction
 from harness.ptx.errors import (
     BindingError,
     ExecutionError,
@@ -113,9 +120,10 @@ def chain(depth: int) -> str:
     ("doing", "said"),
     [
         (lambda: emulate("mov.b32 $0, $1;", "=r" + ",r" * 100_000, [X], "uint32"), "100,001 constraints"),
+        (lambda: emulate("mov.b32 $0, $1;", "=r,r", [X] * 100_000, "uint32"), "100,000 arguments"),
         (lambda: emulate("mov.b32 $0, $1;", "=r,r", [X], "uint32", pack=2**40), "1,099,511,627,776 elements"),
         (lambda: emulate("add.u32 $0, $1, $1;\n" * 500_000, "=r,r", [X], "uint32"), "characters in one text"),
-        (lambda: emulate("ret;" * 500_000, "=r,r", [X], "uint32"), "100,001 statements"),
+        (lambda: emulate("ret;" * 500_000, "=r,r", [X], "uint32"), "80,001 statements"),
         (lambda: emulate(";" * 7_000_000, "=r,r", [X], "uint32"), "2,000,001 words and signs"),
         (lambda: emulate("add" + ".sat" * 100_000 + " $0;", "=r,r", [X], "uint32"), "100,000 modifiers"),
         (lambda: emulate("mov.b32 $0, {" + "$1," * 100_000 + "$1};", "=r,r", [X], "uint32"), "operands in one list"),
@@ -123,7 +131,7 @@ def chain(depth: int) -> str:
         (lambda: emulate(".reg .b32 a<199999>; .reg .b32 b<2>;", "=r,r", [X], "uint32"), "200,00[0-9] registers"),
         (lambda: emulate("mov.b32 $0, $1;", "=r,r", [X], "uint32", limit=0), "no number of seconds"),
         (lambda: emulate("ret;", "=r,r,r", [np.zeros((2**20, 1)), np.zeros(2**20)], "uint32"), "elements in one call"),
-        (lambda: load_kernel(doubling(40)), "100,001 statements"),
+        (lambda: load_kernel(doubling(40)), "80,001 statements"),
         (lambda: load_kernel(chain(1000)), "151 blocks, calls"),
         (lambda: load_kernel(module("mov.b32 %r1, " + "(1+" * 3000 + "1" + ")" * 3000 + ";")), "nested too deeply"),
         (lambda: load_kernel("// begin inline asm\n" * 300_000), "has: none"),
@@ -142,6 +150,56 @@ def test_analysis_takes_no_longer_for_many_moves() -> None:
     moves = "".join(f"mov.b32 a{n + 1}, a{n};" for n in range(3000))
     asm = f".reg .f32 a<3001>; mul.f32 a0, $1, $1; {moves} add.f32 $0, a3000, $1;"
     assert analyse(asm, "=f,f").contraction_open
+
+
+class Counted(list[Any]):
+    """A list that counts how often its elements are read."""
+
+    reads = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        Counted.reads += 1
+        return super().__getitem__(at)
+
+    def __iter__(self) -> Any:
+        for element in super().__iter__():
+            Counted.reads += 1
+            yield element
+
+
+def reads_of(asm: str, search: Callable[[Any], object]) -> int:
+    """How often a search reads the steps of a block's program."""
+    program = assemble(asm, "=&f,f", None).program
+    Counted.reads = 0
+    search(replace(program, steps=Counted(program.steps)))
+    return Counted.reads
+
+
+def test_what_may_depend_on_an_approximation_is_found_in_one_pass() -> None:
+    """Moves in reverse order were once followed one step a pass."""
+    moves = "".join(f"mov.b32 a{n}, a{n - 1};" for n in reversed(range(1, 2000)))
+    asm = f".reg .f32 a<2000>; {moves} rcp.approx.f32 a0, $1; mov.b32 $0, a1999;"
+    assert approximate_results(asm, "=&f,f") == (("rcp.approx.f32",), ())
+    assert reads_of(asm, dataflow._by_slot) < 3 * 2001
+
+
+def test_products_that_one_register_passes_on_are_followed_once() -> None:
+    """Each of many moves from one register was once followed for each product in it: the square of their number."""
+    asm = ".reg .f32 a; " + "mul.f32 a, $1, $1; mov.b32 $0, a;" * 20_000 + "add.rn.f32 $0, a, $1;"
+    program = assemble(asm, "=&f,f", None).program
+    followed = 0
+
+    def trace(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal followed
+        followed += event == "line"
+        assert followed < 1_000_000
+        return trace if frame.f_code.co_filename == contraction.__file__ else None
+
+    sys.settrace(trace)
+    try:
+        assert not contraction.contraction_open(program)
+    finally:
+        sys.settrace(None)
 
 
 def test_an_error_in_a_long_line_shows_the_part_around_it() -> None:
@@ -171,6 +229,10 @@ def test_an_error_in_a_long_line_shows_the_part_around_it() -> None:
         {"constraints": 5},
         {"asm": b"mov"},
         {"limit": "a"},
+        {"limit": float("nan")},
+        {"special": 7},
+        {"special": {1: 2}},
+        {"special": {"%laneid": [[1], [2, 3]]}},
     ],
     ids=str,
 )
@@ -234,6 +296,52 @@ class TestTimeLimit:
         with pytest.raises(TimeLimit, match=r"still running after 0.2 s") as caught:
             launch(text, grid=(1000,), threads=1024, limit=0.2)
         assert "%r1, 1" in caught.value.source or "bra L" in caught.value.source
+
+    @pytest.fixture
+    def clock(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+        """A clock that goes on by three seconds at each look; the looks."""
+        looks: list[int] = []
+
+        def monotonic() -> float:
+            looks.append(3 * len(looks))
+            return float(looks[-1])
+
+        monkeypatch.setattr("harness.ptx.limits.time.monotonic", monotonic)
+        return looks
+
+    def test_an_endless_loop_in_one_block_of_many(self) -> None:
+        text = module("mov.u32 %r1, %ctaid.x; setp.ne.u32 %p1, %r1, 1000; @%p1 bra E;\nL: bra L;\nE: ret;")
+        with pytest.raises(TimeLimit, match=r"after 0.5 s, \d[\d,]* of 2,000 blocks done: an endless loop") as caught:
+            launch(text, grid=(2000,), limit=0.5)
+        assert caught.value.source == "L: bra L;"
+
+    def test_a_grid_of_short_blocks_has_the_limit_together(self, clock: list[int]) -> None:
+        """The blocks that run together take one look at the clock, and 60 s have passed after 21."""
+        with pytest.raises(TimeLimit, match=r"after 60 s, [\d,]+ of 1,048,576 blocks done.*limit=None") as caught:
+            launch(module("mov.u32 %r1, 0;"), grid=(2**20,))
+        assert caught.value.line
+        assert len(clock) < 100
+
+    def test_the_largest_grid_of_kernels_without_a_step(self, clock: list[int]) -> None:
+        text = module("").replace("ret;", "")
+        with pytest.raises(TimeLimit, match=r"of 9,223,[0-9,]+ blocks done"):
+            launch(text, grid=(2**31 - 1, 65535, 65535))
+        assert len(clock) < 100
+
+    def test_elements_have_the_limit_together(self, clock: list[int]) -> None:
+        x = np.zeros(60 << 14, np.uint32)
+        for asm in ("mov.b32 $0, $1;", "bra L; L: mov.b32 $0, $1;"):
+            with pytest.raises(TimeLimit, match=r"after 31 s, [\d,]+ of 983,040 invocations done"):
+                emulate(asm, "=r,r", [x], "uint32", limit=31)
+
+    def test_a_larger_limit_lets_much_work_end(self, clock: list[int]) -> None:
+        x = np.arange(20 << 14, dtype=np.uint32)
+        assert (emulate("mov.b32 $0, $1;", "=r,r", [x], "uint32", limit=1e4) == x).all()
+        body = module("mov.u32 %r1, 0;")
+        with pytest.raises(TimeLimit):
+            launch(body, grid=(2**14,))
+        assert launch(body, grid=(2**14,), limit=1e4).blocks == 2**14
+        assert len(clock) > 40, "more than either default allows"
 
     def test_jobs_take_the_limit_of_the_command_line(self) -> None:
         assert create("emulator", limit=3.0).limit == 3.0  # type: ignore[attr-defined]

@@ -16,6 +16,7 @@ from harness.ptx.binding.builder import BINDERS
 from harness.ptx.errors import InternalError
 from harness.ptx.kernel.run import load_kernel
 from harness.ptx.machine import lockstep as machine
+from tests.ptx import random_campaign
 
 QUICK, LONG = 150, 20_000
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
@@ -127,6 +128,57 @@ def test_an_unexpected_exception_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("harness.ptx.text.parser._Parser.vector", vector)
     with pytest.raises(KeyError):
         check("mutated", 300)
+
+
+@pytest.mark.parametrize("kind", random_campaign.KINDS)
+def test_a_short_campaign_finds_nothing(kind: str) -> None:
+    counts, findings, _ = random_campaign.batch(1, range(60), (kind,))
+    assert (counts.total(), findings) == (60, [])
+
+
+@pytest.mark.slow
+def test_a_campaign_finds_nothing() -> None:
+    """Twenty thousand texts: minutes. `python -m tests.ptx.random_campaign --texts 500000` runs more."""
+    for _, _, findings, _ in random_campaign.campaign(2, 20_000):
+        assert findings == []
+
+
+def test_a_text_of_a_campaign_is_made_anew_from_its_number() -> None:
+    assert [random_campaign.made(3, n).text for n in range(99)] == [random_campaign.made(3, n).text for n in range(99)]
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "name"),
+    [(ZeroDivisionError(), "foreign", "ZeroDivisionError"), (InternalError("x"), "internal", "InternalError")],
+)
+def test_a_campaign_reports_what_is_no_error_of_the_emulator(fault: Exception, kind: str, name: str) -> None:
+    def fails() -> None:
+        raise fault
+
+    _, found = random_campaign.outcome(random_campaign.Text("ret;", fails, "=r"), 7)
+    assert found is not None
+    assert (found.kind, found.place[0], found.number) == (kind, name, 7)
+    assert "ret;" in found.text
+
+
+def test_a_campaign_reports_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random_campaign, "SLOW", -1.0)
+    word, found = random_campaign.outcome(random_campaign.Text("ret;", lambda: None, "=r"), 7)
+    assert word == "slow"
+    assert found is not None
+
+
+def test_a_campaign_that_finds_something_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*arguments: Any, **options: Any) -> Any:
+        raise KeyError("a fault")
+
+    monkeypatch.setattr(random_campaign, "emulate", broken)
+    assert random_campaign.main(["--texts", "3", "--kinds", "words"]) == 1
+    told = capsys.readouterr().out
+    assert "foreign ('KeyError'" in told
+    assert "3 texts" in told
 
 
 OPERANDS = [

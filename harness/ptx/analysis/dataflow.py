@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
 
 from harness.ptx.api import assemble
 from harness.ptx.binding.program import Program, Step
@@ -23,23 +23,30 @@ def approximate_results(asm: str, constraints: str, *, target: str | None = None
 
 def _by_slot(program: Program) -> list[Names]:
     """By register slot, what its values may depend on."""
-    found: list[Names] = [frozenset()] * len(program.registers)
-    while True:
-        before = list(found)
-        for step in program.steps:
-            _flow(step, found)
-        if found == before:
-            return found
+    everywhere = len(program.registers)  # a place behind the registers: what reaches it reaches every register
+    found: list[Names] = [frozenset()] * (everywhere + 1)
+    flows: list[set[int]] = [set() for _ in found]
+    for step in program.steps:
+        places = _written(step) if step.kind in _PLAIN else [everywhere]
+        read = [r.slot for r in step.sources if r.slot >= 0] + ([step.guard] if step.guard >= 0 else [])
+        for place in places:
+            if step.bound.form.approximate:
+                found[place] |= {step.bound.name}
+            for slot in read:
+                flows[slot].add(place)
+    # A register is visited again only when it has gained a name, so the number of visits is bounded by the names.
+    pending = deque(place for place, names in enumerate(found) if names)
+    while pending:
+        at = pending.popleft()
+        for place in flows[at]:
+            if not found[at] <= found[place]:
+                found[place] |= found[at]
+                pending.append(place)
+    return [names | found[everywhere] for names in found[:everywhere]]
 
 
-def _flow(step: Step, found: list[Names]) -> None:
-    everywhere = step.kind not in _PLAIN
-    names: Names = frozenset((step.bound.name,)) if step.bound.form.approximate else frozenset()
-    read: Sequence[int] = [r.slot for r in step.sources if r.slot >= 0] + ([step.guard] if step.guard >= 0 else [])
-    names = names.union(*(found[slot] for slot in read))
-    written = [s for w in step.destinations for s in (w.slot, w.upper) if s >= 0]
-    for slot in range(len(found)) if everywhere else written:
-        found[slot] |= names
+def _written(step: Step) -> list[int]:
+    return [slot for writer in step.destinations for slot in (writer.slot, writer.upper) if slot >= 0]
 
 
 _PLAIN = ("scalar", "mov", "pack", "unpack", "special", "nothing")

@@ -76,9 +76,10 @@ def trace(
     named = named_values(special or {}, shape, pack)
     outputs = [np.zeros(elements, UNSIGNED[max(width_of(d), 8)]) for d in wanted]
     recorder = _Recorder()
+    deadline = Deadline(limit)
 
     def follow(trusting: bool) -> None:
-        frame = Frame(block.program, 1, deadline=Deadline(limit))
+        frame = Frame(block.program, 1, deadline=deadline)
         frame.named, frame.trusts_stand_ins = named, trusting
         for operand, slot in zip(operands, block.slots, strict=True):
             if not operand.output and slot >= 0:

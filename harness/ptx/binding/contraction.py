@@ -33,13 +33,13 @@ def contraction_open(program: Program) -> bool:
 
     Errs on the side of yes: control flow is ignored, and moves pass a product on.
     """
-    moves: dict[int, list[int]] = {}
+    moves: dict[int, set[int]] = {}
     for step in program.steps:
         if step.kind == "mov":
             for r, w in zip(step.sources, step.destinations, strict=True):
-                moves.setdefault(r.slot, []).append(w.slot)
-    found = [(w.slot, _type(s.bound)) for s in program.steps if s.bound.contraction == "mul" for w in s.destinations]
-    products = set(found)
+                moves.setdefault(r.slot, set()).add(w.slot)
+    products = {(w.slot, _type(s.bound)) for s in program.steps if s.bound.contraction == "mul" for w in s.destinations}
+    found = list(products)
     while found:
         slot, kind = found.pop()
         moved = {(to, kind) for to in moves.get(slot, ())} - products

@@ -41,7 +41,8 @@ class Scope:
     def _innermost(self, table: Callable[[Scope], dict[str, T]], name: str) -> T | None:
         scope: Scope | None = self
         while scope is not None:
-            if name in table(scope):
-                return table(scope)[name]
+            found = table(scope).get(name)
+            if found is not None:
+                return found
             scope = scope.outer
         return None

@@ -14,6 +14,7 @@ from harness.ptx.errors import PtxError, UndefinedBits
 from harness.ptx.kernel.kernel import Kernel, size_of
 from harness.ptx.kernel.memory import Buffer, BufferPointer, GlobalMemory
 from harness.ptx.kernel.printing import Printer
+from harness.ptx.limits import Deadline
 from harness.ptx.machine.frame import Constants
 from harness.ptx.machine.standins import unknown_registers
 from harness.ptx.numeric.bits import f32_round, f64_bits
@@ -33,9 +34,9 @@ class KernelGrid:
         threads: int,
         shared_bytes: int,
         races: bool,
-        limit: float | None,
+        deadline: Deadline,
     ) -> None:
-        self.limit = limit
+        self.deadline = deadline
         self.block = kernel.block if kernel.threads else (threads, 1, 1)
         self.printer = Printer()
         self.kernel = kernel

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.ptx.errors import PtxError, TooLarge, only_own
+from harness.ptx.errors import PtxError, TimeLimit, TooLarge, only_own
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.kernel.grid import KernelGrid
 from harness.ptx.kernel.kernel import Kernel
 from harness.ptx.kernel.load import load_kernel
 from harness.ptx.kernel.memory import Buffer, BufferPointer, pointers
 from harness.ptx.kernel.schedule import KernelScheduler
-from harness.ptx.limits import BLOCK_THREADS, GRID, KERNEL_SECONDS, lanes_together, shared_memory
+from harness.ptx.limits import BLOCK_THREADS, GRID, KERNEL_SECONDS, Deadline, lanes_together, shared_memory
 from harness.ptx.machine.parallel import for_each
 from harness.ptx.targets import Target
 
@@ -74,8 +74,8 @@ def run_kernel(
     `parameters`: a Buffer or BufferPointer, an int, a float or bytes for each parameter of the entry; those left out at
     the end are zero (Triton adds pointers to scratch memory). `grid` has one to three sizes. `num_threads`: threads
     of a block (None: what `.reqntid` says). `shared_bytes`: dynamic shared memory, from the compiler's metadata.
-    `limit`: seconds that the blocks which run together (of 16,384 threads, or one) may take, 60 by default; None: no
-    limit. What the kernel prints goes to standard output.
+    `limit`: seconds that the whole grid may run, 60 by default, compiling instructions' definitions not counted; None:
+    no limit. What the kernel prints goes to standard output.
 
     Raises PtxError: for text that is wrong, for a launch that CUDA refuses, and for what a run finds: MemoryFault
     (outside every buffer, misaligned, a race, a store to a read-only array), UndefinedBits, ExecutionError (deadlock,
@@ -97,13 +97,14 @@ def run_kernel(
         raise TooLarge(f"kernel {kernel.name} needs {shared:,} bytes of shared memory a block; {target} has {most:,}")
     if limit is not None and not limit > 0:
         raise PtxError(f"limit={limit!r} is no number of seconds; None sets no limit")
-    launched = KernelGrid(kernel, parameters, (x, y, z), threads, shared_bytes, races, limit)
+    launched = KernelGrid(kernel, parameters, (x, y, z), threads, shared_bytes, races, Deadline(limit))
     return _run_grid(launched) if x * y * z else Executed(0, 0, threads)
 
 
 def _run_grid(grid: KernelGrid) -> Executed:
     """Run all blocks."""
     total = math.prod(grid.sizes)
+    grid.deadline.begin(total, "blocks")
     lanes = lanes_together(LANES, len(grid.program.registers), len(grid.program.steps))
     together = max(1, lanes // grid.threads)
     if grid.shared_bytes:
@@ -121,8 +122,13 @@ def _run_grid(grid: KernelGrid) -> Executed:
 
 
 def _run_blocks(grid: KernelGrid, first: int, blocks: int) -> None:
+    if grid.deadline.passed:
+        # Blocks that ran before took the time; few steps of these may never look at the clock.
+        steps, words = grid.program.steps, grid.deadline.words
+        raise grid.error(TimeLimit, steps[0], words) if steps else grid.program.source.error(TimeLimit, words, 0)
     frame = KernelFrame(grid, first, blocks)
     scheduler = KernelScheduler(grid.program, frame)
     scheduler.run()
+    grid.deadline.done(blocks)
     with grid.lock:
         grid.instructions += scheduler.lane_steps

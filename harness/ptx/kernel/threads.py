@@ -10,7 +10,6 @@ from harness.ptx.binding.program import Step
 from harness.ptx.binding.special import OF_A_GRID
 from harness.ptx.errors import ExecutionError, PtxError, UndefinedBits
 from harness.ptx.kernel.grid import KernelGrid
-from harness.ptx.limits import Deadline
 from harness.ptx.machine.frame import Frame
 from harness.ptx.machine.standins import lane_mask
 from harness.ptx.numeric.vectorise import Array
@@ -27,7 +26,7 @@ class ThreadFrame(Frame):
 
     def __init__(self, grid: KernelGrid, first: int, blocks: int) -> None:
         threads = grid.threads
-        super().__init__(grid.program, blocks * threads, grid.constants, Deadline(grid.limit))
+        super().__init__(grid.program, blocks * threads, grid.constants, grid.deadline)
         self.grid = grid
         self.first = first
         lane = np.arange(self.lanes, dtype=np.int64)

@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.ptx.binding.constraints import AsmOperand
 from harness.ptx.errors import BindingError, TooLarge, UndefinedBits
-from harness.ptx.limits import ELEMENTS
+from harness.ptx.limits import ARGUMENTS, ELEMENTS
 from harness.ptx.machine.frame import Frame
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
@@ -83,6 +83,8 @@ def tensors(args: Sequence[Any]) -> tuple[list[Argument], tuple[int, ...]]:
     """
     if not isinstance(args, (list, tuple)):
         raise BindingError(f"args is a list of arguments, not {type(args).__name__}")
+    if len(args) > ARGUMENTS.most:
+        raise TooLarge(ARGUMENTS.refusal(len(args)))
     arrays = [_array(a) for a in args]
     try:
         shape = np.broadcast_shapes(*(a.shape for a in arrays))

@@ -22,7 +22,7 @@ Constants = dict[tuple[int, int, int], Array]
 
 
 class Frame:
-    """The register file of a number of lanes, and when they must have ended.
+    """The register file of a number of lanes, and when the call that they belong to must have ended.
 
     `values[slot]` is an array over lanes (None: never written) and `undefined[slot]` the mask of its undefined
     bits: None, an array, or a 0-dimensional array that holds for all lanes. Arrays are never changed in place.

@@ -36,6 +36,10 @@ class Observer(Protocol):
 
 def run(program: Program, frame: Frame, observer: Observer | None = None) -> None:
     """Execute the program to its end. Raises ExecutionError and its kinds, with the instruction's place."""
+    if frame.deadline.passed:
+        # Lanes that ran before took the time; few steps of these may never look at the clock.
+        offset = program.steps[0].node.offset if program.steps else 0
+        raise program.source.error(TimeLimit, frame.deadline.words, offset)
     if not program.branches and observer is None:
         _straight(program, frame)
     else:

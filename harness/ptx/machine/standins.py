@@ -55,13 +55,20 @@ def named_values(special: Mapping[str, Any], shape: tuple[int, ...], pack: int) 
 
     Raises BindingError for a name that no register has, and for values that do not fit.
     """
+    if not isinstance(special, Mapping):
+        raise BindingError(f"special={special!r} is no mapping of registers' names to values: give {{'%laneid': 3}}")
     found = {}
     for name, given in special.items():
+        if not isinstance(name, str):
+            raise BindingError(f"special={{{name!r}: ...}}: a register is named by a string such as '%laneid'")
         base, _, component = name.partition(".")
         kind, vector = SPECIAL_REGISTERS.get(base, ("", False))
         if not kind or vector != (component in ("x", "y", "z", "w")) or bool(component) != vector:
             raise BindingError(f"special={{{name!r}: ...}}: no special register is written so; '%tid.x', '%laneid' are")
-        values = np.asarray(given)
+        try:
+            values = np.asarray(given)
+        except ValueError:
+            raise BindingError(f"special={{{name!r}: ...}}: rows of different lengths are no array") from None
         largest = (1 << TYPES[kind].width) - 1
         if values.dtype.kind not in "iub" or (
             values.size and not 0 <= int(values.min()) <= int(values.max()) <= largest
