@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,8 @@ from harness.grid import axes_of, packed
 from harness.identity.definition import definition
 from harness.inputs import InputSet
 from harness.inputs.fill import kernel_inputs, shaped
-from harness.judge import Judgement, held_exactly, judge, judge_same
+from harness.judge import Judgement, held_exactly, judge_same
+from harness.judged import judged
 from harness.loader import LoadedCase
 from harness.match import DomainError
 from harness.message import headline, message
@@ -326,11 +328,14 @@ class _ItemRun:
         if job.setup.context == "shared":
             straight = run_straight(self.backend, job)
             return judge_same(self.case, job.inputs, straight, outcome.outputs, job.setup.pack)
-        judgement = judge(self.case, self.policy, job.inputs, outcome.outputs, job.setup.pack)
+        judgement = self._judge(job, outcome.outputs)
         if judgement.passed and outcome.alternative:
-            judgement = judge(self.case, self.policy, job.inputs, outcome.alternative, job.setup.pack)
+            judgement = self._judge(job, outcome.alternative)
             judgement.notes.append("the readings with and without contraction differ; this is the one without")
         return judgement
+
+    def _judge(self, job: Job, outputs: Mapping[str, Any]) -> Judgement:
+        return judged(self.case, self.variant, self.policy, job.inputs, outputs, job.setup.pack)
 
     def _judged(
         self, item: WorkItem, job: Job, outcome: Outcome, seconds: float, judgement: Judgement | None = None

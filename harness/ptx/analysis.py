@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,7 @@ def describe(program: Program) -> Analysis:
     return Analysis(tuple(forms), tuple(models), contraction_open(program))
 
 
+@lru_cache(maxsize=512)
 def program_text(asm: str, constraints: str, target: str) -> str:
     """The block as the machine has it: every instruction bound to a form, registers in the place of names.
 

@@ -15,12 +15,13 @@ from .data import DType, Placement, Tensor, by_lane, dtype_of, load, store, tens
 from .errors import BindingError, PtxError, only_own
 from .limits import SNIPPET_SECONDS, Deadline, lanes_together
 from .machine import Constants, Frame, run
+from .nodes import Block, Source
 from .operands import check_inputs
 from .parallel import for_each
 from .parser import parse_asm
 from .program import Builder, Program
 from .standins import named_values, refuse_stand_ins
-from .targets import Target
+from .targets import AnyTarget, ByAnswers, Target
 from .types import TYPES
 from .vectorise import UNSIGNED, Array
 
@@ -115,8 +116,27 @@ def assemble(
             raise BindingError(
                 f"constraint {constraint.text!r}: ${number} is a compile-time constant, and a tensor never is one"
             )
-    tree, source = parse_asm(asm, len(parsed), values)
-    builder = Builder(source, Target.parse(target) if target else None, elementwise=True)
+    if target is None:
+        return _bound(asm, constraints, None, share, fuse, constants)
+    key = (asm, constraints, share, fuse, constants)
+    block, _ = _blocks.get(key, Target.parse(target), lambda asked: _bound(asm, constraints, asked, *key[2:]))
+    return block
+
+
+_blocks: ByAnswers[AsmBlock] = ByAnswers(512)
+
+
+def _bound(
+    asm: str,
+    constraints: str,
+    target: AnyTarget | None,
+    share: Share,
+    fuse: bool,
+    constants: tuple[tuple[int, int], ...],
+) -> AsmBlock:
+    parsed = parse_constraints(constraints)
+    tree, source = _parsed(asm, len(parsed), constants)
+    builder = Builder(source, target, elementwise=True)
     slots = _allot(builder, parsed, dict(share))
     program = builder.built(tree)
     check_inputs(tree, source, parsed)
@@ -125,6 +145,12 @@ def assemble(
 
         program = fused(program)
     return AsmBlock(program, slots)
+
+
+@lru_cache(maxsize=256)
+def _parsed(asm: str, operands: int, constants: tuple[tuple[int, int], ...]) -> tuple[Block, Source]:
+    """See `parse_asm`. Nothing changes the tree, so that all targets share it."""
+    return parse_asm(asm, operands, dict(constants))
 
 
 def _allot(builder: Builder, constraints: Sequence[Constraint], share: Mapping[int, int]) -> tuple[int, ...]:

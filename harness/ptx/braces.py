@@ -149,7 +149,7 @@ def _unchecked(builder: Builder, bound: Bound, spec: OperandSpec) -> bool:
     narrow = kind.kind == "x" and kind.name.endswith("x4") and bound.form.opcode in _NARROW_ARITHMETIC
     if spec.name in bound.form.braces or narrow:
         return True
-    return builder.target is not None and builder.target.number < _OLD and kind.name in ("bf16", "bf16x2")
+    return kind.name in ("bf16", "bf16x2") and builder.target is not None and builder.target.older_than(_OLD)
 
 
 def _elements(builder: Builder, node: Operand) -> list[Operand] | None:

@@ -6,11 +6,12 @@ and races are checked as the kernel runs.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import operator
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from .analysis import Analysis, describe
 from .bits import f32_round, f64_bits
 from .contraction import fused
 from .errors import ExecutionError, OperandError, PtxError, TooLarge, UndefinedBits, only_own
+from .header import without_header
 from .kernelbuilder import KernelBuilder, size_of
 from .kernelframe import KernelFrame
 from .limits import (
@@ -41,7 +43,7 @@ from .printing import Printer
 from .program import Program, Step
 from .special import OF_A_GRID
 from .standins import unknown_registers
-from .targets import Target
+from .targets import AnyTarget, ByAnswers, Target
 from .vectorise import Array
 
 __all__ = ["Buffer", "Kernel", "Pointer", "Report", "load_kernel", "pointers", "run_kernel"]
@@ -64,7 +66,8 @@ class Kernel:
 
     `threads` is what `.reqntid` demands (0: not stated), `block` the same along x, y and z. `units` has the smallest
     access to shared and to global memory; `synchronises`: it has atomics, fences or acquiring loads, by which blocks
-    can order themselves.
+    can order themselves. `bound`: a digest of what its program was made from, the text but for its header and what was
+    asked of the target; kernels with equal ones have equal programs.
     """
 
     name: str
@@ -79,7 +82,8 @@ class Kernel:
     variables: bytes
     units: dict[str, int]
     synchronises: bool
-    target: str
+    target: str = ""
+    bound: str = ""
 
     @property
     def analysis(self) -> Analysis:
@@ -102,12 +106,37 @@ def load_kernel(text: str, name: str | None = None, fuse: bool = False) -> Kerne
     """Parse and check a PTX module and pick the kernel `name` (None: the only one).
 
     `fuse`: evaluate open multiplications and additions as ptxas may, contracted. Raises PtxError.
+
+    Modules that differ in their header alone are parsed once, and checked once for all targets that answer alike what
+    checking asks of a target.
     """
-    module = parse_module(text)
+    common = without_header(text)
+    module = _parsed(common.text)
+    module.kernel(name)  # which kernel is asked before which target
+    target = common.target or module.target
+    shared, answers = _checked.get(
+        (common.text, name, fuse), Target.parse(target), lambda asked: _kernel(module, name, fuse, asked)
+    )
+    if common.target:
+        module = replace(module, version=common.version, target=target)
+    bound = hashlib.sha256(repr((common.text, shared.name, fuse, answers)).encode()).hexdigest()
+    return replace(shared, module=module, target=target, bound=bound)
+
+
+_checked: ByAnswers[Kernel] = ByAnswers(128)
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> Module:
+    """See `parse_module`. Nothing changes the tree, so that all targets share it."""
+    return parse_module(text)
+
+
+def _kernel(module: Module, name: str | None, fuse: bool, target: AnyTarget) -> Kernel:
     function = module.kernel(name)
     assert function.body is not None
     _check_parameters(module, function)
-    builder = KernelBuilder(module, function)
+    builder = KernelBuilder(module, function, target)
     program = builder.built(function.body)
     if fuse:
         program = fused(program)
@@ -129,7 +158,6 @@ def load_kernel(text: str, name: str | None = None, fuse: bool = False) -> Kerne
         bytes(builder.variables),
         _units(program),
         any(_orders_blocks(s) for s in program.steps),
-        module.target,
     )
 
 

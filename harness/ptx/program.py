@@ -33,7 +33,7 @@ from .nodes import (
 )
 from .selection import selected
 from .special import SPECIAL_REGISTERS
-from .targets import Target
+from .targets import AnyTarget
 from .types import REGISTER_TYPES, TYPES, ScalarType, holds
 
 T = TypeVar("T")
@@ -142,7 +142,7 @@ class Scope:
 class Builder:
     """Builds a Program in one pass over the tree; jumps find their labels at the end."""
 
-    def __init__(self, source: Source, target: Target | None, elementwise: bool) -> None:
+    def __init__(self, source: Source, target: AnyTarget | None, elementwise: bool) -> None:
         isa.load()
         self.source = source
         self.target = target

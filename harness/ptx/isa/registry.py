@@ -16,7 +16,7 @@ from typing import Any
 from harness.ptx.bits import scalar
 from harness.ptx.errors import NotElementwise, UnknownInstruction, UnsupportedOnTarget
 from harness.ptx.nodes import Instruction, Source
-from harness.ptx.targets import Requirement, Target, requirement
+from harness.ptx.targets import AnyTarget, Requirement, requirement
 from harness.ptx.types import TYPES, ScalarType
 from harness.ptx.vectorise import Array, ArrayFunction
 
@@ -168,10 +168,10 @@ class Bound:
         chosen = self.modifiers.get(name)
         return TYPES[chosen if chosen else name]
 
-    def requirement_unmet(self, target: Target) -> Requirement | None:
+    def requirement_unmet(self, target: AnyTarget) -> Requirement | None:
         """What the target lacks of this spelling, or None."""
         wanted = [self.form.requires] + [self.form.needs[c] for c in self.chosen if c in self.form.needs]
-        return next((r for r in wanted if not r.met_by(target)), None)
+        return next((r for r in wanted if not target.has(r)), None)
 
     @property
     def contraction(self) -> str:
@@ -452,13 +452,13 @@ def find(opcode: str, modifiers: tuple[str, ...]) -> tuple[Bound, ...]:
     return tuple(m for m in matches if m is not None)
 
 
-def lookup(node: Instruction, source: Source, target: Target | None, elementwise: bool) -> tuple[Bound, ...]:
+def lookup(node: Instruction, source: Source, target: AnyTarget | None, elementwise: bool) -> tuple[Bound, ...]:
     """The forms a parsed instruction can mean on `target`.
 
     Raises UnknownInstruction naming what is near, UnsupportedOnTarget, or NotElementwise.
     """
     found = find(node.opcode, node.modifiers)
-    if target is not None and any(target.number < NEWER.get(m, 0) for m in node.modifiers):
+    if target is not None and any(target.older_than(NEWER[m]) for m in node.modifiers if m in NEWER):
         found = ()
     if elementwise and node.opcode in REFUSED:
         message = f"{node.spelling} is {REFUSED[node.opcode]}; an elementwise snippet cannot use it"
