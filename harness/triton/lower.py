@@ -17,6 +17,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import ASTSource, make_backend
 
 from harness.identity import digest_with_code
+from harness.identity.experiment import harness
 from harness.identity.modules import execute_file
 from harness.targetset import capability
 from harness.triton.compile import FunctionRef, KernelSpec, Lowered
@@ -47,6 +48,7 @@ def lower(spec: KernelSpec) -> Lowered:
         num_warps=metadata.get("num_warps") or spec.num_warps,
         ptxas=_ptxas(capability(spec.target)),
         asm=asm_blocks(blocks),
+        harness=harness(),
     )
 
 
