@@ -12,7 +12,8 @@ import os
 import tempfile
 from pathlib import Path
 
-KEPT = 8000  # files of one kind; beyond it the half that was read longest ago goes
+KEPT = 8000  # files of one kind; beyond it those that were read longest ago go, until half are left
+BYTES = 1 << 30  # of one kind, likewise
 
 _DIGEST = hashlib.sha256().digest_size
 
@@ -27,10 +28,14 @@ def cache_folder() -> Path | None:
 
 
 class DiskCache:
-    """Contents of one kind, such as "sass". Safe to share between processes; losing any of it costs time only."""
+    """Contents of one kind, such as "sass". Safe to share between processes; losing any of it costs time only.
 
-    def __init__(self, kind: str) -> None:
+    files, size: how many files and bytes are kept; None for `KEPT` and `BYTES`.
+    """
+
+    def __init__(self, kind: str, files: int | None = None, size: int | None = None) -> None:
         self._kind = kind
+        self._files, self._size = files, size
 
     @property
     def folder(self) -> Path | None:
@@ -69,10 +74,21 @@ class DiskCache:
     def _make_room(self) -> None:
         if self.folder is None:
             return
+        most, size = self._files or KEPT, self._size or BYTES
         with contextlib.suppress(OSError):
-            files = sorted(self.folder.iterdir(), key=lambda p: p.stat().st_mtime)
-            for path in files[: len(files) - KEPT // 2] if len(files) > KEPT else ():
+            found = sorted(((s.st_mtime, s.st_size, p) for p in self.folder.iterdir() for s in [p.stat()]), key=_age)
+            count, total = len(found), sum(n for _, n, _ in found)
+            if count <= most and total <= size:
+                return
+            for _, length, path in found:
+                if count <= most // 2 and total <= size // 2:
+                    break
                 path.unlink(missing_ok=True)
+                count, total = count - 1, total - length
+
+
+def _age(entry: tuple[float, int, Path]) -> float:
+    return entry[0]
 
 
 def _sum(name: str, data: bytes) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,15 @@ from harness.backends.snippet import one_line
 from harness.jobs import Artifacts, Job, Outcome
 from harness.model.identity.experiment import Experiment, emulator
 from harness.ptx import PtxError
-from harness.ptx.errors import NotElementwise, UnsupportedOnTarget
-from harness.ptx.limits import KERNEL_SECONDS
+from harness.ptx.errors import ExecutionError, NotElementwise, TimeLimit, UnsupportedOnTarget
+from harness.ptx.limits import KERNEL_SECONDS, shared_memory
+from harness.ptx.targets import Target
 from harness.triton.compile import Compilation, compile_kernel
 from harness.triton.diagnostics import Refusal
 from harness.triton.launch import Launch, Tensor, entry_parameters, launch_of, launched_experiment
+
+if TYPE_CHECKING:
+    from harness.ptx.kernel.kernel import Kernel
 
 _GAP = 0xA5  # what lies between the rows of an output and must stay there
 
@@ -63,24 +67,33 @@ def run_compiled(
     Where ptxas may fuse multiplications and additions and the setup lets it, both readings are run: the fused one's
     outputs are the outcome's, the other's its `alternative`, if they differ.
     """
+    from harness.ptx.kernel.load import load_kernel
+
     made = Artifacts(ptx=kernel.compilation.ptx, body=kernel.compilation.body_hash)
-    identity = launched_experiment(emulator(), job, kernel.launch, kernel.compilation)
-    return replace(once(identity, lambda: _run(job, kernel, evidence_of, limit)), artifacts=made)
-
-
-def _run(job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[str, ...]], Any], limit: float) -> Outcome:
-    from harness.ptx.binding.contraction import contraction_open
-    from harness.ptx.kernel.run import load_kernel
-
     try:
-        program = load_kernel(kernel.compilation.ptx).program
-        contraction = contraction_open(program) and job.setup.fusion
+        loaded = load_kernel(kernel.compilation.ptx)  # whether this target may run it, whatever was run before
+    except PtxError as e:
+        return replace(_fault(e), artifacts=made)
+    identity = _experiment(job, kernel, loaded)
+    return replace(once(identity, lambda: _run(job, kernel, loaded, evidence_of, limit)), artifacts=made)
+
+
+def _experiment(job: Job, kernel: CompiledKernel, loaded: Kernel) -> Experiment:
+    """A run as an experiment. Its code is the program that the PTX was bound to, for the limits of its target."""
+    code = f"{loaded.bound} {shared_memory(Target.parse(loaded.target))}"
+    return launched_experiment(emulator(), job, kernel.launch, kernel.compilation, code)
+
+
+def _run(
+    job: Job, kernel: CompiledKernel, loaded: Kernel, evidence_of: Callable[[tuple[str, ...]], Any], limit: float
+) -> Outcome:
+    from harness.ptx.binding.contraction import contraction_open
+
+    program = loaded.program
+    contraction = contraction_open(program) and job.setup.fusion
+    try:
         run = _launch(job, kernel, fuse=contraction, limit=limit)
         other = _launch(job, kernel, fuse=False, limit=limit) if contraction else run
-    except UnsupportedOnTarget as e:
-        return Outcome("unsupported", one_line(e))
-    except NotElementwise as e:
-        return Outcome("not run", one_line(e))
     except PtxError as e:
         return _fault(e)
     forms = tuple(dict.fromkeys(s.bound.name for s in program.steps))
@@ -98,9 +111,11 @@ def _run(job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[str, ...
 
 
 def _fault(error: PtxError) -> Outcome:
-    """A finding for what the kernel did wrong; an error for what the emulator cannot run, or not in time."""
-    from harness.ptx.errors import ExecutionError, TimeLimit
-
+    """A finding for what the kernel did wrong; else why the emulator cannot run it, or not in time."""
+    if isinstance(error, UnsupportedOnTarget):
+        return Outcome("unsupported", one_line(error))
+    if isinstance(error, NotElementwise):
+        return Outcome("not run", one_line(error))
     if isinstance(error, ExecutionError) and not isinstance(error, TimeLimit):
         return Outcome("ran", findings=(one_line(error),), evidence="specification")
     return Outcome("error", one_line(error))

@@ -30,7 +30,8 @@ from harness.ptx.limits import KERNEL_SECONDS
 
 Units = Mapping[str, NDArray[np.generic]]
 
-_KEPT_RESULTS = 64
+_KEPT_RESULTS = 512
+_KEPT_BYTES = 256 << 20  # of outputs: a variant's results for one target, of which the next asks the same again
 
 ASM_ALONE_FROM = 1 << 20
 """Inputs in one job from which on asm is run by itself, not within the compiled kernel."""
@@ -48,6 +49,7 @@ class EmulatorBackend:
     def __init__(self, limit: float = KERNEL_SECONDS) -> None:
         self.limit = limit
         self._results: OrderedDict[Experiment, Outcome] = OrderedDict()
+        self._bytes = 0
 
     def unavailable(self, target: str) -> str | None:
         """Nothing keeps the emulator from running; without Triton it runs inline asm alone."""
@@ -97,8 +99,9 @@ class EmulatorBackend:
             kept = {n: read_only(bits) for n, bits in outcome.outputs.items()}
             other = {n: read_only(bits) for n, bits in outcome.alternative.items()}
             outcome = self._results[identity] = replace(outcome, outputs=kept, alternative=other)
-            while len(self._results) > _KEPT_RESULTS:
-                self._results.popitem(last=False)
+            self._bytes += _size(outcome)
+            while len(self._results) > _KEPT_RESULTS or self._bytes > _KEPT_BYTES:
+                self._bytes -= _size(self._results.popitem(last=False)[1])
         return outcome
 
     def _execute(self, job: Job, form: AsmForm, contraction_open: bool) -> Outcome:
@@ -121,6 +124,11 @@ class EmulatorBackend:
         except PtxError as e:
             return Outcome("error", one_line(e))
         return Outcome("ran", outputs=outputs)
+
+
+def _size(outcome: Outcome) -> int:
+    """Bytes of an outcome's outputs."""
+    return sum(np.asarray(o).nbytes for o in (*outcome.outputs.values(), *outcome.alternative.values()))
 
 
 def _refusal(job: Job, variant: AsmVariant) -> Outcome | None:

@@ -31,7 +31,8 @@ from harness.ptx.machine.lockstep import run
 from harness.ptx.machine.parallel import for_each
 from harness.ptx.machine.standins import named_values, refuse_stand_ins
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
-from harness.ptx.targets import Target
+from harness.ptx.targets import AnyTarget, ByAnswers, Target
+from harness.ptx.text.nodes import CodeBlock, Source
 from harness.ptx.text.parser import parse_asm
 from harness.ptx.text.types import TYPES
 
@@ -132,14 +133,39 @@ def assemble(
             raise BindingError(
                 f"constraint {constraint.text!r}: ${number} is a compile-time constant, and a tensor never is one"
             )
-    tree, source = parse_asm(asm, len(parsed), values)
-    builder = Builder(source, Target.parse(target) if target else None, elementwise=True)
+    if target is None:
+        return _bound(asm, constraints, None, share, fuse, constants)
+    key = (asm, constraints, share, fuse, constants)
+    block, _ = _blocks.get(key, Target.parse(target), lambda asked: _bound(asm, constraints, asked, *key[2:]))
+    return block
+
+
+_blocks: ByAnswers[AsmBlock] = ByAnswers(512)
+
+
+def _bound(
+    asm: str,
+    constraints: str,
+    target: AnyTarget | None,
+    share: Share,
+    fuse: bool,
+    constants: tuple[tuple[int, int], ...],
+) -> AsmBlock:
+    parsed = parse_constraints(constraints)
+    tree, source = _parsed(asm, len(parsed), constants)
+    builder = Builder(source, target, elementwise=True)
     slots = _allot(builder, parsed, dict(share))
     program = builder.built(tree)
     check_inputs(tree, source, parsed)
     if fuse:
         program = fused(program)
     return AsmBlock(program, slots)
+
+
+@lru_cache(maxsize=256)
+def _parsed(asm: str, operands: int, constants: tuple[tuple[int, int], ...]) -> tuple[CodeBlock, Source]:
+    """See `parse_asm`. Nothing changes the tree, so that all targets share it."""
+    return parse_asm(asm, operands, dict(constants))
 
 
 def _allot(builder: Builder, constraints: Sequence[Constraint], share: Mapping[int, int]) -> tuple[int, ...]:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from harness.ptx.errors import PtxError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +28,14 @@ class Target:
         if not found:
             raise PtxError(f"{text!r} is no target; write one like 'sm_90a'")
         return cls(int(found[1]), found[2])
+
+    def older_than(self, number: int) -> bool:
+        """Whether its number is below another."""
+        return self.number < number
+
+    def has(self, needed: Requirement) -> bool:
+        """Whether it has what a requirement states."""
+        return needed.met_by(self)
 
     def __str__(self) -> str:
         return f"sm_{self.number}{self.suffix}"
@@ -74,3 +88,86 @@ def requirement(value: Requirement | int | str | tuple[str, ...]) -> Requirement
         return Requirement(minimum=value)
     names = tuple(value.split()) if isinstance(value, str) else tuple(value)
     return Requirement(exact=names)
+
+
+Answers = tuple[tuple["int | Requirement | str", "bool | str"], ...]
+"""Questions about a target, each with its answer: a number that it may be older than, what it may have, its name."""
+
+
+class AskedTarget:
+    """A target that notes what is asked of it.
+
+    Code that gets nothing but this of a target gives the same for every other target with the same answers. It has no
+    number and no suffix, so that nothing can be asked unnoticed.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._answers: dict[int | Requirement | str, bool | str] = {}
+
+    @property
+    def answers(self) -> Answers:
+        """What was asked so far, in the order of the first time."""
+        return tuple(self._answers.items())
+
+    def older_than(self, number: int) -> bool:
+        """See `Target.older_than`."""
+        return bool(self._answers.setdefault(number, self._target.older_than(number)))
+
+    def has(self, needed: Requirement) -> bool:
+        """See `Target.has`."""
+        return bool(self._answers.setdefault(needed, self._target.has(needed)))
+
+    def __str__(self) -> str:
+        return str(self._answers.setdefault("name", str(self._target)))
+
+
+AnyTarget = Target | AskedTarget
+
+
+def answers_alike(target: Target, answers: Answers) -> bool:
+    """Whether a target gives these answers to these questions."""
+    return all(_answer(target, question) == answer for question, answer in answers)
+
+
+def _answer(target: Target, question: int | Requirement | str) -> bool | str:
+    if isinstance(question, int):
+        return target.older_than(question)
+    return str(target) if isinstance(question, str) else target.has(question)
+
+
+class ByAnswers(Generic[T]):
+    """The last `size` things that were made for a target, each kept for all targets that answer alike.
+
+    Nothing is kept of an attempt that raised.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._made: OrderedDict[tuple[Hashable, Answers], T] = OrderedDict()
+        self._asked: dict[Hashable, list[Answers]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, target: Target, make: Callable[[AskedTarget], T]) -> tuple[T, Answers]:
+        """What `make` gives for a target, and the answers on which that rests.
+
+        key: everything else that `make` depends on.
+        """
+        with self._lock:
+            for answers in self._asked.get(key, ()):
+                if answers_alike(target, answers):
+                    self._made.move_to_end((key, answers))
+                    return self._made[key, answers], answers
+        asked = AskedTarget(target)
+        made = make(asked)
+        with self._lock:
+            self._made[key, asked.answers] = made
+            known = self._asked.setdefault(key, [])
+            if asked.answers not in known:
+                known.append(asked.answers)
+            while len(self._made) > self.size:
+                (old, answers), _ = self._made.popitem(last=False)
+                self._asked[old].remove(answers)
+                if not self._asked[old]:
+                    del self._asked[old]
+        return made, asked.answers

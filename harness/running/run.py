@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from harness.inputs.fill import kernel_inputs, shaped
 from harness.jobs import Backend, Job, Outcome, Setup, block_of
 from harness.judging.expectation import settle
 from harness.judging.failingmap import axes_of, packed
-from harness.judging.judge import Judgement, held_exactly, judge, judge_same
+from harness.judging.judge import Judgement, held_exactly, judge_same
 from harness.judging.message import headline, message
 from harness.judging.promise import pooled, too_little
 from harness.model.arguments import format_of
@@ -35,6 +36,7 @@ from harness.running import plan as planning
 from harness.running.asmfaults import fault_of, special_registers_in
 from harness.running.contexts import run_loop, run_straight
 from harness.running.diagnosis import diagnose
+from harness.running.judged import judged
 from harness.running.plan import WorkItem
 from harness.running.replay import Origin, Replay, check_formats, remarks, token
 from harness.sweep import LARGE, OracleFault, Swept
@@ -342,11 +344,14 @@ class _ItemRun:
         if job.setup.context == "shared":
             straight = run_straight(self.backend, job)
             return judge_same(self.case, job.inputs, straight, outcome.outputs, job.setup.pack)
-        judgement = judge(self.case, self.policy, job.inputs, outcome.outputs, job.setup.pack)
+        judgement = self._judge(job, outcome.outputs)
         if judgement.passed and outcome.alternative:
-            judgement = judge(self.case, self.policy, job.inputs, outcome.alternative, job.setup.pack)
+            judgement = self._judge(job, outcome.alternative)
             judgement.notes.append("the readings with and without contraction differ; this is the one without")
         return judgement
+
+    def _judge(self, job: Job, outputs: Mapping[str, Any]) -> Judgement:
+        return judged(self.case, self.variant, self.policy, job.inputs, outputs, job.setup.pack)
 
     def _judged(
         self, item: WorkItem, job: Job, outcome: Outcome, seconds: float, judgement: Judgement | None = None

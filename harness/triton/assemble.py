@@ -5,17 +5,22 @@ Triton calls ptxas too, but on failure prints the whole PTX and keeps the reason
 
 from __future__ import annotations
 
+import base64
+import dataclasses
+import json
 import os
 import re
 import signal
 import subprocess
 import tempfile
+import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.diskcache import DiskCache
+from harness.model.identity.experiment import harness
 from harness.triton.compile import Compilation, Memo
 from harness.triton.diagnostics import Complaint, Refusal, kind_of, main_line, ptxas_complaints, with_hint
 from harness.triton.ptxtext import asm_line, blamed_line
@@ -54,11 +59,42 @@ def assemble(compilation: Compilation) -> Assembled:
     result, first = _memo.claim(key)
     if first:
         try:
-            result.set_result(_assemble(compilation))
+            result.set_result(_found(compilation) or _kept_too(compilation, _assemble(compilation)))
         except BaseException as error:
             result.set_exception(error)
             raise
     return result.result()
+
+
+_assembled = DiskCache("cubin", 40_000, 1 << 30)
+
+
+def _identity(compilation: Compilation) -> tuple[bytes, ...]:
+    """What decides the machine code and what ptxas says: text, options, the assembler as it is on disk, this
+    harness."""
+    spec, tool = compilation.spec, compilation.ptxas
+    status = os.stat(tool.path)
+    told = f"{tool} {status.st_size} {status.st_mtime_ns} {spec.target} {spec.enable_fp_fusion} {harness()}"
+    return compilation.ptx.encode(), told.encode()
+
+
+def _found(compilation: Compilation) -> Assembly | None:
+    """What an earlier run assembled. Refusals are not kept."""
+    try:
+        stored = _assembled.get(*_identity(compilation))
+        if stored is None:
+            return None
+        entry = json.loads(zlib.decompress(stored))
+        return Assembly(base64.b64decode(entry["cubin"]), dict(entry["resources"]), tuple(entry["warnings"]))
+    except (OSError, ValueError, KeyError, TypeError, zlib.error):
+        return None
+
+
+def _kept_too(compilation: Compilation, made: Assembled) -> Assembled:
+    if isinstance(made, Assembly):
+        entry = {**dataclasses.asdict(made), "cubin": base64.b64encode(made.cubin).decode()}
+        _assembled.put(zlib.compress(json.dumps(entry).encode(), 1), *_identity(compilation))
+    return made
 
 
 def _assemble(compilation: Compilation) -> Assembled:

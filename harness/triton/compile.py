@@ -175,10 +175,11 @@ def _triton_version() -> str:
 
 def submit(spec: KernelSpec, *, timeout: float = DEFAULT_TIMEOUT) -> Future[Compiled]:
     """Have a worker compile `spec` to PTX; equal specs are compiled once a process."""
-    result, first = _memo.claim(identity_of(spec))
+    identity = identity_of(spec)
+    result, first = _memo.claim(identity)
     if first:
         try:
-            _start(spec, timeout, result)
+            _start(spec, identity, timeout, result)
         except BaseException as error:
             result.set_exception(error)
             raise
@@ -190,25 +191,38 @@ def compile_kernel(spec: KernelSpec, *, timeout: float = DEFAULT_TIMEOUT) -> Com
     return submit(spec, timeout=timeout).result()
 
 
-def _start(spec: KernelSpec, timeout: float, result: Future[Compiled]) -> None:
+def _start(spec: KernelSpec, identity: str, timeout: float, result: Future[Compiled]) -> None:
+    from harness.triton import kept
+
+    if found := kept.find(identity):
+        result.set_result(_compiled(spec, *found))
+        return
+
     def finish(done: Future[Outcome]) -> None:
         if done.cancelled():
             result.cancel()
         elif error := done.exception():
             result.set_exception(error)
         else:
-            result.set_result(_judge(spec, done.result()))
+            result.set_result(_judge(spec, identity, done.result()))
 
     shared_pool().submit("harness.triton.lower:lower", spec, timeout=timeout).add_done_callback(finish)
 
 
-def _judge(spec: KernelSpec, outcome: Outcome) -> Compiled:
+def _judge(spec: KernelSpec, identity: str, outcome: Outcome) -> Compiled:
+    from harness.triton import kept
+
     refusal = from_outcome(outcome)
     if refusal or outcome.reply is None:
         return refusal or Refusal("error", "the compiler gave no answer")
+    lowered: Lowered = outcome.reply.value
+    kept.keep(identity, lowered, outcome.reply.warnings)
+    return _compiled(spec, lowered, outcome.reply.warnings)
+
+
+def _compiled(spec: KernelSpec, lowered: Lowered, notes: tuple[str, ...]) -> Compiled:
     from harness.ptx import written_input
 
-    lowered: Lowered = outcome.reply.value
     for text, constraints in lowered.asm:
         if words := written_input(text, constraints):
             return Refusal("error", f"inline asm, {' '.join(words.split())}")
@@ -219,7 +233,7 @@ def _judge(spec: KernelSpec, outcome: Outcome) -> Compiled:
         shared=lowered.shared,
         num_warps=lowered.num_warps,
         ptxas=Tool(*lowered.ptxas),
-        notes=outcome.reply.warnings,
+        notes=notes,
     )
 
 
@@ -234,3 +248,5 @@ class Lowered:
     ptxas: tuple[str, str]
     asm: tuple[tuple[str, str], ...] = ()
     """Text and constraints of the inline asm in it."""
+    harness: str = ""
+    """Digest of the harness that the worker runs."""

@@ -104,14 +104,19 @@ def entry_parameters(launch: Launch, compilation: Compilation, pointers: Mapping
     return [v for name, kind in compilation.spec.signature for v in entry_values(kind, arguments[name])]
 
 
-def launched_experiment(machine: str, job: Job, launch: Launch, compilation: Compilation) -> Experiment:
-    """A launch as an experiment: the PTX as it stands, its target included, and all that it is given."""
+def launched_experiment(
+    machine: str, job: Job, launch: Launch, compilation: Compilation, code: str | None = None
+) -> Experiment:
+    """A launch as an experiment: the code that the machine runs, and all that it is given.
+
+    code: the PTX as it stands, its target included, where nothing is stated.
+    """
     pointers = {t.name: f"pointer to {t.name}" for t in launch.tensors}
     given = (
         compilation.entry, entry_parameters(launch, compilation, pointers), launch.grid, compilation.num_warps,
         compilation.shared, launch.inputs, launch.outputs, job.setup.alignment, job.setup.fusion,
     )  # fmt: skip
-    return experiment(machine, compilation.ptx, given, job.inputs)
+    return experiment(machine, compilation.ptx if code is None else code, given, job.inputs)
 
 
 def _by_reference(value: Any) -> Any:

@@ -18,6 +18,7 @@ from triton.compiler.compiler import ASTSource, make_backend
 from triton.runtime.jit import JITFunction
 
 from harness.model.identity import digest_with_code
+from harness.model.identity.experiment import harness
 from harness.model.identity.modules import execute_file
 from harness.model.targets import capability
 from harness.processes.worker import forget_output
@@ -48,6 +49,7 @@ def lower(spec: KernelSpec) -> Lowered:
         num_warps=metadata.get("num_warps") or spec.num_warps,
         ptxas=_ptxas(capability(spec.target)),
         asm=asm_blocks(blocks),
+        harness=harness(),
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import hashlib
 import os
 import struct
@@ -25,7 +26,7 @@ Fallback = Callable[[Any], "bytes | None"]
 
 def tagged(tag: str, *parts: bytes) -> bytes:
     """A tag and parts with their lengths, so that no two lists of parts read the same."""
-    return tag.encode() + b":" + b"".join(str(len(p)).encode() + b":" + p for p in parts)
+    return b"".join((tag.encode(), b":", *[b"%d:%b" % (len(p), p) for p in parts]))
 
 
 def encode(value: Any, other: Fallback | None = None) -> bytes:
@@ -36,6 +37,9 @@ def encode(value: Any, other: Fallback | None = None) -> bytes:
     type itself, such as a function or an object of a user's class; it gives an encoding or None. Any further object
     gets an encoding that no other object has, and that changes from process to process.
     """
+    plain = _PLAIN.get(type(value))
+    if plain is not None:
+        return plain(value)
     found = _scalar(value)
     if found is not None:
         return found
@@ -56,35 +60,49 @@ def encode(value: Any, other: Fallback | None = None) -> bytes:
     if isinstance(value, Mapping):
         return tagged("map", *(part for k, v in value.items() for part in (encode(k, other), encode(v, other))))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        parts = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
-        return tagged("data", _class(value), *(encode(p, other) for pair in parts for p in pair))
+        parts = ((name, encode(getattr(value, field), other)) for field, name in _fields(type(value)))
+        return tagged("data", _class(value), *(part for pair in parts for part in pair))
     found = _array(value)
     return _only_here(value) if found is None else found
+
+
+@functools.cache
+def _fields(cls: type) -> tuple[tuple[str, bytes], ...]:
+    """The names of a dataclass's fields, each with its encoding."""
+    return tuple((f.name, encode(f.name)) for f in dataclasses.fields(cls))
 
 
 _CONTAINERS = (tuple, list, set, frozenset, dict)
 
 
 def _scalar(value: Any) -> bytes | None:
-    if value is None or value is Ellipsis or value is NotImplemented or isinstance(value, bool):
-        return tagged("is", repr(value).encode())
+    """The encoding of what is neither of a type in `_PLAIN` nor a container."""
+    if value is Ellipsis or value is NotImplemented:
+        return _word(value)
     if isinstance(value, slice | range):
         return tagged(type(value).__name__, *map(encode, (value.start, value.stop, value.step)))
     if isinstance(value, PurePath):
         return tagged("path", str(value).encode())
     if isinstance(value, Fraction):
         return tagged("fraction", str(value).encode())
-    if type(value) is int:
-        return tagged("int", str(value).encode())
-    if type(value) is float:
-        return tagged("float", struct.pack(">d", value))
     if type(value) is complex:
         return tagged("complex", struct.pack(">dd", value.real, value.imag))
-    if type(value) is str:
-        return tagged("str", value.encode("utf-8", "surrogatepass"))
-    if type(value) in (bytes, bytearray):
-        return tagged("bytes", bytes(value))
     return None
+
+
+def _word(value: Any) -> bytes:
+    return tagged("is", repr(value).encode())
+
+
+_PLAIN: Mapping[type, Callable[[Any], bytes]] = {
+    type(None): _word,
+    bool: _word,
+    int: lambda value: tagged("int", b"%d" % value),
+    float: lambda value: tagged("float", struct.pack(">d", value)),
+    str: lambda value: tagged("str", value.encode("utf-8", "surrogatepass")),
+    bytes: lambda value: tagged("bytes", value),
+    bytearray: lambda value: tagged("bytes", bytes(value)),
+}
 
 
 def _array(value: Any) -> bytes | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from harness.ptx.api import assemble
 from harness.ptx.binding.constraints import parse_constraints
 from harness.ptx.binding.contents import Analysis, describe
@@ -16,6 +18,7 @@ def analyse(asm: str, constraints: str, *, target: str | None = None) -> Analysi
     return describe(assemble(asm, constraints, target).program)
 
 
+@lru_cache(maxsize=512)
 def program_text(asm: str, constraints: str, target: str) -> str:
     """The block as the machine has it: every instruction bound to a form, registers in the place of names.
 

@@ -147,7 +147,7 @@ def _unchecked(resolver: Resolver, bound: Bound, spec: OperandSpec) -> bool:
     narrow = kind.kind == "x" and kind.name.endswith("x4") and bound.form.opcode in _NARROW_ARITHMETIC
     if spec.name in bound.form.braces or narrow:
         return True
-    return resolver.target is not None and resolver.target.number < _OLD and kind.name in ("bf16", "bf16x2")
+    return kind.name in ("bf16", "bf16x2") and resolver.target is not None and resolver.target.older_than(_OLD)
 
 
 def _elements(resolver: Resolver, node: Operand) -> list[Operand] | None:

@@ -28,7 +28,7 @@ from harness.ptx.errors import (
 from harness.ptx.isa.forms import Bound, OperandSpec
 from harness.ptx.isa.lookup import lookup
 from harness.ptx.limits import INSTRUCTIONS, NESTING, REGISTERS
-from harness.ptx.targets import Target
+from harness.ptx.targets import AnyTarget
 from harness.ptx.text.nodes import (
     BranchTargets,
     CodeBlock,
@@ -74,7 +74,7 @@ def expect(builder: Resolver, node: Instruction, *counts: int) -> None:
 class Builder(Resolver):
     """Builds a Program in one pass over the tree; jumps find their labels at the end."""
 
-    def __init__(self, source: Source, target: Target | None, elementwise: bool) -> None:
+    def __init__(self, source: Source, target: AnyTarget | None, elementwise: bool) -> None:
         isa.load()
         super().__init__(source, target)
         self.elementwise = elementwise

@@ -211,7 +211,7 @@ _COLOURS = {"r": "x", "g": "y", "b": "z", "a": "w"}
 def _check_special(builder: Builder, node: Instruction, what: Name, register: str, kind: ScalarType) -> None:
     """Refuse a special register that the target lacks, or one that a move of this type cannot read."""
     needed, target = NEEDS.get(register), builder.target
-    if needed and target and not needed.met_by(target):
+    if needed and target and not target.has(needed):
         raise builder.error(UnsupportedOnTarget, f"{register} needs {needed}; the target is {target}", what.offset)
     width = TYPES[SPECIAL_REGISTERS[register][0]].width
     if kind.width != width and kind.width not in NARROWER.get(register, ()):

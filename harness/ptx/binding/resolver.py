@@ -8,7 +8,7 @@ from harness.ptx.binding.special import SPECIAL_REGISTERS
 from harness.ptx.errors import OperandError, PtxError
 from harness.ptx.isa.forms import Bound
 from harness.ptx.numeric.bits import f32_round, f64_bits
-from harness.ptx.targets import Target
+from harness.ptx.targets import AnyTarget
 from harness.ptx.text.lexer import OPERAND
 from harness.ptx.text.nodes import Immediate, Name, Operand, Sink, Source, Vector
 from harness.ptx.text.types import TYPES, ScalarType, holds
@@ -19,7 +19,7 @@ COMPONENTS = ({"x": 0, "y": 1, "z": 2, "w": 3}, {"r": 0, "g": 1, "b": 2, "a": 3}
 class Resolver:
     """The registers of a program and the scope of names, and operands resolved in it."""
 
-    def __init__(self, source: Source, target: Target | None) -> None:
+    def __init__(self, source: Source, target: AnyTarget | None) -> None:
         self.source = source
         self.target = target
         self.registers: list[Register] = []

@@ -11,7 +11,7 @@ from functools import cache, cached_property, lru_cache
 from harness.ptx.isa import selectors
 from harness.ptx.isa.modifiers import CODES, VECTORS, heeded
 from harness.ptx.numeric.vectorise import Array, ArrayFunction
-from harness.ptx.targets import Requirement, Target
+from harness.ptx.targets import AnyTarget, Requirement
 from harness.ptx.text.types import TYPES, ScalarType
 
 Undefined = Callable[[list[Array], list[Array]], Array]
@@ -159,10 +159,10 @@ class Bound:
         chosen = self.modifiers.get(name)
         return TYPES[chosen if chosen else name]
 
-    def requirement_unmet(self, target: Target) -> Requirement | None:
+    def requirement_unmet(self, target: AnyTarget) -> Requirement | None:
         """What the target lacks of this spelling, or None."""
         wanted = [self.form.requires] + [self.form.needs[c] for c in self.chosen if c in self.form.needs]
-        return next((r for r in wanted if not r.met_by(target)), None)
+        return next((r for r in wanted if not target.has(r)), None)
 
     @property
     def contraction(self) -> str:

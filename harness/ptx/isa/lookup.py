@@ -8,17 +8,17 @@ from harness.ptx.errors import NotElementwise, UnknownInstruction, UnsupportedOn
 from harness.ptx.isa.forms import FORMS, Bound, Form, find
 from harness.ptx.isa.modifiers import NEWER
 from harness.ptx.isa.registry import REFUSED
-from harness.ptx.targets import Target
+from harness.ptx.targets import AnyTarget
 from harness.ptx.text.nodes import Instruction, Source
 
 
-def lookup(node: Instruction, source: Source, target: Target | None, elementwise: bool) -> tuple[Bound, ...]:
+def lookup(node: Instruction, source: Source, target: AnyTarget | None, elementwise: bool) -> tuple[Bound, ...]:
     """The forms a parsed instruction can mean on `target`.
 
     Raises UnknownInstruction naming what is near, UnsupportedOnTarget, or NotElementwise.
     """
     found = find(node.opcode, node.modifiers)
-    if target is not None and any(target.number < NEWER.get(m, 0) for m in node.modifiers):
+    if target is not None and any(target.older_than(NEWER[m]) for m in node.modifiers if m in NEWER):
         found = ()
     if elementwise and node.opcode in REFUSED:
         message = f"{node.spelling} is {REFUSED[node.opcode]}; an elementwise snippet cannot use it"

@@ -13,7 +13,7 @@ from harness.ptx.errors import NotElementwise, OperandError, TooLarge
 from harness.ptx.kernel.kernel import size_of
 from harness.ptx.kernel.memory import SHARED_BASE, VARIABLES_BASE
 from harness.ptx.limits import LOCAL, STATIC_SHARED, VARIABLES
-from harness.ptx.targets import Target
+from harness.ptx.targets import AnyTarget
 from harness.ptx.text.nodes import Address, Declaration, Function, Instruction, Module, Name, Operand, Statement, Vector
 from harness.ptx.text.types import TYPES
 
@@ -42,8 +42,8 @@ class KernelBuilder(Builder):
     whose bodies are being put in place.
     """
 
-    def __init__(self, module: Module, function: Function) -> None:
-        super().__init__(module.source, Target.parse(module.target), elementwise=False)
+    def __init__(self, module: Module, function: Function, target: AnyTarget) -> None:
+        super().__init__(module.source, target, elementwise=False)
         self.module = module
         self.functions = {f.name: f for f in module.functions if not f.kernel and f.body is not None}
         self.passed: dict[tuple[int, int, int], Register] = {}
@@ -77,20 +77,21 @@ class KernelBuilder(Builder):
             return
         width = TYPES[node.type].width // 8
         align = max(node.align, width)
-        if node.size is None and node.values:
-            node.size = -(-len(node.values) // node.vector)
-        if node.size is None:
+        elements = node.size  # the tree is shared by the kernels of all targets, and stays as it is
+        if elements is None and node.values:
+            elements = -(-len(node.values) // node.vector)
+        if elements is None:
             self.dynamic.append(node.name)
             self.offsets[id(node)] = -align
             return
         start = -(-self.sizes[space] // align) * align
         self.offsets[id(node)] = start
-        size = start + width * node.vector * node.size
+        size = start + width * node.vector * elements
         most = {"local": LOCAL, "shared": STATIC_SHARED, "global": VARIABLES}[space]
         if size > most.most:
             raise self.error(TooLarge, most.refusal(size), node.offset)
-        if len(node.values) > node.vector * node.size:
-            message = f"{node.name} has {node.vector * node.size} elements and {len(node.values)} initial values"
+        if len(node.values) > node.vector * elements:
+            message = f"{node.name} has {node.vector * elements} elements and {len(node.values)} initial values"
             raise self.error(OperandError, message, node.offset)
         self.sizes[space] = size
         if space == "global":

@@ -21,7 +21,8 @@ class Kernel:
 
     `threads` is what `.reqntid` demands (0: not stated), `block` the same along x, y and z. `units` has the smallest
     access to shared and to global memory; `synchronises`: it has atomics, fences or acquiring loads, by which blocks
-    can order themselves.
+    can order themselves. `bound`: a digest of what its program was made from, the text but for its header and what was
+    asked of the target; kernels with equal ones have equal programs.
     """
 
     name: str
@@ -36,7 +37,8 @@ class Kernel:
     variables: bytes
     units: dict[str, int]
     synchronises: bool
-    target: str
+    target: str = ""
+    bound: str = ""
 
     @property
     def analysis(self) -> Analysis:

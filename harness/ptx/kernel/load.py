@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
 from functools import lru_cache
 
 from harness.ptx.binding import control, moves
@@ -12,6 +14,8 @@ from harness.ptx.kernel import accesses, calls, warps
 from harness.ptx.kernel.builder import KernelBuilder
 from harness.ptx.kernel.kernel import Kernel, size_of
 from harness.ptx.limits import BLOCK, BLOCK_THREADS, PARAMETERS
+from harness.ptx.targets import AnyTarget, ByAnswers, Target
+from harness.ptx.text.header import without_header
 from harness.ptx.text.nodes import Function, Module
 from harness.ptx.text.parser import parse_module
 
@@ -25,12 +29,37 @@ def load_kernel(text: str, name: str | None = None, fuse: bool = False) -> Kerne
     """Parse and check a PTX module and pick the kernel `name` (None: the only one).
 
     `fuse`: evaluate open multiplications and additions as ptxas may, contracted. Raises PtxError.
+
+    Modules that differ in their header alone are parsed once, and checked once for all targets that answer alike what
+    checking asks of a target.
     """
-    module = parse_module(text)
+    common = without_header(text)
+    module = _parsed(common.text)
+    module.kernel(name)  # which kernel is asked before which target
+    target = common.target or module.target
+    shared, answers = _checked.get(
+        (common.text, name, fuse), Target.parse(target), lambda asked: _kernel(module, name, fuse, asked)
+    )
+    if common.target:
+        module = replace(module, version=common.version, target=target)
+    bound = hashlib.sha256(repr((common.text, shared.name, fuse, answers)).encode()).hexdigest()
+    return replace(shared, module=module, target=target, bound=bound)
+
+
+_checked: ByAnswers[Kernel] = ByAnswers(128)
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> Module:
+    """See `parse_module`. Nothing changes the tree, so that all targets share it."""
+    return parse_module(text)
+
+
+def _kernel(module: Module, name: str | None, fuse: bool, target: AnyTarget) -> Kernel:
     function = module.kernel(name)
     assert function.body is not None
     _check_parameters(module, function)
-    builder = KernelBuilder(module, function)
+    builder = KernelBuilder(module, function, target)
     program = builder.built(function.body)
     if fuse:
         program = fused(program)
@@ -52,7 +81,6 @@ def load_kernel(text: str, name: str | None = None, fuse: bool = False) -> Kerne
         bytes(builder.variables),
         _units(program),
         any(_orders_blocks(s) for s in program.steps),
-        module.target,
     )
 
 

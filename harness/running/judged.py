@@ -1,0 +1,41 @@
+"""Judgements kept in a process: equal bits of one variant are judged once, whichever target they come from."""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from typing import Any
+
+from harness.judging.judge import Judgement, Units, judge
+from harness.model.case import Case
+from harness.model.identity import digest
+from harness.model.policies import Policies
+from harness.model.variants import Variant
+
+KEPT = 512
+
+
+class Judged:
+    """The last judgements, by case, variant and pack, and by the bits of inputs and outputs.
+
+    A case and a variant are told apart as objects. They are kept alive here, so that no other object gets their ids.
+    """
+
+    def __init__(self, size: int = KEPT) -> None:
+        self.size = size
+        self._found: OrderedDict[tuple[Any, ...], tuple[Case, Variant, Judgement]] = OrderedDict()
+
+    def __call__(
+        self, case: Case, variant: Variant, policy: Policies, inputs: Units, outputs: Units, pack: int
+    ) -> Judgement:
+        """What `judge` gives; `policy` is the variant's. Each caller gets a judgement of its own."""
+        key = (id(case), id(variant), pack, digest(dict(inputs)), digest(dict(outputs)))
+        if key not in self._found:
+            self._found[key] = (case, variant, judge(case, policy, inputs, outputs, pack))
+            while len(self._found) > self.size:
+                self._found.popitem(last=False)
+        self._found.move_to_end(key)
+        return copy.deepcopy(self._found[key][2])
+
+
+judged = Judged()

@@ -1,0 +1,84 @@
+"""PTX kept between runs, by the identity of what was compiled.
+
+The key holds everything that decides the text: the kernel's code with all it calls, constants with their types and
+bits, options and target (`compile.identity_of`), the installed Triton file by file, the assemblers that the environment
+names, and the text of this package. Lines of the user's files go into PTX as well: an entry holds a digest of each file
+that its PTX names, and is none where one has changed.
+
+What a compiler refuses is not kept. An entry is kept only where the worker that compiled it runs the same harness.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import platform
+import re
+import zlib
+from pathlib import Path
+
+from harness.diskcache import DiskCache
+from harness.model.identity.experiment import harness
+from harness.triton.compile import Lowered
+
+_kept = DiskCache("ptx", 40_000, 1 << 30)
+_FILE = re.compile(r'^\s*\.file\s+\d+\s+"((?:[^"\\]|\\.)*)"', re.M)
+
+
+def find(identity: str) -> tuple[Lowered, tuple[str, ...]] | None:
+    """The compiled kernel of that identity with the warnings that compiling it gave; None where none is kept."""
+    stored = _kept.get(*_key(identity))
+    if stored is None:
+        return None
+    try:
+        entry = json.loads(zlib.decompress(stored))
+        fields = entry["lowered"]
+        asm = tuple((text, constraints) for text, constraints in fields.pop("asm"))
+        path, version = fields.pop("ptxas")
+        lowered = Lowered(**fields, ptxas=(path, version), asm=asm)
+        files, notes = entry["files"], tuple(entry["notes"])
+    except (ValueError, KeyError, TypeError, zlib.error):
+        return None
+    return (lowered, notes) if files == _files(lowered.ptx) else None
+
+
+def keep(identity: str, lowered: Lowered, notes: tuple[str, ...]) -> None:
+    """Keep what a worker made of the kernel of that identity."""
+    if lowered.harness != harness():
+        return
+    entry = {"lowered": dataclasses.asdict(lowered), "notes": notes, "files": _files(lowered.ptx)}
+    _kept.put(zlib.compress(json.dumps(entry).encode(), 1), *_key(identity))
+
+
+def _key(identity: str) -> tuple[bytes, ...]:
+    return identity.encode(), installation().encode(), harness().encode()
+
+
+@functools.cache
+def installation() -> str:
+    """A digest of what compiles here: each file of the installed Triton by size and time, other tools alike."""
+    from harness.triton.targets import triton_folder
+
+    root = triton_folder()
+    files = [p for p in sorted(root.rglob("*")) if "__pycache__" not in p.parts and p.is_file()]
+    files += [Path(v) for n, v in sorted(os.environ.items()) if n.startswith("TRITON_") and n.endswith("_PATH")]
+    told = hashlib.sha256(f"{platform.python_version()} {platform.machine()}".encode())
+    for path in files:
+        status = path.stat() if path.exists() else None
+        told.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode() if status else f"{path}\n".encode())
+    return told.hexdigest()
+
+
+def _files(ptx: str) -> dict[str, str]:
+    """The source files that PTX names, with digests of their contents now."""
+    return {name: _digest(name) for name in _FILE.findall(ptx)}
+
+
+def _digest(path: str) -> str:
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError:
+        return ""

@@ -1,0 +1,73 @@
+"""Judgements kept in a process: never another variant's, another input's or another output's."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness import Case, asm
+from harness.model.policies import policies
+from harness.running.judged import Judged
+from references.formats import U8
+
+
+def flipped(x):
+    return x ^ 6
+
+
+def case_of():
+    variants = {
+        "exact": asm("xor.b32 $0, $1, 6;", constraints="=r,r"),
+        "again": asm("xor.b32 $0, $1, 6;", constraints="=r,r"),
+        "other reference": asm("xor.b32 $0, $1, 6;", constraints="=r,r", reference=same),
+    }
+    return Case(inputs={"x": U8}, outputs={"y": U8}, reference=flipped, variants=variants)
+
+
+def same(x):
+    return x
+
+
+def test_a_judgement_is_kept_and_handed_out_as_a_copy():
+    case, judged = case_of(), Judged()
+    variant = case.variants["exact"]
+    policy = policies(case, variant)
+    x = np.arange(64, dtype=np.uint8)
+    first = judged(case, variant, policy, {"x": x}, {"y": x ^ 6}, 4)
+    first.notes.append("mine")
+    first.classes["mine"] = 1
+    second = judged(case, variant, policy, {"x": x}, {"y": x ^ 6}, 4)
+    assert second.passed
+    assert not second.notes
+    assert not second.classes
+    assert len(judged._found) == 1
+
+
+def test_nothing_that_decides_the_verdict_is_forgotten():
+    """After a pass of what is right: one bit of an output, another input, variant, pack or case is judged by itself."""
+    case, judged = case_of(), Judged()
+    x = np.arange(64, dtype=np.uint8)
+
+    def verdict(case, name, x, y, pack=4):
+        variant = case.variants[name]
+        return judged(case, variant, policies(case, variant), {"x": x}, {"y": y}, pack).passed
+
+    assert verdict(case, "exact", x, x ^ 6)
+    wrong = x ^ 6
+    wrong[63] ^= 1
+    assert not verdict(case, "exact", x, wrong)
+    assert not verdict(case, "exact", x[::-1].copy(), x ^ 6)
+    assert not verdict(case, "other reference", x, x ^ 6)
+    assert verdict(case, "other reference", x, x)
+    assert verdict(case, "again", x, x ^ 6)
+    assert not verdict(case, "exact", x.reshape(8, 8).T.copy(), (x ^ 6).reshape(8, 8))
+    other = Case(inputs={"x": U8}, outputs={"y": U8}, reference=same, variants=dict(case.variants))
+    assert not verdict(other, "exact", x, x ^ 6)
+
+
+def test_only_so_many_are_kept():
+    case, judged = case_of(), Judged(2)
+    variant = case.variants["exact"]
+    for first in range(4):
+        x = np.arange(first, first + 8, dtype=np.uint8)
+        assert judged(case, variant, policies(case, variant), {"x": x}, {"y": x ^ 6}, 1).passed
+    assert len(judged._found) == 2

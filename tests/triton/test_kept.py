@@ -1,0 +1,218 @@
+"""PTX kept between runs: reused for the same compilation only, and for nothing that an edit could have changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import sys
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from harness.model.identity import source
+from harness.model.identity.experiment import harness
+from harness.model.identity.modules import execute_file
+from harness.processes.pool import Outcome
+from harness.processes.worker import Reply
+from harness.triton import compile as compiling
+from harness.triton import kept, targets
+from harness.triton.compile import Compilation, FunctionRef, KernelSpec, Lowered, Memo, identity_of
+
+HELPER = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def step(x):
+    return x + 1
+"""
+KERNEL = """
+import triton
+import triton.language as tl
+from {helper} import step
+
+LIMIT: tl.constexpr = tl.constexpr(3)
+
+@triton.jit
+def kernel(p, BY: tl.constexpr):
+    tl.store(p, step(tl.load(p)) * BY + LIMIT)
+"""
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """Write a kernel and its helper, forget what this process compiled, and count what workers are asked."""
+    monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path / "cache"))
+    folder = tmp_path / "code"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    name = f"ptxdiff_kept_{abs(hash(str(tmp_path)))}"
+
+    def write(kernel: str = KERNEL, helper: str = HELPER) -> FunctionRef:
+        (folder / f"{name}.py").write_text(helper)
+        path = folder / "kernels.py"
+        path.write_text(kernel.format(helper=name))
+        sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        kept.installation.cache_clear()
+        source._sources.clear()
+        return FunctionRef.of(execute_file(path, f"{name}_kernels").kernel)
+
+    return write
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The specs that workers were asked to compile; what they answer is made up, and tells the specs apart."""
+    found: list[KernelSpec] = []
+
+    class Pretending:
+        def submit(self, function: str, spec: KernelSpec, **more: object) -> Future[Outcome]:
+            found.append(spec)
+            done: Future[Outcome] = Future()
+            done.set_result(Outcome(Reply(value=pretended(spec))))
+            return done
+
+    monkeypatch.setattr(compiling, "shared_pool", Pretending)
+    return found
+
+
+def pretended(spec: KernelSpec) -> Lowered:
+    """PTX of a kind, which names the file of the kernel."""
+    text = f'.file 1 "{spec.function.path}"\n// {spec.function.code} {spec.constants!r} {spec.target}'
+    return Lowered(text, "kernel", 0, 4, ("ptxas", "1"), (("mov.b32 $0, $1;", "=r,r"),), harness())
+
+
+def compiled(spec: KernelSpec, monkeypatch) -> Compilation:
+    """Compile as in a new process."""
+    monkeypatch.setattr(compiling, "_memo", Memo(16))
+    found = compiling.compile_kernel(spec)
+    assert isinstance(found, Compilation)
+    return found
+
+
+def spec_of(function: FunctionRef, **more: object) -> KernelSpec:
+    spec = KernelSpec(function, (("p", "*i32"), ("BY", "constexpr")), (((1,), 2),), (), "sm_90a", False)
+    return dataclasses.replace(spec, **more)
+
+
+def test_the_second_run_compiles_nothing(written, asked, monkeypatch):
+    spec = spec_of(written())
+    first = compiled(spec, monkeypatch)
+    assert compiled(spec_of(written()), monkeypatch) == first
+    assert len(asked) == 1
+
+
+EDITS = {
+    "kernel": {"kernel": KERNEL.replace("* BY", "- BY")},
+    "helper": {"helper": HELPER.replace("+ 1", "+ 2")},
+    "global": {"kernel": KERNEL.replace("(3)", "(4)")},
+    "lines": {"kernel": "\n# A line above.\n" + KERNEL},
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edit_is_compiled(written, asked, monkeypatch, edit):
+    """Lines too: PTX says from which line of the file each instruction comes."""
+    before = compiled(spec_of(written()), monkeypatch)
+    after = compiled(spec_of(written(**EDITS[edit])), monkeypatch)
+    assert len(asked) == 2
+    assert edit == "lines" or before.ptx != after.ptx
+    assert compiled(spec_of(written(**EDITS[edit])), monkeypatch).ptx == after.ptx
+    assert len(asked) == 2
+
+
+OTHERS = {
+    "float": {"constants": (((1,), 2.0),)},
+    "truth": {"constants": (((1,), True),)},
+    "target": {"target": "sm_80"},
+    "warps": {"num_warps": 8},
+    "fusion": {"enable_fp_fusion": True},
+    "alignment": {"divisible": ((0,),)},
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_compilation_of_the_same_kernel_is_another(written, asked, monkeypatch, other):
+    function = written()
+    compiled(spec_of(function), monkeypatch)
+    compiled(spec_of(function, **OTHERS[other]), monkeypatch)
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("what", ["harness", "installation"])
+def test_another_harness_or_triton_is_another(written, asked, monkeypatch, what):
+    """As where two checkouts share a cache folder, or Triton was installed again."""
+    spec = spec_of(written())
+    compiled(spec, monkeypatch)
+    monkeypatch.setattr(kept, what, lambda: "another")
+    compiled(spec, monkeypatch)
+    assert len(asked) == 2
+
+
+def test_the_installation_is_every_file_of_triton_and_the_tools_that_are_named(tmp_path, monkeypatch):
+    root = tmp_path / "triton"
+    (root / "compiler").mkdir(parents=True)
+    for path in (root / "compiler" / "code.py", root / "_C.so", tmp_path / "ptxas"):
+        path.write_text("1")
+    monkeypatch.setattr(targets, "triton_folder", lambda: root)
+    monkeypatch.setenv("TRITON_PTXAS_PATH", str(tmp_path / "ptxas"))
+    found = []
+    for path in (None, root / "compiler" / "code.py", root / "_C.so", tmp_path / "ptxas"):
+        if path:
+            path.write_text("22")
+        kept.installation.cache_clear()
+        found.append(kept.installation())
+    kept.installation.cache_clear()
+    assert len(set(found)) == len(found)
+
+
+def test_a_worker_that_runs_another_harness_leaves_nothing(written):
+    lowered = dataclasses.replace(pretended(spec_of(written())), harness="another")
+    kept.keep("identity", lowered, ())
+    assert kept.find("identity") is None
+
+
+def test_warnings_and_asm_come_back_too(written):
+    lowered = pretended(spec_of(written()))
+    kept.keep("identity", lowered, ("a warning",))
+    assert kept.find("identity") == (lowered, ("a warning",))
+    assert kept.find("other identity") is None
+
+
+def test_a_damaged_entry_is_compiled_again_and_healed(written, asked, monkeypatch, tmp_path):
+    spec = spec_of(written())
+    first = compiled(spec, monkeypatch)
+    (entry,) = (tmp_path / "cache" / "ptx").iterdir()
+    whole = entry.read_bytes()
+    for damaged in (b"", whole[:20], whole[:-1], whole[:-9] + b"123456789", bytes(len(whole))):
+        entry.write_bytes(damaged)
+        assert compiled(spec, monkeypatch) == first
+        assert entry.read_bytes() == whole
+    assert len(asked) == 6
+
+
+def test_an_entry_of_another_form_counts_as_none(written, monkeypatch):
+    for data in (b"no deflated text", b"", b"x\x9c\x03\x00\x00\x00\x00\x01"):
+        kept._kept.put(data, *kept._key("identity"))
+        assert kept.find("identity") is None
+
+
+def test_a_refusal_is_asked_again(written, asked, monkeypatch):
+    monkeypatch.setattr(compiling, "from_outcome", lambda outcome: compiling.Refusal("error", "today"))
+    monkeypatch.setattr(compiling, "_memo", Memo(16))
+    spec = spec_of(written())
+    assert isinstance(compiling.compile_kernel(spec), compiling.Refusal)
+    assert kept.find(identity_of(spec)) is None
+
+
+def test_what_was_kept_is_what_triton_makes(written, monkeypatch):
+    """With Triton itself: the kept PTX is the PTX, and names the file whose lines it holds."""
+    spec = spec_of(written())
+    first = compiled(spec, monkeypatch)
+    found = kept.find(identity_of(spec))
+    assert found is not None
+    assert found[0].ptx == first.ptx == compiled(spec, monkeypatch).ptx
+    assert [Path(name).name for name in kept._FILE.findall(first.ptx)].count("kernels.py") == 1
