@@ -1,4 +1,4 @@
-"""Triton's stages from a kernel to PTX, as a worker process runs them. Imported in workers only."""
+"""Triton's stages from a kernel to PTX, as a worker process or a fork runs them; needs triton."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import importlib.util
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,10 +29,13 @@ class CompileFailure(Exception):
     """A kernel that Triton's front end refuses, in one line."""
 
 
-def lower(spec: KernelSpec) -> Lowered:
-    """Compile to PTX. Raises CompileFailure with the root cause; LLVM may end the process instead."""
-    function = load(spec.function)
-    constants = {place: _loaded(value) for place, value in spec.constants}
+def lower(spec: KernelSpec, held: Mapping[FunctionRef, Any] | None = None) -> Lowered:
+    """Compile to PTX. Raises CompileFailure with the root cause; LLVM may end the process instead.
+
+    held: functions that are here already, as in a fork of the process that made them; the others are loaded.
+    """
+    function = load(spec.function, held)
+    constants = {place: _loaded(value, held) for place, value in spec.constants}
     forget_output()
     attributes = {place: [["tt.divisibility", 16]] for place in spec.divisible}
     source = ASTSource(function, dict(spec.signature), constants, attributes)
@@ -96,19 +100,15 @@ def _ptxas(arch: int) -> tuple[str, str]:
     return tool.path, tool.version
 
 
-def _loaded(value: Any) -> Any:
+def _loaded(value: Any, held: Mapping[FunctionRef, Any] | None) -> Any:
     if isinstance(value, FunctionRef):
-        return load(value)
-    return tuple(map(_loaded, value)) if type(value) is tuple else value
+        return load(value, held)
+    return tuple(_loaded(v, held) for v in value) if type(value) is tuple else value
 
 
-def load(ref: FunctionRef) -> Any:
-    """The function that `ref` names; raises CompileFailure where its file no longer has it."""
-    found: Any = _module(ref)
-    for part in ref.qualname.split("."):
-        found = getattr(found, part, None)
-    if found is None:
-        raise CompileFailure(f"{ref.path} has no function {ref.qualname}")
+def load(ref: FunctionRef, held: Mapping[FunctionRef, Any] | None = None) -> Any:
+    """The function that `ref` names; raises CompileFailure where its file no longer has it, or has another."""
+    found = held[ref] if held and ref in held else _named(ref)
     while type(found).__name__ in ("Heuristics", "Autotuner"):
         found = found.fn  # the caller has decided what they decide
     if ref.code and digest_with_code(found, exact=True) != ref.code:
@@ -116,6 +116,15 @@ def load(ref: FunctionRef) -> Any:
             f"{ref.path} binds another function to the name {ref.qualname} than the one to be compiled: it is defined "
             "again further down, or the file was changed meanwhile; give each function a name of its own, or start anew"
         )
+    return found
+
+
+def _named(ref: FunctionRef) -> Any:
+    found: Any = _module(ref)
+    for part in ref.qualname.split("."):
+        found = getattr(found, part, None)
+    if found is None:
+        raise CompileFailure(f"{ref.path} has no function {ref.qualname}")
     return found
 
 
