@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.diskcache import compilers_caches
 from harness.processes.worker import HEADER, Call, Reply, Setup, write_message
 
 DEFAULT_TIMEOUT = 120.0
@@ -315,10 +316,10 @@ def changes_compilers(variable: str) -> bool:
 
 
 def with_harness(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which Python finds the harness."""
+    """An environment in which Python finds the harness, and compilers keep their caches in ours."""
     here = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (here, environment.get("PYTHONPATH"))))
-    return {**environment, "PYTHONPATH": path}
+    return {**environment, **compilers_caches(), "PYTHONPATH": path}
 
 
 _shared: Pool | None = None
