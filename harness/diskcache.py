@@ -2,13 +2,17 @@
 
 Each file begins with a digest of its name and contents: a damaged file, or one under another's name, counts as none.
 The folder is `$PTXDIFF_CACHE_DIR`, else `ptxdiff` in the user's cache folder; an empty variable turns all caches off.
+Triton's and torch's own caches, in the processes that ptxdiff starts, lie in it too.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import hashlib
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -23,8 +27,31 @@ def cache_folder() -> Path | None:
     chosen = os.environ.get("PTXDIFF_CACHE_DIR")
     if chosen is not None:
         return Path(chosen) if chosen else None
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(home) / "ptxdiff"
+    from platformdirs import user_cache_path
+
+    return user_cache_path("ptxdiff", appauthor=False)
+
+
+def compilers_caches() -> dict[str, str]:
+    """The environment variables that put Triton's and torch's caches into the cache folder.
+
+    Without our variable, what the user set for them stays. With caches turned off they have none that is kept: a folder
+    of this process's own, as neither compiler works without one.
+    """
+    root = cache_folder()
+    if root is None:
+        root = _folder_of_this_process()
+    chosen = "PTXDIFF_CACHE_DIR" in os.environ
+    folders = {"TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
+    return {n: str(root / folder) for n, folder in folders.items() if chosen or n not in os.environ}
+
+
+@functools.cache
+def _folder_of_this_process() -> Path:
+    folder = tempfile.mkdtemp(prefix="ptxdiff-")
+    owner = os.getpid()
+    atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == owner else None)
+    return Path(folder)
 
 
 class DiskCache:

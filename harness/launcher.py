@@ -12,13 +12,16 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.model.targets import normal
 from harness.ptx.limits import KERNEL_SECONDS
+
+if TYPE_CHECKING:
+    from harness.triton.compile import FunctionRef
 
 _OPTIONS = ("num_ctas", "num_stages", "maxnreg")
 _ON = ("1", "true", "on", "yes", "y")
@@ -105,7 +108,7 @@ class Emulated:
     def _compiled(
         self, values: Mapping[str, Any], num_warps: int, fusion: bool, options: Mapping[str, Any]
     ) -> tuple[Any, Any]:
-        from harness.triton.compile import FunctionRef, compile_kernel
+        from harness.triton.compile import compile_kernel
         from harness.triton.diagnostics import Refusal
         from harness.triton.specialise import Parameters, specialise
 
@@ -114,14 +117,13 @@ class Emulated:
                 "launched while the file that defines the kernel is imported, to compile it in a process of its own: "
                 'put what runs kernels under `if __name__ == "__main__":`'
             )
+        held: dict[FunctionRef, Any] = {}
         try:
-            kernel = self.kernel
-            reference = FunctionRef.of(kernel)
-            while type(kernel).__name__ == "Heuristics":
-                kernel = kernel.fn
+            kernel = _unwrapped(self.kernel)
+            reference = _reference(self.kernel, held)
             spec = specialise(
                 reference,
-                {name: _described(value) for name, value in values.items()},
+                {name: _described(value, held) for name, value in values.items()},
                 Parameters.of(kernel),
                 target=normal(self.target),
                 enable_fp_fusion=fusion,
@@ -130,10 +132,27 @@ class Emulated:
             )
         except (TypeError, ValueError) as e:
             raise LaunchError(str(e)) from None
-        compiled = compile_kernel(spec)
+        compiled = compile_kernel(spec, held=held)
         if isinstance(compiled, Refusal):
-            raise LaunchError(f"{reference.qualname} does not compile for {self.target}: {compiled.words}")
+            place = f"{reference.path}:{kernel.fn.__code__.co_firstlineno}"
+            raise LaunchError(f"{reference.qualname} ({place}) does not compile for {self.target}: {compiled.words}")
         return compiled, spec.signature
+
+
+def _unwrapped(kernel: Any) -> Any:
+    while type(kernel).__name__ == "Heuristics":
+        kernel = kernel.fn
+    return kernel
+
+
+def _reference(function: Any, held: dict[FunctionRef, Any]) -> FunctionRef:
+    """The reference to a function, which goes to `held` where a compiler's process would not find it."""
+    from harness.triton.compile import FunctionRef
+
+    reference = FunctionRef.of_any(function)
+    if not reference.is_found(function):
+        held[reference] = _unwrapped(function)
+    return reference
 
 
 def _debugs(kernel: Any, asked: bool | None) -> bool:
@@ -167,15 +186,14 @@ def emulated(
     return Emulated(kernel, target, races, limit)
 
 
-def _described(value: Any) -> Any:
-    """An argument as specialising wants it: tensors become pointers."""
-    from harness.triton.compile import FunctionRef
+def _described(value: Any, held: dict[FunctionRef, Any]) -> Any:
+    """An argument as specialising wants it: tensors become pointers. held: gets functions that only we have."""
     from harness.triton.specialise import Pointer
 
     if isinstance(value, tuple | list):
-        return tuple(_described(v) for v in value)
+        return tuple(_described(v, held) for v in value)
     if hasattr(value, "arg_names"):
-        return FunctionRef.of(value)
+        return _reference(value, held)
     if type(value).__name__ == "TensorDescriptor":
         raise TypeError("the emulator runs no tensor descriptors (TMA): pass the tensor and its strides")
     if not _is_tensor(value):

@@ -65,6 +65,7 @@ __all__ = [
     "F16",
     "F16X2",
     "F32",
+    "F32X2",
     "F64",
     "FORMATS",
     "I8",
@@ -182,6 +183,7 @@ E2M3X2, E2M3X4 = _packed(E2M3, 2, "uint16"), _packed(E2M3, 4, "uint32")
 E3M2X2, E3M2X4 = _packed(E3M2, 2, "uint16"), _packed(E3M2, 4, "uint32")
 UE8M0X2 = _packed(UE8M0, 2, "uint16")
 F16X2, BF16X2 = _packed(F16, 2, "uint32"), _packed(BF16, 2, "uint32")
+F32X2 = _packed(F32, 2, "uint64")
 
 I8, I16, I32, I64 = (_integer(bits, "signed") for bits in (8, 16, 32, 64))
 U8, U16, U32, U64 = (_integer(bits, "unsigned") for bits in (8, 16, 32, 64))

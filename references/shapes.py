@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,8 +27,9 @@ class Scalar:
 class Shaped:
     """A tensor argument: a format and dimensions, each an integer or an expression in names of sizes.
 
-    Expressions combine names and integers with `*`, `/`, `+`, `-` and parentheses; quotients must come out
-    whole. Dimensions count storage units. No dimensions at all mean a single unit.
+    Expressions combine names and integers with `*`, `/`, `//`, `+`, `-`, parentheses, `ceil(...)` and `floor(...)`;
+    the result must come out whole: "ceil(N/32)". Dimensions count storage units. No dimensions at all mean a single
+    unit.
     """
 
     format: Format
@@ -68,9 +70,11 @@ class Shaped:
         return int(value)
 
 
+_ROUNDINGS: dict[str, Callable[[Fraction], int]] = {"ceil": math.ceil, "floor": math.floor}
 _OPERATORS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
+    ast.FloorDiv: lambda a, b: Fraction(a // b),
     ast.Add: operator.add,
     ast.Sub: operator.sub,
 }
@@ -84,25 +88,33 @@ def _parse(dim: Dim) -> ast.expr:
             return ast.parse(dim.strip(), mode="eval").body
         except SyntaxError:
             pass
-    raise ValueError(f'dimension {dim!r}: expected a size, a name or an expression such as "N/16" or "M*N"')
+    raise ValueError(f'dimension {dim!r}: expected a size, a name or an expression such as "N/16" or "ceil(N/32)"')
 
 
 def _names(dim: Dim) -> frozenset[str]:
     names = set()
-    for node in ast.walk(_parse(dim)):
-        if isinstance(node, ast.Name):
+    tree = _parse(dim)
+    called = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        if id(node) in called:
+            call = called[id(node)]
+            if not isinstance(node, ast.Name) or node.id not in _ROUNDINGS or len(call.args) != 1 or call.keywords:
+                raise ValueError(f"dimension {dim!r}: {ast.unparse(call)} is neither ceil(...) nor floor(...)")
+        elif isinstance(node, ast.Name):
             names.add(node.id)
         elif isinstance(node, ast.Constant):
             if type(node.value) is not int:
                 raise ValueError(f"dimension {dim!r}: {node.value!r} is not an integer")
-        elif not isinstance(node, (ast.BinOp, ast.expr_context, *_OPERATORS)):
-            raise ValueError(f"dimension {dim!r}: only names, integers, * / + - and parentheses may appear")
+        elif not isinstance(node, (ast.BinOp, ast.Call, ast.expr_context, *_OPERATORS)):
+            raise ValueError(f"dimension {dim!r}: only names, integers, * / // + -, ceil, floor and parentheses")
     return frozenset(names)
 
 
 def _evaluate(node: ast.expr, sizes: Mapping[str, int]) -> Fraction:
     if isinstance(node, ast.BinOp):
         return _OPERATORS[type(node.op)](_evaluate(node.left, sizes), _evaluate(node.right, sizes))
+    if isinstance(node, ast.Call):
+        return Fraction(_ROUNDINGS[ast.unparse(node.func)](_evaluate(node.args[0], sizes)))
     if isinstance(node, ast.Name):
         return Fraction(sizes[node.id])
     return Fraction(ast.literal_eval(node))

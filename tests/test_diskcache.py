@@ -72,3 +72,44 @@ def test_without_a_folder_nothing_is_kept_and_nothing_fails(monkeypatch, tmp_pat
     cache = DiskCache("sass")
     cache.put(b"text", b"key")
     assert cache.get(b"key") is None
+
+
+def folders_of_all_caches():
+    """Where each kind of file that is kept between runs lies, and the variables of the processes that we start."""
+    from harness.processes.pool import with_harness
+    from harness.ptx.numeric import compilecache
+    from harness.triton import assemble, targets
+
+    kinds = [value for module in (compilecache, assemble, targets) for value in vars(module).values()]
+    kept = [cache.folder for cache in kinds if isinstance(cache, DiskCache)]
+    assert len(kept) >= 3
+    started = with_harness({})
+    return kept, [started.get("TRITON_CACHE_DIR"), started.get("TORCHINDUCTOR_CACHE_DIR")]
+
+
+def test_one_variable_moves_every_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TRITON_CACHE_DIR", "/elsewhere")
+    kept, started = folders_of_all_caches()
+    assert {folder.parent for folder in kept} == {tmp_path}
+    assert {os.path.dirname(folder) for folder in started} == {str(tmp_path)}
+
+
+def test_without_it_they_lie_in_the_users_cache_folder(tmp_path, monkeypatch):
+    monkeypatch.delenv("PTXDIFF_CACHE_DIR", raising=False)
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("TRITON_CACHE_DIR", "/elsewhere")
+    kept, (triton, inductor) = folders_of_all_caches()
+    assert {folder.parent for folder in kept} == {tmp_path / "ptxdiff"}
+    assert triton is None  # the user's choice: `with_harness` leaves the environment that it is given alone
+    assert inductor == str(tmp_path / "ptxdiff" / "inductor")
+
+
+def test_turned_off_nothing_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("PTXDIFF_CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    kept, started = folders_of_all_caches()
+    assert set(kept) == {None}
+    assert not any(folder.startswith(str(tmp_path)) for folder in started)
+    assert list(tmp_path.iterdir()) == []

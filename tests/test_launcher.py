@@ -157,19 +157,3 @@ def test_the_plugin_gives_the_interpreter_inline_asm(tmp_path):
     )
     words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(file)]
     assert "1 passed" in interpreted(*words, *plugin_words())
-
-
-def test_a_script_that_launches_as_it_is_imported_is_told_at_once(tmp_path):
-    """The compiler's process imports the kernel's file as well; there a launch would compile again, without end."""
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import numpy as np, triton, triton.language as tl\nfrom harness import emulated\n\n@triton.jit\n"
-        "def k(x, B: tl.constexpr):\n    i = tl.arange(0, B)\n    tl.store(x + i, tl.load(x + i) + 1)\n\n"
-        "emulated(k)[(1,)](np.zeros(32, np.float32), B=32)\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False, timeout=60
-    )
-    assert done.returncode == 1
-    assert 'under `if __name__ == "__main__":`' in done.stderr

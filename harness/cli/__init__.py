@@ -35,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words, rest = words[: words.index("--")], words[words.index("--") + 1 :]
     parser = argparse.ArgumentParser("ptxdiff", description="Differential correctness tests for inline PTX in Triton.")
     from harness import __version__
+    from harness.ours import Hidden
 
     parser.add_argument("--version", action="version", version=f"ptxdiff {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
@@ -50,6 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(args.main(args))
     except UsageError as e:
+        say(f"ptxdiff {args.verb}: {e}", file=sys.stderr)
+        return 2
+    except Hidden as e:
         say(f"ptxdiff {args.verb}: {e}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of our output went away

@@ -9,19 +9,30 @@ from harness.cli import UsageError, say
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    parser.add_argument("what", nargs="*", default=["cases"], help="case files, folders or names (default: cases)")
+    parser.add_argument("what", nargs="*", help="case files, folders or names (default: cases)")
     parser.add_argument("--targets", action="store_true", help="list the targets that the installed Triton serves")
+
+    parser.add_argument(
+        "--references", action="store_true", help="list the functions of references, or of the modules named"
+    )
+    parser.add_argument("--formats", action="store_true", help="list the number formats of references.formats")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print one line a variant, or the table of targets."""
+    """Print one line a variant, or the tables that were asked for."""
+    if args.references or args.formats:
+        from harness.cli.index import formats, references
+
+        for line in (*(formats() if args.formats else ()), *(references(args.what) if args.references else ())):
+            say(line)
+        return 0
     if args.targets:
         return _targets()
     from harness.model.describe import variant_info
     from harness.model.load import find
     from harness.model.variants import CaseError
 
-    for word in args.what:
+    for word in args.what or ["cases"]:
         try:
             cases = find(word)
         except CaseError as e:

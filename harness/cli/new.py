@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from harness.cli import UsageError
+from harness.ours import ROOT
 
 _TEMPLATE = '''"""{title}"""
 
@@ -37,6 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("name", help="the case's name: letters, digits and underscores")
     parser.add_argument("--folder", default="cases")
+    parser.add_argument("--from", dest="example", metavar="EXAMPLE", help="copy an example: " + ", ".join(examples()))
     parser.add_argument("--instruction", default="rcp.rn.f32", help="the instruction to start with")
 
 
@@ -49,7 +51,23 @@ def main(args: argparse.Namespace) -> int:
     path = Path(args.folder) / f"{args.name}.py"
     if path.exists():
         raise UsageError(f"{path} is there already")
+    known = examples()
+    if args.example and args.example not in known:
+        raise UsageError(f"there is no example {args.example!r}; there are {', '.join(known)}")
+    text = known[args.example].read_text(encoding="utf-8") if args.example else _template(args)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_TEMPLATE.format(title=f"{args.name}: what it computes.", instruction=args.instruction))
+    path.write_text(text, encoding="utf-8")
     print(f"{path}\nrun it: pytest {path}")
     return 0
+
+
+def _template(args: argparse.Namespace) -> str:
+    return _TEMPLATE.format(title=f"{args.name}: what it computes.", instruction=args.instruction)
+
+
+def examples() -> dict[str, Path]:
+    """The case files that come with ptxdiff, by name: from `cases/` of a checkout, in a wheel beside this module."""
+    for folder in (Path(__file__).parent / "examples", ROOT / "cases"):
+        if folder.is_dir():
+            return {p.stem: p for p in sorted(folder.glob("[!_]*.py"))}
+    return {}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cli import UsageError, render, say
+from harness.ours import first
 
 if TYPE_CHECKING:
     from harness.records import RunRecords
@@ -77,6 +78,7 @@ def write_page(records: Sequence[Path], output: Path, ledger: Path, *, merge: bo
     records: several files, and with merge= all files of folders, are merged into one run. ledger: left out where there
     is no such file. Raises RecordError for records that cannot be read.
     """
+    first("reports")
     from harness.diskcache import cache_folder
     from reports import html, summary
     from reports.history import folder, history
@@ -95,6 +97,7 @@ def own_ledger() -> Path:
 
 
 def _other(name: str, run: RunRecords, output: str) -> None:
+    first("reports")
     from reports import github, junit, sarif, tabular
 
     if name.startswith("github"):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 from harness.cli import UsageError, say
+from harness.ours import ROOT, others
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -63,15 +65,26 @@ def main(args: argparse.Namespace) -> int:
     if any(w.startswith(("-n", "--numprocesses")) for w in args.rest):
         words.append("--dist=loadgroup")
     # A process of its own: pytest rewrites plugins as it imports them, and this one has imported ours already.
-    code = _call([sys.executable, "-m", "pytest", *words, *plugin_words()])
+    code = _call([sys.executable, "-m", "pytest", *words, *plugin_words()], _environment())
     if args.report and records.exists():
         _report(records, Path(args.output), Path(args.report))
     return code
 
 
-def _call(words: list[str]) -> int:
+def _environment() -> dict[str, str]:
+    """An environment in which pytest finds our plugin; UsageError where another `harness` comes first."""
+    given = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    if theirs := others("harness", [os.getcwd(), *given, str(ROOT)]):
+        raise UsageError(
+            f"pytest would load the package {theirs} instead of ptxdiff's at {ROOT / 'harness'}; rename it, or run "
+            "where it is not first in Python's path"
+        )
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([*given, str(ROOT)])}
+
+
+def _call(words: list[str], environment: dict[str, str]) -> int:
     """A command's exit code. Ctrl-C reaches the command too: it closes its records, and is waited for."""
-    with subprocess.Popen(words) as process:
+    with subprocess.Popen(words, env=environment) as process:
         while True:
             try:
                 return process.wait()

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from harness.records import EXPECTED, PYTORCH, Key, Result, RunRecords, Share, evidence_of_passes, passes
+from harness.records import DECLARED, EXPECTED, PYTORCH, Key, Result, RunRecords, Share, evidence_of_passes, passes
 from harness.records.compare import (
     BETWEEN_RUNS,
     Comparison,
@@ -95,6 +95,7 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
         *_run_as_a_whole(run),
         *_failures(run.results),
         *_accepted_failures(baseline.results),
+        *_declared(run, baseline),
         *_missing(run, baseline, comparison, policy),
         *_redefined(run, baseline, redefined),
         *_recompiled(run, baseline, comparison, redefined),
@@ -143,6 +144,20 @@ def _accepted_failures(results: Iterable[Result]) -> list[Finding]:
     """Failures that the baseline lists as accepted: they satisfy no gate."""
     found = _grouped(r for r in results if _failed(r))
     return [Finding(ACCEPTED, f.subject, f"accepted in the baseline though it is no pass: {f.text}") for f in found]
+
+
+def _declared(run: RunRecords, baseline: RunRecords) -> Iterator[Finding]:
+    """Bits that are wrong as the case declares: refused until a baseline has accepted these very bits."""
+    accepted = {r.key: (r.inputs_digest, r.outputs_digest) for r in baseline.results if r.diagnosis == DECLARED}
+    groups: dict[tuple[str, bool], list[Result]] = defaultdict(list)
+    for r in run.results:
+        if r.diagnosis == DECLARED:
+            known = bool(r.outputs_digest) and accepted.get(r.key) == (r.inputs_digest, r.outputs_digest)
+            groups[_subject(r.key), known].append(r)
+    for (subject, known), members in groups.items():
+        text = f"{members[0].words}, {len(members)} results on {_targets(members)}"
+        text += "" if known else ": no baseline has accepted these bits; look at them, then --accept"
+        yield Finding(ACCEPTED if known else CORRECTNESS, subject, text)
 
 
 def _failed(r: Result) -> bool:

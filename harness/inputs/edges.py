@@ -85,7 +85,7 @@ def edge_units(fmt: Format) -> Codes:
     units = []
     for low, high in pairs:  # alternating codes: every pair occurs in neighbouring slots
         slots = [low if k % 2 == 0 else high for k in range(fmt.codes_per_unit)]
-        units.append(sum(code << (k * fmt.slot_bits) for k, code in enumerate(slots)))
+        units.append(_signed64(sum(code << (k * fmt.slot_bits) for k, code in enumerate(slots))))
     return np.array(units, dtype=np.int64)
 
 

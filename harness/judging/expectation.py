@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.model.variants import Context, ExpectedFailure
-from harness.records import Result
+from harness.records import DECLARED, Result
 
 
 def settle(results: list[Result], expected: ExpectedFailure | None, label: str) -> None:
@@ -33,6 +33,28 @@ def _settle(results: list[Result], expected: ExpectedFailure, context: Context, 
         if last.verdict == "pass":
             told = f"{last.key.case}::{label}: {words}"
             results[concerned[-1]] = replace(last, verdict="fail", words=words, message=told)
+
+
+def settle_declared(results: list[Result], why: str, label: str) -> None:
+    """Mark results with other bits on a target where the case declares so; fail an item that gives the right ones.
+
+    Wrong bits in straight runs alone are excused, never an undefined bit, a stray write or another finding. A pass on
+    a model shows nothing of the bits that hardware gives.
+    """
+    if not why:
+        return
+    concerned = [k for k, r in enumerate(results) if r.key.context == "straight" and r.total]
+    for k in concerned:
+        r = results[k]
+        if r.verdict == "fail" and r.different and not r.findings:
+            words = f"{DECLARED} on {r.key.target}: {why} ({r.words})"
+            results[k] = replace(r, expected_failure=True, diagnosis=DECLARED, words=words)
+    judged = [k for k in concerned if results[k].verdict == "pass" and results[k].evidence != "model"]
+    if judged and not any(results[k].diagnosis == DECLARED for k in concerned):
+        last = results[judged[-1]]
+        words = f"declared to give other bits on {last.key.target} ({why}) and did not; take it out of differs="
+        told = f"{last.key.case}::{label}: {words}"
+        results[judged[-1]] = replace(last, verdict="fail", words=words, message=told)
 
 
 def _proved_right(results: list[Result]) -> list[int]:

@@ -9,6 +9,7 @@ from harness.model.arguments import flushes, format_of
 from harness.model.declaration import Declaration
 from harness.model.match import Match
 from harness.model.policies import policies, valid_policy_names
+from harness.model.targets import TargetSet, normal
 from harness.model.variants import AsmVariant, CaseError, ExpectedFailure, Meets, Variant
 from references.formats import Format, Scalar, Shaped, fraction
 
@@ -162,8 +163,27 @@ def _check_variant(case: Declaration, where: str, variant: Variant) -> None:
             raise CaseError(f"{where}: asm() computes elementwise; arguments with dimensions need kernel(...)")
     else:
         _check_function(case, where, variant)
+    _check_differs(where, variant, resolved.targets)
     if variant.expected_failure:
         _check_expected(where, variant, variant.expected_failure, bool(resolved.carry))
+
+
+def _check_differs(where: str, variant: Variant, targets: TargetSet) -> None:
+    if not variant.differs:
+        return
+    if not isinstance(variant.differs, Mapping):
+        raise CaseError(f"{where}: differs={variant.differs!r}; write differs={{'sm_90': 'the reason'}}")
+    for name, reason in variant.differs.items():
+        try:
+            target = normal(name)
+        except (ValueError, AttributeError) as e:
+            raise CaseError(f"{where}: differs=: {e}") from None
+        if target not in targets:
+            raise CaseError(f"{where}: differs= names {target}, which targets= leaves out; it would never be judged")
+        if not isinstance(reason, str) or not reason.strip():
+            raise CaseError(f"{where}: differs= gives no reason for {target}; say why it gives other bits there")
+    if variant.expected_failure:
+        raise CaseError(f"{where}: differs= and expected_failure= both excuse failures; state one of them")
 
 
 def _check_expected(where: str, variant: Variant, expected: ExpectedFailure, carried: bool) -> None:

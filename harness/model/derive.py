@@ -94,7 +94,7 @@ def _registers(fmt: Format, pack: int) -> int:
 
 def _letter(fmt: Format) -> str:
     if fmt.unit_bits == 64:
-        return "d" if fmt.is_float else "l"
+        return "d" if fmt.element_type == "fp64" else "l"
     return "r"
 
 
@@ -144,12 +144,15 @@ def derive(case: Case, text: str, pack: int) -> AsmForm:
             "asm({1: ..., 4: ...}), or give its pack="
         )
     outputs, inputs = _arguments(case)
-    _check_numbers(instruction, len(outputs) + len(inputs))
-    to_bits, from_bits = operand_bits(instruction)
-    widths = [to_bits] * len(outputs) + [from_bits] * len(inputs)
-    formats = outputs + inputs
-    lanes = _lanes(instruction, formats, widths, pack)
-    slots = [_Slots.of(f, width, pack, lanes) for f, width in zip(formats, widths, strict=True)]
+    if _takes_two_elements(instruction, outputs, inputs):
+        lanes, slots = 2, _pair_slots(instruction, outputs[0], inputs[0], pack)
+    else:
+        _check_numbers(instruction, len(outputs) + len(inputs))
+        to_bits, from_bits = operand_bits(instruction)
+        widths = [to_bits] * len(outputs) + [from_bits] * len(inputs)
+        formats = outputs + inputs
+        lanes = _lanes(instruction, formats, widths, pack)
+        slots = [_Slots.of(f, width, pack, lanes) for f, width in zip(formats, widths, strict=True)]
     base = 0
     for s in slots:
         s.base = base
@@ -162,6 +165,28 @@ def derive(case: Case, text: str, pack: int) -> AsmForm:
     lines = head + load + body + save
     joined = "\n".join(f"    {line}" for line in lines)
     return AsmForm(body[0] if len(lines) == 1 else f"{{\n{joined}\n}}", derive_constraints(case, pack), pack)
+
+
+def _takes_two_elements(instruction: Instruction, outputs: Sequence[Format], inputs: Sequence[Format]) -> bool:
+    """Whether it is a `cvt` of two elements of one input: $1 and $2 are then the first and the second of them."""
+    numbers = sorted(instruction.operands[1:])
+    one_of_each = len(outputs) == len(inputs) == 1
+    return instruction.opcode.startswith("cvt.") and one_of_each and numbers == ["$1", "$2"]
+
+
+def _pair_slots(instruction: Instruction, made: Format, taken: Format, pack: int) -> list[_Slots]:
+    to_bits, from_bits = operand_bits(instruction)
+    if instruction.opcode.startswith("cvt.pack."):
+        to_bits *= 2  # the type is that of one of the two
+    if (to_bits, from_bits) != (2 * made.unit_bits, taken.unit_bits):
+        raise DerivationError(
+            f"{instruction.opcode} makes {to_bits} bits of two sources of {from_bits} bits; the case has elements of "
+            f"{made.unit_bits} ({made.name}) and {taken.unit_bits} bits ({taken.name}); write the packed forms out, "
+            "with constraints= and pack="
+        )
+    if pack % 2:
+        raise DerivationError(f"{instruction.opcode} works on 2 elements at a time; pack {pack} is no multiple")
+    return [_Slots.of(made, to_bits, pack, 2), _Slots.of(taken, from_bits, pack, 1, operands=2)]
 
 
 def _check_numbers(instruction: Instruction, arguments: int) -> None:
@@ -206,13 +231,14 @@ class _Slots:
     """
 
     width: int  # bits of an operand of the instruction
-    count: int  # operands
+    count: int  # operands in the whole block
     registers: int  # asm registers
+    operands: int = 1  # of one execution
     base: int = 0
 
     @classmethod
-    def of(cls, fmt: Format, width: int, pack: int, lanes: int) -> _Slots:
-        return cls(width, max(1, pack // lanes), _registers(fmt, pack))
+    def of(cls, fmt: Format, width: int, pack: int, lanes: int, operands: int = 1) -> _Slots:
+        return cls(width, max(1, pack // lanes), _registers(fmt, pack), operands)
 
     @property
     def direct(self) -> bool:
@@ -265,8 +291,10 @@ class _Slots:
 
 def _call(instruction: Instruction, slots: Sequence[_Slots], call: int) -> str:
     def operand(found: re.Match[str]) -> str:
-        argument = int(found[1])
-        return slots[argument].name(argument, call)
+        number = int(found[1])
+        argument = min(number, len(slots) - 1)
+        each = slots[argument].operands
+        return slots[argument].name(argument, call * each + number - argument)
 
     operands = ", ".join(re.sub(r"\$(\d+)", operand, o) for o in instruction.operands)
     return f"{instruction.opcode} {operands};"

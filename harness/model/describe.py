@@ -9,6 +9,7 @@ from harness.model.derive import asm_form, packs_of
 from harness.model.load import LoadedCase
 from harness.model.match import FtzPolicy
 from harness.model.policies import Policies, policies
+from harness.model.targets import normal
 from harness.model.variants import AsmVariant, CaseError, Variant
 from harness.records import CaseInfo, VariantInfo
 
@@ -63,7 +64,7 @@ def variant_info(loaded: LoadedCase, variant: Variant) -> VariantInfo:
         note="; ".join(t for t in (variant.note, own) if t),
         expected_failure=f"{expected.diagnosis} in the context {' and '.join(expected.contexts)}: {expected.reason}"
         if expected
-        else "",
+        else "; ".join(f"other bits on {normal(name)}: {why}" for name, why in (variant.differs or {}).items()),
         texts=texts,
         constraints=constraints,
         bound=_bound(policy),

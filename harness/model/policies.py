@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness.model.arguments import flushes
 from harness.model.declaration import Declaration
 from harness.model.match import FTZ_POLICIES, NAN_POLICIES, FtzPolicy, Match, NanPolicy, exact
-from harness.model.targets import ALL, TargetSet, target_set
+from harness.model.targets import ALL, TargetSet, normal, target_set
 from harness.model.variants import FtzPolicies, Meets, Reference, Variant
 
 
@@ -30,6 +30,11 @@ class Policies:
         texts = {name: m.describe() for name, m in self.match.items()}
         same = set(texts.values())
         return same.pop() if len(same) == 1 else "; ".join(f"{n}: {t}" for n, t in texts.items())
+
+
+def differs_on(variant: Variant, target: str) -> str:
+    """Why a variant is known to give other bits on a target; "" where it is not."""
+    return next((why for name, why in (variant.differs or {}).items() if normal(name) == target), "")
 
 
 def policies(case: Declaration, variant: Variant) -> Policies:

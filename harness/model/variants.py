@@ -106,6 +106,8 @@ class Variant:
     reference: this variant's own specification, where the case's does not describe it; `meets` then states the
     domain on which it must also meet the case's.
     targets: where it must work. refused: where it must not assemble.
+    differs: targets on which it is known to give other bits than it should, each with the reason. It still runs there
+    and has to differ; the result is an expected failure, and a gate refuses bits that no baseline has accepted.
     carry: output to input, for the loop context.
     fusion: run with Triton's fusion of multiplications and additions on or off only; None runs both.
     """
@@ -117,6 +119,7 @@ class Variant:
     meets: Meets | None = None
     targets: Targets | None = None
     refused: Targets | None = None
+    differs: Mapping[str, str] | None = None
     carry: Mapping[str, str] | None = None
     fusion: bool | None = None
     expected_failure: ExpectedFailure | None = None

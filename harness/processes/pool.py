@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.diskcache import compilers_caches
 from harness.processes.worker import HEADER, Call, Reply, Setup, write_message
 
 DEFAULT_TIMEOUT = 120.0
@@ -107,7 +108,7 @@ class Worker:
             raise _Silent
         request_end, self._requests = os.pipe()
         self._replies, reply_end = os.pipe()
-        self._stderr = _nameless_file()
+        self._stderr = nameless_file()
         module = ["-P", "-m", "harness.processes.worker"]
         command = [*self._prefix, sys.executable, *module, str(request_end), str(reply_end)]
         try:
@@ -133,36 +134,23 @@ class Worker:
         return reply
 
     def _read(self, size: int, deadline: float) -> bytes:
-        poll = select.poll()
-        poll.register(self._replies, select.POLLIN)
-        data = bytearray()
-        while len(data) < size:
-            if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-                raise _Silent
-            chunk = os.read(self._replies, size - len(data))
-            if not chunk:
-                raise _Silent
-            data += chunk
-        return bytes(data)
+        try:
+            return read_by(self._replies, size, deadline)
+        except EOFError:
+            raise _Silent from None
 
     def _how_it_ended(self, *, timed_out: bool, timeout: float) -> str:
         if self._stopped or self._process is None:
             return "was stopped"
         if timed_out:
-            return f"gave no answer in {timeout:g} s"
+            return in_words(None, timeout)
         try:
-            code = self._process.wait(timeout=10)
+            return in_words(self._process.wait(timeout=10))
         except subprocess.TimeoutExpired:
-            return "closed its pipe"
-        if code < 0:
-            verb = "aborted" if -code == signal.SIGABRT else "was killed"
-            return f"{verb} ({signal.Signals(-code).name})"
-        return f"exited with status {code}"
+            return in_words(None)
 
     def _written(self) -> str:
-        if self._stderr < 0:
-            return ""
-        return os.pread(self._stderr, os.fstat(self._stderr).st_size, 0).decode(errors="replace")
+        return written_to(self._stderr) if self._stderr >= 0 else ""
 
     def stop(self) -> None:
         """Kill the process, now and for good; a call in progress ends."""
@@ -186,12 +174,44 @@ class Worker:
         self._requests = self._replies = self._stderr = -1
 
 
-def _nameless_file() -> int:
+def nameless_file() -> int:
     """A file open for reading and appending, so that what follows a truncation starts at offset 0."""
     fd, name = tempfile.mkstemp(prefix="ptxdiff-stderr-")
     os.unlink(name)
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
     return fd
+
+
+def written_to(file: int) -> str:
+    """All that a file holds, as text."""
+    return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
+
+
+def read_by(fd: int, size: int, deadline: float) -> bytes:
+    """Read `size` bytes by a time of the monotonic clock; EOFError when the other end closes first, or time is up."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    data = bytearray()
+    while len(data) < size:
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise EOFError
+        chunk = os.read(fd, size - len(data))
+        if not chunk:
+            raise EOFError
+        data += chunk
+    return bytes(data)
+
+
+def in_words(status: int | None, late: float | None = None) -> str:
+    """How a process ended without an answer. status: negative for a signal, None if unknown; late: seconds waited."""
+    if late is not None:
+        return f"gave no answer in {late:g} s"
+    if status is None:
+        return "closed its pipe"
+    if status < 0:
+        verb = "aborted" if -status == signal.SIGABRT else "was killed"
+        return f"{verb} ({signal.Signals(-status).name})"
+    return f"exited with status {status}"
 
 
 @dataclass(frozen=True)
@@ -287,19 +307,19 @@ def default_size() -> int:
 
 
 def _environment() -> dict[str, str]:
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(_DROPPED_PREFIXES) or name.endswith("_PATH")
-    }
-    return with_harness(kept)
+    return with_harness({name: value for name, value in os.environ.items() if not changes_compilers(name)})
+
+
+def changes_compilers(variable: str) -> bool:
+    """Whether an environment variable changes what Triton compiles, so that no compiler's process gets it."""
+    return variable.startswith(_DROPPED_PREFIXES) and not variable.endswith("_PATH")
 
 
 def with_harness(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which Python finds the harness."""
+    """An environment in which Python finds the harness, and compilers keep their caches in ours."""
     here = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (here, environment.get("PYTHONPATH"))))
-    return {**environment, "PYTHONPATH": path}
+    return {**environment, **compilers_caches(), "PYTHONPATH": path}
 
 
 _shared: Pool | None = None

@@ -98,15 +98,20 @@ def resolve(function: str) -> Callable[..., Any]:
     return found
 
 
-def _answer(call: Call) -> Reply:
+def answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Reply:
+    """What a call returns or raises, with the warnings of Python on the way."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            reply = Reply(value=resolve(call.function)(*call.arguments))
+            reply = Reply(value=function(*arguments))
         except Exception as error:
             reply = Reply(raised=type(error).__name__, message=str(error), trace=traceback.format_exc())
     notes = tuple(dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught))
     return Reply(reply.value, notes, reply.raised, reply.message, reply.trace)
+
+
+def _resolved(call: Call) -> Any:
+    return resolve(call.function)(*call.arguments)
 
 
 def serve(requests: int, replies: int) -> None:
@@ -119,7 +124,7 @@ def serve(requests: int, replies: int) -> None:
         if isinstance(request, Setup):
             sys.path[:] = request.path
             continue
-        reply = _answer(request)
+        reply = answer(_resolved, (request,))
         sys.stdout.flush()
         sys.stderr.flush()
         write_message(replies, reply)

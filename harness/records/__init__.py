@@ -20,6 +20,7 @@ from harness.records.merge import MACHINES, machines, merged
 from harness.records.seal import Seal
 from harness.records.statistics import Beside
 from harness.records.types import (
+    DECLARED,
     EVIDENCE,
     EXPECTED,
     PYTORCH,
@@ -52,6 +53,7 @@ from harness.records.types import (
 )
 
 __all__ = [
+    "DECLARED",
     "EVIDENCE",
     "EXPECTED",
     "MACHINES",

@@ -26,6 +26,9 @@ PYTORCH = "torch.compile"
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 EVIDENCE: tuple[Evidence, ...] = get_args(Evidence)
 EXPECTED = "expected failure"
+
+DECLARED = "other bits, as the case declares"
+"""The diagnosis of wrong bits on a target of `differs=`."""
 """The word for a failure that its case declares, where verdicts are counted."""
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from harness.inputs import InputSet
 from harness.inputs.fill import kernel_inputs, shaped
 from harness.jobs import Backend, Job, Outcome, Setup, block_of
-from harness.judging.expectation import settle
+from harness.judging.expectation import settle, settle_declared
 from harness.judging.failingmap import axes_of, packed
 from harness.judging.judge import Judgement, held_exactly, judge_same
 from harness.judging.message import headline, message
@@ -27,7 +27,7 @@ from harness.model.describe import reference_name
 from harness.model.identity.definition import definition
 from harness.model.load import LoadedCase
 from harness.model.match import DomainError
-from harness.model.policies import Policies, policies
+from harness.model.policies import Policies, differs_on, policies
 from harness.model.reference import ReferenceFault
 from harness.model.variants import AsmVariant, CaseError, Variant
 from harness.records import Key, Result, Share, Text, TextKind, Verdict, text_hash
@@ -166,6 +166,7 @@ class _ItemRun:
             self._fault(item, e)
         if replay is None:
             settle(self.found.results, self.variant.expected_failure, self.item.label)
+            settle_declared(self.found.results, differs_on(self.variant, self.item.target), self.item.label)
             self._settle_promises()
         return self.found
 

@@ -11,8 +11,10 @@ import hashlib
 import importlib.metadata
 import inspect
 import os
+import sys
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -31,10 +33,10 @@ Place = tuple[int, ...]
 
 @dataclass(frozen=True)
 class FunctionRef:
-    """A module-level @triton.jit function, by where a worker can find it again.
+    """A @triton.jit function, by where a worker can find it again and by a digest of its code.
 
     module: the name it was imported under, used if that name leads to the same file; else `path` is loaded by itself.
-    code: digest of the function's code and of all that it calls; the worker refuses another function of that name. ""
+    code: digest of the function's code and of all that it calls; who compiles refuses another function of that name. ""
     for a function of the harness's own.
     """
 
@@ -50,6 +52,17 @@ class FunctionRef:
         Accepts a @triton.jit function and looks through @triton.heuristics; refuses @triton.autotune, whose choice
         depends on timing.
         """
+        reference = cls.of_any(function)
+        if "<" in reference.qualname:
+            raise ValueError(
+                f"{reference.qualname} in {reference.path} is defined inside a function; the compiler "
+                "process finds functions by name: move it to the top of its module"
+            )
+        return reference
+
+    @classmethod
+    def of_any(cls, function: Any) -> FunctionRef:
+        """As `of`, also for a function that is not found by its name, which has to be `held` to be compiled."""
         while type(function).__name__ in ("Heuristics", "Autotuner"):
             if type(function).__name__ == "Autotuner":
                 raise ValueError(f"{_name(function)} is autotuned; give the @triton.jit function and one set of values")
@@ -57,13 +70,22 @@ class FunctionRef:
         plain = getattr(function, "fn", None)
         if not inspect.isfunction(plain) or not hasattr(function, "arg_names"):
             raise ValueError(f"{_name(function)} is a {type(function).__name__}, not a @triton.jit function")
-        if "<" in plain.__qualname__:
-            raise ValueError(
-                f"{plain.__qualname__} in {plain.__code__.co_filename} is defined inside a function; the compiler "
-                "process finds functions by name: move it to the top of its module"
-            )
         path = str(Path(plain.__code__.co_filename).resolve())
         return cls(plain.__module__, path, plain.__qualname__, digest_with_code(function, exact=True))
+
+    def is_found(self, function: Any) -> bool:
+        """Whether a worker that imports this reference's module finds `function` there, as far as can be told here.
+
+        Not in `__main__`, whose import would run the script or notebook again, nor in a module that is being imported.
+        """
+        module = sys.modules.get(self.module)
+        being_imported = getattr(getattr(module, "__spec__", None), "_initializing", False)
+        if self.module == "__main__" or being_imported or not os.path.isfile(self.path):
+            return False
+        found: Any = module
+        for part in self.qualname.split("."):
+            found = getattr(found, part, None)
+        return found is function
 
 
 def _name(function: Any) -> str:
@@ -173,22 +195,39 @@ def _triton_version() -> str:
         return ""
 
 
-def submit(spec: KernelSpec, *, timeout: float = DEFAULT_TIMEOUT) -> Future[Compiled]:
-    """Have a worker compile `spec` to PTX; equal specs are compiled once a process."""
+Held = Mapping[FunctionRef, Any]
+"""Functions that this process has and no other can find."""
+
+
+def submit(spec: KernelSpec, *, held: Held | None = None, timeout: float = DEFAULT_TIMEOUT) -> Future[Compiled]:
+    """Have a worker compile `spec` to PTX; equal specs are compiled once a process.
+
+    held: those of the spec's functions that a worker would not find. A fork of this process then compiles, at once.
+    """
     identity = identity_of(spec)
     result, first = _memo.claim(identity)
     if first:
         try:
-            _start(spec, identity, timeout, result)
+            if held:
+                result.set_result(_judge(spec, identity, _in_fork(spec, held, timeout)))
+            else:
+                _start(spec, identity, timeout, result)
         except BaseException as error:
             result.set_exception(error)
             raise
     return result
 
 
-def compile_kernel(spec: KernelSpec, *, timeout: float = DEFAULT_TIMEOUT) -> Compiled:
+def compile_kernel(spec: KernelSpec, *, held: Held | None = None, timeout: float = DEFAULT_TIMEOUT) -> Compiled:
     """Compile `spec` to PTX and wait for it. A compiler's complaint, or its death, is a `Refusal`."""
-    return submit(spec, timeout=timeout).result()
+    return submit(spec, held=held, timeout=timeout).result()
+
+
+def _in_fork(spec: KernelSpec, held: Held, timeout: float) -> Outcome:
+    from harness.processes.fork import call_in_fork
+    from harness.triton.lower import lower  # before the fork, which would import it every time
+
+    return call_in_fork(lower, spec, held, timeout=timeout)
 
 
 def _start(spec: KernelSpec, identity: str, timeout: float, result: Future[Compiled]) -> None:

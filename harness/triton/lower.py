@@ -1,4 +1,4 @@
-"""Triton's stages from a kernel to PTX, as a worker process runs them. Imported in workers only."""
+"""Triton's stages from a kernel to PTX, as a worker process or a fork runs them; needs triton."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import importlib.util
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,10 +31,13 @@ class CompileFailure(Exception):
     """A kernel that Triton's front end refuses, in one line."""
 
 
-def lower(spec: KernelSpec) -> Lowered:
-    """Compile to PTX. Raises CompileFailure with the root cause; LLVM may end the process instead."""
-    function = load(spec.function)
-    constants = {place: _loaded(value) for place, value in spec.constants}
+def lower(spec: KernelSpec, held: Mapping[FunctionRef, Any] | None = None) -> Lowered:
+    """Compile to PTX. Raises CompileFailure with the root cause; LLVM may end the process instead.
+
+    held: functions that are here already, as in a fork of the process that made them; the others are loaded.
+    """
+    function = load(spec.function, held)
+    constants = {place: _loaded(value, held) for place, value in spec.constants}
     forget_output()
     attributes = {place: [["tt.divisibility", 16]] for place in spec.divisible}
     source = ASTSource(function, dict(spec.signature), constants, attributes)
@@ -99,27 +103,25 @@ def _ptxas(arch: int) -> tuple[str, str]:
     return tool.path, tool.version
 
 
-def _loaded(value: Any) -> Any:
+def _loaded(value: Any, held: Mapping[FunctionRef, Any] | None) -> Any:
     if isinstance(value, FunctionRef):
-        return load(value)
-    return tuple(map(_loaded, value)) if type(value) is tuple else value
+        return load(value, held)
+    return tuple(_loaded(v, held) for v in value) if type(value) is tuple else value
 
 
-def load(ref: FunctionRef) -> Any:
-    """The function that `ref` means; raises CompileFailure where its file no longer makes it.
+def load(ref: FunctionRef, held: Mapping[FunctionRef, Any] | None = None) -> Any:
+    """The function that `ref` means: that of `held`, or else what its file made; raises CompileFailure for neither.
 
     The name is tried first. A file may bind it again further down: of all the functions that the file made under that
     name, the one with the code of `ref` is meant.
     """
-    module = _module(ref)
-    found: Any = module
-    for part in ref.qualname.split("."):
-        found = getattr(found, part, None)
+    module = None if held and ref in held else _module(ref)
+    found: Any = held[ref] if held and module is None else _named(module, ref.qualname)
     while type(found).__name__ in ("Heuristics", "Autotuner"):
         found = found.fn  # the caller has decided what they decide
     if found is not None and not ref.code:
         return found
-    made = (f for f in _made if f.fn.__qualname__ == ref.qualname and f.fn.__globals__ is vars(module))
+    made = (f for f in _made if f.fn.__qualname__ == ref.qualname and module and f.fn.__globals__ is vars(module))
     for function in ([found] if found is not None else []) + list(made):
         if digest_with_code(function, exact=True) == ref.code:
             return function
@@ -144,6 +146,14 @@ def _note_functions() -> None:
 
 
 _note_functions()
+
+
+def _named(module: ModuleType | None, qualname: str) -> Any:
+    """What a module has under a name; None where it has nothing."""
+    found: Any = module
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return found
 
 
 def _module(ref: FunctionRef) -> ModuleType:

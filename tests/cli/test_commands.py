@@ -208,3 +208,36 @@ def test_run_reports_with_the_history_of_its_folder(here):
         assert done.returncode == 0, done.stdout + done.stderr
     assert len(list((here / "runs").glob("*.jsonl"))) == 2
     assert "What changed over 2 runs" in (here / "report.html").read_text()
+
+
+def test_the_formats_are_listed(capsys):
+    code, out, _ = said(capsys, "list", "--formats")
+    assert code == 0
+    lines = {line.split()[0]: line for line in out.splitlines()}
+    assert "32 bits in uint64" in lines["F32X2"]
+    assert "2 codes of float32, the first in the low bits" in lines["F32X2"]
+    assert "4 exponent and 3 mantissa bits, bias 7, no infinity" in lines["E4M3"]
+    from references import formats
+
+    assert set(lines) == {n for n, f in vars(formats).items() if n.isupper() and isinstance(f, formats.Format)}
+
+
+def test_the_references_are_listed_with_what_they_say(capsys):
+    code, out, _ = said(capsys, "list", "--references", "reciprocal")
+    assert code == 0
+    assert out.startswith("references.reciprocal  Reciprocals, quotients")
+    assert "    correctly_rounded(" in out
+    assert said(capsys, "list", "--references", "nothing")[0] == 2
+    _, everything, _ = said(capsys, "list", "--references", "--formats")
+    assert "references.conversion" in everything
+    assert "BF16X2" in everything
+    assert not [line for line in everything.splitlines() if not line.strip()], "a reference without a docstring"
+
+
+def test_the_index_loads_no_torch():
+    program = (
+        "import sys; from harness.cli import main; code = main(['list', '--references', '--formats'])\n"
+        "sys.exit(code or any(m in sys.modules for m in ('torch', 'triton', 'numba')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stderr

@@ -16,10 +16,12 @@ from references.formats import (
     E2M1X2,
     E4M3,
     E4M3X2,
+    E5M2,
     E5M2X2,
     F16,
     F16X2,
     F32,
+    F32X2,
     F64,
     I8,
     I16,
@@ -31,6 +33,7 @@ from references.formats import (
     U64,
     UE8M0X2,
     Format,
+    value,
 )
 
 
@@ -155,3 +158,59 @@ def test_what_cannot_be_derived_is_refused_with_the_reason(text, inputs, words):
 def test_what_one_instruction_is(text, opcode):
     found = single_instruction(text)
     assert (found.opcode if found else None) == opcode
+
+
+@pytest.mark.parametrize("pack", [2, 4, 8])
+@pytest.mark.parametrize(
+    ("text", "source", "target"),
+    [
+        ("cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1;", F32, E4M3),
+        ("cvt.rn.satfinite.e5m2x2.f32 $0, $2, $1;", F32, E5M2),
+        ("cvt.rn.f16x2.f32 $0, $2, $1;", F32, F16),
+        ("cvt.rn.bf16x2.f32 $0, $2, $1;", F32, BF16),
+        ("cvt.pack.sat.s16.s32 $0, $2, $1;", I32, I16),
+    ],
+)
+def test_a_conversion_of_two_elements_at_a_time(text, source, target, pack):
+    """$1 and $2 are the first and the second element of a pair, numbered as for pack 2."""
+    case = case_of(text, (source,), target, (pack,))
+    values = np.arange(-20, 17).astype(source.numpy_dtype() if source is I32 else np.float32)
+    result = run(case, pack, values)
+    if target is I16:
+        np.testing.assert_array_equal(result.view(np.int16), values)
+    else:
+        assert [float(value(target, int(code))) for code in result] == [float(rounded(target, x)) for x in values]
+
+
+def rounded(target: Format, x: float) -> float:
+    from ml_dtypes import bfloat16, float8_e4m3fn, float8_e5m2
+
+    kinds = {"e4m3": float8_e4m3fn, "e5m2": float8_e5m2, "float16": np.float16, "bfloat16": bfloat16}
+    return kinds[target.name](x)
+
+
+def test_a_conversion_of_two_elements_leaves_out_odd_packs():
+    case = case_of("cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1;", (F32,), E4M3)
+    assert packs_of(case, case.variants["v"]) == (2, 4)
+    with pytest.raises(DerivationError, match="2 elements at a time; pack 3 is no multiple"):
+        asm_form(case_of("cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1;", (F32,), E4M3, (3,)), case.variants["v"], 3)
+
+
+def test_sources_in_the_other_order_exchange_neighbours():
+    """The order is the author's: the first source goes to the upper half."""
+    case = case_of("cvt.rn.satfinite.e4m3x2.f32 $0, $1, $2;", (F32,), E4M3, (4,))
+    result = run(case, 4, np.array([1, 2, 3, 4], np.float32))
+    assert [float(value(E4M3, int(code))) for code in result] == [2, 1, 4, 3]
+
+
+def test_a_pair_of_codes_that_a_byte_does_not_hold_is_refused():
+    case = case_of("cvt.rn.satfinite.e2m1x2.f32 $0, $2, $1;", (F32,), E2M1, (2,))
+    with pytest.raises(DerivationError, match="makes 8 bits of two sources of 32 bits"):
+        asm_form(case, case.variants["v"], 2)
+
+
+@pytest.mark.parametrize("pack", [1, 2, 4])
+def test_two_floats_in_one_register(pack):
+    case = case_of("add.rn.f32x2 $0, $1, $2;", (F32X2, F32X2), F32X2, (pack,))
+    x = np.arange(14, dtype=np.float32)
+    np.testing.assert_array_equal(run(case, pack, x.view(np.uint64), x.view(np.uint64)).view(np.float32), 2 * x)

@@ -252,7 +252,7 @@ def test_shapes() -> None:
         ("Q*N", r"no size given for Q \(given: N\)"),
         ("N/(N-7)", "divides by zero with N = 7"),
         ("N**2", "only names, integers"),
-        ("f(N)", "only names, integers"),
+        ("f(N)", "neither ceil"),
         ("1.5*N", "1.5 is not an integer"),
         ("N+", "expected a size"),
         (-1, "expected a size"),
@@ -281,3 +281,17 @@ def test_traces_into_one_graph() -> None:
     unpacked = torch.compile(lambda x: formats.unpack(E2M1X2, x), backend="eager", fullgraph=True)
     assert unpacked(torch.tensor([0x21], dtype=torch.uint8)).tolist() == [1, 2]
     assert formats.classify(U32, torch.tensor([0, 5])).tolist() == [Class.ZERO, Class.NORMAL]
+
+
+@pytest.mark.parametrize(
+    ("dim", "size"), [("ceil(N/32)", 2), ("floor(N/32)", 1), ("N//32", 1), ("32*ceil(N/32) - N", 27), ("(N+31)//32", 2)]
+)
+def test_dimensions_round(dim: str, size: int) -> None:
+    assert F32[dim].shape({"N": 37}) == (size,)
+    assert F32[dim].names == {"N"}
+
+
+@pytest.mark.parametrize("dim", ["ceil(N, 2)", "round(N/2)", "ceil()", "N.ceil(2)", "ceil"])
+def test_other_functions_in_dimensions_are_refused(dim: str) -> None:
+    with pytest.raises(ValueError, match=r"dimension|no size given"):
+        F32[dim].shape({"N": 37})

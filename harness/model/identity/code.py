@@ -132,6 +132,8 @@ class _Walk:
         if inspect.isfunction(function := getattr(value, "fn", None)):  # a @triton.jit function
             marks = {n: getattr(value, n, None) for n in ("noinline", "do_not_specialize", "debug")}
             marks["annotations"] = function.__annotations__  # they say what is a compile-time constant
+            if self.exact:
+                marks["text"] = getattr(value, "src", None)  # what Triton compiles; `_unsafe_update_src` replaces it
             return tagged("jit", type(value).__name__.encode(), self.encode(function), self.encode(marks))
         if callable(inner := getattr(value, "__wrapped__", None)):  # functools.cache
             return tagged("wrapped", type(value).__name__.encode(), self.encode(inner))

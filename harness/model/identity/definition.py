@@ -66,7 +66,9 @@ def what_changed(before: Mapping[str, str], after: Mapping[str, str]) -> str:
 def _wanted(case: Case, variant: Variant) -> dict[str, Any]:
     """What a variant is held to, and on which inputs."""
     policy = policies(case, variant)
+    declared = {"differs": tuple(variant.differs.items())} if variant.differs else {}
     return {
+        **declared,
         "reference": alternatives(policy.reference),
         "policy": (policy.match, policy.ftz, policy.nan),
         "meets": (policy.meets, case.reference if policy.meets else None),

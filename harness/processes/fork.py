@@ -1,0 +1,104 @@
+"""A call in a fork of this process: for what no other process can find again, such as a function made by a factory.
+
+The fork has every module, closure and notebook cell of this process as they are now, so that nothing is imported or
+pickled on the way there. It has one thread. A compiler that aborts in it costs this process nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import pickle
+import resource
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from harness.processes.pool import (
+    DEFAULT_TIMEOUT,
+    Outcome,
+    changes_compilers,
+    in_words,
+    nameless_file,
+    read_by,
+    written_to,
+)
+from harness.processes.worker import HEADER, answer, end_with_parent, write_message
+
+
+def call_in_fork(function: Callable[..., Any], *arguments: Any, timeout: float = DEFAULT_TIMEOUT) -> Outcome:
+    """Call a function in a fork and wait for it; what it returns must pickle. Raises OSError where no fork is had."""
+    deadline = time.monotonic() + timeout
+    reply_end, reply_write = os.pipe()
+    life_end, life = os.pipe()  # open for as long as this process waits
+    stderr = nameless_file()
+    with warnings.catch_warnings():
+        # Python 3.12 warns of forks of processes with threads: what these hold stays locked in the fork. Triton's
+        # stages take no lock of Python's threads, and a fork that waits for one is ended after `timeout`.
+        warnings.simplefilter("ignore")
+        sys.stdout.flush()
+        pid = os.fork()
+    if pid == 0:
+        _serve(reply_write, life_end, stderr, (reply_end, life), function, arguments)
+    os.close(reply_write)
+    os.close(life_end)
+    status: int | None = None
+    try:
+        (size,) = HEADER.unpack(read_by(reply_end, HEADER.size, deadline))
+
+        return Outcome(pickle.loads(read_by(reply_end, size, deadline)), written_to(stderr))
+    except EOFError:
+        late = time.monotonic() >= deadline
+        if not late:
+            status = _reap(pid)
+        return Outcome(None, written_to(stderr), in_words(status, timeout if late else None))
+    finally:
+        if status is None:
+            for kill in (os.killpg, os.kill):  # the fork may not lead its group yet
+                with contextlib.suppress(ProcessLookupError):
+                    kill(pid, signal.SIGKILL)
+            _reap(pid)
+        for fd in (reply_end, life, stderr):
+            os.close(fd)
+
+
+def _reap(pid: int) -> int | None:
+    """How a child ended, negative for a signal; None where somebody else in this process has waited for it."""
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except ChildProcessError:
+        return None
+
+
+def _serve(
+    replies: int, life: int, stderr: int, parents: tuple[int, ...], function: Any, arguments: tuple[Any, ...]
+) -> None:
+    """The fork's whole life. Nothing of the parent's runs in it afterwards: no handler, no buffer, no exit function."""
+    try:
+        os.setsid()  # a Ctrl-C is for the parent to handle, and what the compiler started ends with the fork
+        for fd in parents:
+            os.close(fd)
+        null = os.open(os.devnull, os.O_RDWR)
+        for target, fd in ((0, null), (1, null), (2, stderr)):
+            os.dup2(fd, target)
+        sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
+        faulthandler.disable()  # pytest's writes to the terminal; a compiler that aborts is an answer here
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        for name in [n for n in os.environ if changes_compilers(n)]:
+            del os.environ[name]
+        end_with_parent(life)
+        reply = answer(function, arguments)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        write_message(replies, reply)
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()  # such as an answer that does not pickle
+        sys.stderr.flush()
+    finally:
+        os._exit(1)

@@ -1,0 +1,103 @@
+"""A variant that is known to give other bits on a target: stated with its reason, judged, and seen by the gate."""
+
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from harness import Case, asm
+from harness.gating import baseline
+from harness.gating.gate import ACCEPTED, CORRECTNESS, gate
+from harness.model.load import load
+from harness.model.variants import CaseError
+from harness.records import DECLARED, read
+from references.formats import U8
+from tests.case_sources import FLIP
+from tests.running.test_bad_days import CONFTEST, ROOT, plugin
+
+WHY = "adds a bit too many there"
+DIFFERS = FLIP.replace('"=r,r", pack=4),\n    },', f'"=r,r", pack=4, differs={{"sm_90": "{WHY}"}}),\n    }},')
+
+
+def run(folder, text, target="sm_90a"):
+    (folder / "cases").mkdir(exist_ok=True)
+    (folder / "cases" / "flip.py").write_text(text)
+    out = folder / "run.jsonl"
+    (folder / "conftest.py").write_text(CONFTEST)
+    words = [sys.executable, "-m", "pytest", "cases", "-q", "-p", "no:cacheprovider", "--ptx-backend=emulator"]
+    words += [f"--ptx-target={target}", f"--ptx-records={out}", *plugin()]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    return done.returncode, done.stdout, read(out)
+
+
+def test_it_is_an_expected_failure_with_its_reason(tmp_path):
+    code, output, found = run(tmp_path, DIFFERS)
+    assert code == 0, output
+    wrong = [r for r in found.results if r.key.variant == "wrong" and r.total]
+    assert wrong
+    assert {(r.outcome, r.diagnosis) for r in wrong} == {("expected failure", DECLARED)}
+    assert all(f"{DECLARED} on sm_90a: {WHY}" in r.words and r.different for r in wrong)
+    info = found.cases["flip"].variants["wrong"]
+    assert info.expected_failure == f"other bits on sm_90a: {WHY}"
+
+
+def test_elsewhere_it_fails(tmp_path):
+    code, _, found = run(tmp_path, DIFFERS, "sm_100a")
+    assert code == 1
+    assert {r.outcome for r in found.results if r.key.variant == "wrong" and r.total} == {"fail"}
+
+
+def test_right_bits_where_others_are_declared_fail(tmp_path):
+    text = DIFFERS.replace("0x01010181", "0x01010101")
+    code, output, _ = run(tmp_path, text)
+    assert code == 1
+    assert re.search(rf"declared to give other bits on sm_90a \({WHY}\) and did not", output)
+
+
+def test_the_gate_takes_only_the_bits_that_a_baseline_accepted(tmp_path):
+    _, _, found = run(tmp_path, DIFFERS)
+    decision = gate(found, dataclasses.replace(baseline.accepted(found), results=[]))
+    assert decision.code == CORRECTNESS
+    assert any("no baseline has accepted these bits" in f.text and WHY in f.text for f in decision.findings)
+    accepted = baseline.accepted(found)
+    again = gate(found, accepted)
+    assert again.code == ACCEPTED
+    assert any(WHY in f.text for f in again.findings)
+    (tmp_path / "other").mkdir()
+    _, _, other = run(tmp_path / "other", DIFFERS.replace("0x01010181", "0x01010141"))
+    assert gate(other, accepted).code == CORRECTNESS
+
+
+@pytest.mark.parametrize(
+    ("differs", "options", "words"),
+    [
+        ({"sm_1": "why"}, {}, "'sm_1' is no target"),
+        ({"sm_90": ""}, {}, "gives no reason for sm_90a"),
+        ("sm_90", {}, "write differs={'sm_90': 'the reason'}"),
+        ({"sm_80": "why"}, {"targets": "sm_90"}, "which targets= leaves out"),
+    ],
+)
+def test_what_cannot_be_declared(differs, options, words):
+    with pytest.raises(CaseError, match=re.escape(words)):
+        Case(
+            inputs={"x": U8},
+            outputs={"y": U8},
+            reference=lambda x: x,
+            variants={"v": asm("mov.b32 $0, $1;", constraints="=r,r", pack=4, differs=differs, **options)},
+        )
+
+
+def test_the_declaration_belongs_to_the_definition(tmp_path):
+    from harness.model.identity.definition import changed_parts, definition
+
+    texts = {"plain": FLIP, "declared": DIFFERS}
+    found = {}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+        [loaded] = load(tmp_path / f"{name}.py")
+        found[name] = definition(loaded.case, loaded.case.variants["wrong"])
+    assert changed_parts(found["plain"], found["declared"]) == ("differs",)

@@ -1,0 +1,203 @@
+"""`harness.emulated` works wherever Triton does: in a script, a notebook cell, and for a kernel made by a factory."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import triton
+import triton.language as tl
+
+from harness import emulated
+from harness.launcher import LaunchError
+from harness.ptx.errors import MemoryFault
+
+SCRIPT = '''"""A script without a guard."""
+import numpy as np, triton, triton.language as tl
+from harness import emulated
+
+print("the script runs")
+STEP = tl.constexpr(3)
+
+@triton.jit
+def helper(x):
+    return x + STEP
+
+@triton.jit
+def kernel(x, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.store(x + i, helper(tl.load(x + i)))
+
+x = np.zeros(32, np.float32)
+emulated(kernel)[(1,)](x, B=32)
+assert (x == 3).all()
+'''
+
+
+def run_script(path, text):
+    path.write_text(text)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    words = [sys.executable, str(path)]
+    return subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_a_script_without_a_guard_runs_once(tmp_path):
+    done = run_script(tmp_path / "script.py", SCRIPT)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "the script runs\n"
+
+
+def test_a_changed_global_is_compiled_in(tmp_path):
+    """The function that runs is the one handed over, with the globals of that moment, not an earlier compilation."""
+    done = run_script(
+        tmp_path / "script.py",
+        SCRIPT + "STEP = tl.constexpr(5)\nemulated(kernel)[(1,)](x, B=32)\nassert (x == 8).all(), x\n",
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_module_that_launches_while_it_is_imported(tmp_path):
+    (tmp_path / "launching.py").write_text(SCRIPT)
+    done = run_script(tmp_path / "script.py", "import launching\n")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "the script runs\n"
+
+
+def test_malformed_asm_in_a_script_is_an_error_with_its_line(tmp_path):
+    text = SCRIPT.replace(
+        "tl.store(x + i, helper(tl.load(x + i)))",
+        'y = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r,r", [tl.load(x + i)], tl.float32, True, 1)\n'
+        "    tl.store(x + i, y)",
+    ).replace(
+        "emulated(kernel)[(1,)](x, B=32)\nassert (x == 3).all()",
+        "try:\n    emulated(kernel)[(1,)](x, B=32)\nexcept ValueError as e:\n    print(e)\nprint('alive')",
+    )
+    done = run_script(tmp_path / "script.py", text)
+    assert done.returncode == 0, done.stderr
+    _, words, last = done.stdout.splitlines()
+    assert "number of input constraints" in words
+    assert "script.py:12" in words  # where the kernel begins; LLVM names no line
+    assert last == "alive"
+    assert "Fatal Python error" not in done.stderr
+
+
+def test_a_notebook_cell(tmp_path):
+    nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed; it is in the dev extra")
+    pytest.importorskip("ipykernel", reason="ipykernel is not installed; it is in the dev extra")
+    import nbformat
+
+    cells = [nbformat.v4.new_code_cell(part) for part in SCRIPT.split("\nx = np.zeros")]
+    cells[1].source = "x = np.zeros" + cells[1].source
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+
+
+def test_a_cell_without_a_file(tmp_path):
+    """What a notebook does: code in `__main__` whose text is in linecache only."""
+    text = (
+        "import linecache, sys\n"
+        f"text = {SCRIPT!r}\n"
+        "name = '/tmp/ipykernel_1/1234.py'\n"
+        "linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)\n"
+        "exec(compile(text, name, 'exec'), globals())\n"
+    )
+    done = run_script(tmp_path / "cell.py", text)
+    assert done.returncode == 0, done.stderr
+
+
+def adder(amount, fault=""):
+    """A kernel that adds `amount`, known through a closure only."""
+    AMOUNT = tl.constexpr(amount)
+
+    @triton.jit
+    def kernel(x, B: tl.constexpr):
+        i = tl.arange(0, B)
+        tl.store(x + i, tl.load(x + i) + AMOUNT)
+
+    @triton.jit
+    def outside(x, B: tl.constexpr):
+        i = tl.arange(0, B)
+        tl.store(x + i + B, tl.load(x + i) + AMOUNT)
+
+    @triton.jit
+    def misspelt(x, B: tl.constexpr):
+        i = tl.arange(0, B)
+        tl.store(x + i, tl.lode(x + i) + AMOUNT)
+
+    return {"": kernel, "outside": outside, "misspelt": misspelt}[fault]
+
+
+def test_closures_of_one_factory_are_told_apart():
+    x = np.zeros(32, np.float32)
+    for amount in (1, 10, 1):
+        emulated(adder(amount))[(1,)](x, B=32)
+    assert (x == 12).all()
+
+
+def test_closures_over_numbers_that_compare_equal_are_told_apart():
+    for amount in (0.0, -0.0):
+        x = np.full(32, -0.0, np.float32)
+        emulated(adder(amount))[(1,)](x, B=32)
+        assert np.signbit(x).all() == np.signbit(amount)
+
+
+def test_errors_of_a_closure_name_its_own_line():
+    with pytest.raises(MemoryFault, match=r"test_launcher_places\.py:\d+"):
+        emulated(adder(1, "outside"))[(1,)](np.zeros(32, np.float32), B=32)
+    with pytest.raises(LaunchError, match=r"lode.*\[in: tl\.store\(x \+ i, tl\.lode\(x \+ i\) \+ AMOUNT\)\]"):
+        emulated(adder(1, "misspelt"))[(1,)](np.zeros(32, np.float32), B=32)
+
+
+def test_a_function_of_a_factory_as_a_compile_time_argument():
+    def made(factor):
+        FACTOR = tl.constexpr(factor)
+
+        @triton.jit
+        def scaled(x):
+            return x * FACTOR
+
+        return scaled
+
+    for factor in (2, 3):
+        x = np.ones(32, np.float32)
+        emulated(apply)[(1,)](x, FUNCTION=made(factor), B=32)
+        assert (x == factor).all()
+
+
+@triton.jit
+def apply(x, FUNCTION: tl.constexpr, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.store(x + i, FUNCTION(tl.load(x + i)))
+
+
+def test_a_name_that_was_bound_again():
+    """The function handed over is compiled, not the one that its name leads to now."""
+    first = _again
+    globals()["_again"] = _other
+    try:
+        x = np.zeros(32, np.float32)
+        emulated(first)[(1,)](x, B=32)
+        assert (x == 1).all()
+    finally:
+        globals()["_again"] = first
+
+
+@triton.jit
+def _again(x, B: tl.constexpr):
+    tl.store(x + tl.arange(0, B), 1.0)
+
+
+@triton.jit
+def _other(x, B: tl.constexpr):
+    tl.store(x + tl.arange(0, B), 2.0)
+
+
+def test_a_text_that_was_replaced_is_compiled():
+    """Triton compiles the text that `_unsafe_update_src` gave, not what the file says."""
+    kernel = adder(1)
+    x = np.zeros(32, np.float32)
+    emulated(kernel)[(1,)](x, B=32)
+    kernel._unsafe_update_src(kernel.src.replace("+ AMOUNT", "+ 2 * AMOUNT"))
+    emulated(kernel)[(1,)](x, B=32)
+    assert (x == 3).all()
