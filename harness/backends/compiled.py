@@ -5,6 +5,7 @@ What ptxas would be given is what runs here: Triton's packing, padding, masks an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,15 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.backends.snippet import one_line
+from harness.backends.snippet import one_line, run_once
 from harness.jobs import Artifacts, Job, Outcome
+from harness.model.derive import asm_form
 from harness.model.identity.experiment import Experiment, emulator
+from harness.model.variants import AsmVariant
 from harness.ptx import PtxError
-from harness.ptx.errors import NotElementwise, UnsupportedOnTarget
+from harness.ptx.errors import NotElementwise, UndefinedBits, UnsupportedOnTarget
 from harness.ptx.limits import KERNEL_SECONDS
 from harness.triton.compile import Compilation, compile_kernel
 from harness.triton.diagnostics import Refusal
+from harness.triton.elementwise import TEMPLATE_FILE
 from harness.triton.launch import Launch, Tensor, entry_parameters, launch_of, launched_experiment
+from harness.triton.ptxtext import asm_line
 
 _GAP = 0xA5  # what lies between the rows of an output and must stay there
 
@@ -82,7 +87,7 @@ def _run(job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[str, ...
     except NotElementwise as e:
         return Outcome("not run", one_line(e))
     except PtxError as e:
-        return _fault(e)
+        return _fault(job, kernel, e)
     forms = tuple(dict.fromkeys(s.bound.name for s in program.steps))
     approximate = tuple(dict.fromkeys(s.bound.name for s in program.steps if s.bound.form.approximate))
     differ = any(not np.array_equal(run.outputs[n], other.outputs[n]) for n in run.outputs)
@@ -97,13 +102,44 @@ def _run(job: Job, kernel: CompiledKernel, evidence_of: Callable[[tuple[str, ...
     )
 
 
-def _fault(error: PtxError) -> Outcome:
+def _fault(job: Job, kernel: CompiledKernel, error: PtxError) -> Outcome:
     """A finding for what the kernel did wrong; an error for what the emulator cannot run, or not in time."""
     from harness.ptx.errors import ExecutionError, TimeLimit
 
+    words = one_line(error)
+    if isinstance(error, UndefinedBits):
+        words = _in_the_asm(job) or words
+    elif (asm := asm_line(kernel.compilation.ptx, error.line)) and asm.call and not asm.ours:
+        words = f"{words} | line {asm.number} of the inline asm that {asm.call} calls"
+    words = _OUR_TEMPLATE.sub("", words)
     if isinstance(error, ExecutionError) and not isinstance(error, TimeLimit):
-        return Outcome("ran", findings=(one_line(error),), evidence="specification")
-    return Outcome("error", one_line(error))
+        return Outcome("ran", findings=(words,), evidence="specification")
+    return Outcome("error", words)
+
+
+# The places of a store in the harness's own kernel, which tell the author of a case nothing.
+_OUR_TEMPLATE = re.compile(rf" \(from {re.escape(TEMPLATE_FILE)}:\d+(?:, inlined at {re.escape(TEMPLATE_FILE)}:\d+)*\)")
+
+
+def _in_the_asm(job: Job) -> str:
+    """Undefined bits that asm gives when it is run by itself: the line of the asm, and the inputs; "" where it does not.
+
+    The compiled kernel shows them only at the store of the result, which the harness wrote.
+    """
+    if not isinstance(job.variant, AsmVariant):
+        return ""
+    try:
+        run_once(job, asm_form(job.case, job.variant, job.setup.pack), job.inputs, {})
+    except UndefinedBits as error:
+        words = f"asm {one_line(error)}"
+        if error.element is None:
+            return words
+        of = {n: np.asarray(u).reshape(-1)[error.element] for n, u in job.inputs.items()}
+        bits = (f"{n} = 0x{u.view(f'u{u.itemsize}'):0{2 * u.itemsize}x}" for n, u in of.items())
+        return f"{words} | at {', '.join(bits)}"
+    except PtxError:
+        pass
+    return ""
 
 
 @dataclass(frozen=True)

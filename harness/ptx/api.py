@@ -13,10 +13,11 @@ import numpy as np
 from harness.ptx.analysis.written import check_inputs
 from harness.ptx.binding.constraints import REGISTER_WIDTH, Constraint, Operand, bind, constants_of, parse_constraints
 from harness.ptx.binding.program import Builder, Program
-from harness.ptx.errors import BindingError, PtxError, only_own
+from harness.ptx.errors import BindingError, PtxError, UndefinedBits, only_own
 from harness.ptx.limits import SNIPPET_SECONDS, Deadline, lanes_together
 from harness.ptx.machine.data import DType, Placement, Tensor, by_lane, dtype_of, load, store, tensors, width_of
 from harness.ptx.machine.lockstep import Constants, Frame, run
+from harness.ptx.machine.origin import traced_back
 from harness.ptx.machine.parallel import for_each
 from harness.ptx.machine.standins import named_values, refuse_stand_ins
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
@@ -173,18 +174,27 @@ def _run_chunks(
     together = lanes_together(CHUNK, len(block.program.registers), len(block.program.steps))
     registers = {name: Tensor(values, values.dtype, values.size == 1) for name, values in named.items()}
 
-    def chunk(start: int) -> None:
-        frame = Frame(block.program, min(together, placement.lanes - start), constants, Deadline(limit))
-        stop = start + frame.lanes
+    def loaded(start: int, stop: int) -> Frame:
+        frame = Frame(block.program, stop - start, constants, Deadline(limit))
         frame.named = {name: by_lane(tensor, placement, start, stop) for name, tensor in registers.items()}
         frame.trusts_stand_ins = trusting
         for operand, slot in zip(operands, block.slots, strict=True):
             if not operand.output and slot >= 0:
                 load(frame, slot, operand, inputs[operand.tensor], placement, start)
+        return frame
+
+    def chunk(start: int) -> None:
+        frame = loaded(start, min(start + together, placement.lanes))
         run(block.program, frame)
         for operand, slot in zip(operands, block.slots, strict=True):
             if operand.output:
-                store(frame, slot, operand, outputs[operand.tensor], placement, start)
+                try:
+                    store(frame, slot, operand, outputs[operand.tensor], placement, start)
+                except UndefinedBits as error:
+                    if error.lane is None:
+                        raise
+                    alone = loaded(error.lane, error.lane + 1)
+                    raise traced_back(error, block.program, alone, slot) from None
 
     for_each(chunk, range(0, placement.lanes, together))
 
