@@ -122,7 +122,7 @@ _OUR_TEMPLATE = re.compile(rf" \(from {re.escape(TEMPLATE_FILE)}:\d+(?:, inlined
 
 
 def _in_the_asm(job: Job) -> str:
-    """Undefined bits that asm gives when it is run by itself: the line of the asm, and the inputs; "" where it does not.
+    """Undefined bits that asm gives when run by itself: the line of the asm, and the inputs; "" where it gives none.
 
     The compiled kernel shows them only at the store of the result, which the harness wrote.
     """

@@ -33,7 +33,7 @@ def file_name(key: Key) -> str:
 def write_dump(
     folder: Path, key: Key, inputs: Mapping[str, Any], outputs: Mapping[str, Any], judgement: Judgement
 ) -> list[str]:
-    """Write a failure's arrays, storage units all; what the message says of them: lines of Python, or why there is none.
+    """Write a failure's arrays, storage units all. Returns lines of Python that load them, or why there is no file.
 
     `inputs/x`, `outputs/y`, `expected/y`, and `mask/y`, true where a unit of y has a wrong code. A format that numpy
     lacks is written as its bits.

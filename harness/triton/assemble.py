@@ -118,7 +118,7 @@ def _place(ptx: str, complaint: Complaint) -> str:
         return f", PTX line {number}" + (f" `{lines[number - 1].strip()}`" if number <= len(lines) else "")
     if asm.ours:
         return f", asm line {asm.number} `{asm.text}`"
-    of = f"the inline asm that {asm.call} calls" if asm.call else "inline asm that Triton or a function called here wrote"
+    of = f"the inline asm that {asm.call} calls" if asm.call else "inline asm of a function that is called"
     return f", line {asm.number} of {of}: `{asm.text}`"
 
 

@@ -146,7 +146,9 @@ class Elementwise:
     def explain(self, refusal: Refusal) -> Refusal:
         """The refusal, with the numbers of registers added where it is about them."""
         asm, _ = self._parts()
-        if asm is None or not re.search("constraints does not match|without outputs|with one output cannot", refusal.words):
+        if asm is None or not re.search(
+            "constraints does not match|without outputs|with one output cannot", refusal.words
+        ):
             return refusal
         given = [c.strip() for c in asm.constraints.split(",") if c.strip() and not c.strip().startswith("~")]
         outs = sum(c.startswith("=") for c in given)
