@@ -208,3 +208,90 @@ def test_run_reports_with_the_history_of_its_folder(here):
         assert done.returncode == 0, done.stdout + done.stderr
     assert len(list((here / "runs").glob("*.jsonl"))) == 2
     assert "What changed over 2 runs" in (here / "report.html").read_text()
+
+
+OTHER = RIGHT.replace("case = Case(", "other = Case(")
+"""The same as FLIP's right variant, of a case that is called `other`."""
+
+SPELLINGS = {
+    "flip::right": ["flip::right"],
+    "flip right": ["flip::right"],
+    "flip.py::right": ["flip::right"],
+    "cases/flip.py::right": ["flip::right"],
+    "flip.py::right[sm_90a-emulator]": ["flip::right"],
+    "flip::right[sm_90a-emulator]": ["flip::right"],
+    "cases/flip.py::right[sm_90a-emulator]": ["flip::right"],
+    "flip": ["flip::right", "flip::wrong"],
+    "flip.py": ["flip::right", "flip::wrong"],
+    "two.other": ["two.other::right"],
+    "two.other::right": ["two.other::right"],
+    "two::other::right": ["two.other::right"],
+    "cases/two.py::other": ["two.other::right"],
+    "cases/two.py::other::right[sm_100a-gpu]": ["two.other::right"],
+    "two right flip wrong": ["two.other::right", "flip::wrong"],
+    "cases": ["flip::right", "flip::wrong", "two.other::right"],
+}
+
+
+@pytest.mark.parametrize("words", SPELLINGS)
+def test_a_variant_is_known_in_every_spelling_that_is_printed(here, capsys, words):
+    (here / "cases" / "two.py").write_text(OTHER)
+    code, out, err = said(capsys, "list", *words.split())
+    assert code == 0, err
+    found, case = [], ""
+    for line in out.splitlines():
+        if line.startswith(" "):
+            found.append(f"{case}::{line.split()[0]}")
+        else:
+            case = line.split()[0]
+    assert found == SPELLINGS[words]
+
+
+def test_show_takes_the_target_from_the_name(here, capsys):
+    code, out, _ = said(capsys, "show", "flip::right[sm_100a-emulator]", "--only", "asm")
+    assert (code, out.splitlines()[0]) == (0, "# flip::right, sm_100a, pack 4")
+    code, _, err = said(capsys, "show", "flip::right[sm_100a-emulator]", "--target", "sm_90a", "--only", "asm")
+    assert (code, err) == (
+        2, "ptxdiff show: --target sm_90a, and the name says sm_100a; leave one of them out\n",
+    )  # fmt: skip
+
+
+def test_run_hands_pytest_the_addresses_of_what_is_named(here, monkeypatch):
+    from harness.cli import run
+
+    (here / "cases" / "two.py").write_text(OTHER)
+    called: list[list[str]] = []
+    monkeypatch.setattr(run, "_call", lambda words: called.append(words) or 0)
+    for words, address in {
+        "flip right": "cases/flip.py::right",
+        "flip::wrong[sm_90a-emulator]": "cases/flip.py::wrong[sm_90a-emulator]",
+        "two.other::right": "cases/two.py::other::right",
+        "cases/flip.py": "cases/flip.py",
+    }.items():
+        assert main(["run", *words.split()]) == 0
+        assert called[-1][3] == address
+        assert f"--ptx-cases={address.partition('::')[0]}" in called[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["sweep", "flip", "--journal", "j"], "flip names 2 variants; name one of flip::right, flip::wrong"),
+        (["sweep", "flip::left", "--journal", "j"], "flip has no variant 'left'; it has right, wrong"),
+        (["list", "flip", "left"], "flip has no variant 'left'; it has right, wrong"),
+        (["list", "flip::right[sm_1-gpu]"], "'sm_1' is no target that ptxdiff knows"),
+        (["list", "flip.py::left"], "flip.py binds no case called left, and has no variant 'left'; it has right"),
+    ],
+)
+def test_what_a_name_does_not_mean_is_said_alike_by_every_verb(here, capsys, words, message):
+    assert said(capsys, *words)[0] == 2
+    main(words)
+    assert message in capsys.readouterr().err
+
+
+def test_naming_a_case_loads_its_file_alone_and_no_torch(here):
+    (here / "cases" / "other.py").write_text("raise RuntimeError('loaded')")
+    words = "import sys; from harness.cli import main; code = main(['list', 'flip', 'right'])"
+    script = f"{words}; sys.exit(code or ('torch' in sys.modules) * 3)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=here, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
