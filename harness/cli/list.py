@@ -19,7 +19,6 @@ def main(args: argparse.Namespace) -> int:
         return _targets()
     from harness.model.describe import variant_info
 
-
     for chosen in named(args.what):
         loaded, case = chosen.loaded, chosen.loaded.case
         ins = ", ".join(f"{n}: {a}" for n, a in case.inputs.items())

@@ -295,3 +295,63 @@ def test_naming_a_case_loads_its_file_alone_and_no_torch(here):
     script = f"{words}; sys.exit(code or ('torch' in sys.modules) * 3)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=here, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "library"),
+    [
+        (["-t", "sm_1"], {"target": "sm_1"}),
+        (["-p", "3"], {"pack": 3}),
+        (["-p", "0"], {"pack": 0}),
+        (["-p", "0", "-c", "=r,r"], {"pack": 0}),
+        (["-c", "+r,r"], {"constraints": "+r,r"}),
+        (["-c", "=r"], {"constraints": "=r"}),
+        (["-t", "sm_75"], {"target": "sm_75"}),
+    ],
+)
+def test_the_command_refuses_what_the_library_refuses_in_its_words(capsys, words, library):
+    import numpy as np
+
+    from harness import emulate
+    from harness.ptx import PtxError
+
+    text = "cvt.rn.bf16x2.f32 $0, $1, $1;"
+    given = {"constraints": "=r,r", "args": [np.float32([1])], "dtype": "float32"} | library
+    with pytest.raises(PtxError) as refused:
+        emulate(text, **given)
+    code, out, err = said(capsys, "emulate", text, "-i", "float32=1", "-o", "float32", *words)
+    assert code
+    assert str(refused.value) in out + err
+
+
+@pytest.mark.parametrize(
+    ("instruction", "asm", "inputs"),
+    [
+        ("ex2.approx.ftz.f32", "ex2.approx.ftz.f32 $0, $1;", ["x"]),
+        ("ex2.approx.ftz.f32 $0, $1;", "ex2.approx.ftz.f32 $0, $1;", ["x"]),
+        ("fma.rn.f32 $0, $1, $2, $3", "fma.rn.f32 $0, $1, $2, $3;", ["x1", "x2", "x3"]),
+    ],
+)
+def test_a_new_case_has_the_instruction_once_and_imports_what_it_uses(here, capsys, instruction, asm, inputs):
+    from harness.model.load import load
+
+    assert said(capsys, "new", "fresh", "--instruction", instruction)[0] == 0
+    case = load(here / "cases" / "fresh.py")[0].case
+    assert case.variants["asm"].texts[1].text == asm
+    assert list(case.inputs) == inputs
+    checked = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F", "cases/fresh.py"]
+    done = subprocess.run(checked, capture_output=True, text=True, cwd=here, timeout=60)
+    assert done.returncode == 0, done.stdout
+
+
+def test_compare_takes_one_run_for_two_targets(here, capsys):
+    (here / "cases" / "flip.py").write_text(RIGHT)
+    run = ["run", "--backend", "emulator", "--target", "sm_90", "--target", "sm_100", "--output", "run.jsonl"]
+    done = subprocess.run([sys.executable, "-m", "harness.cli", *run], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    code, out, _ = said(capsys, "compare", "run.jsonl", "--targets", "sm_90a", "sm_100a")
+    assert code == 0
+    assert re.search(r"[1-9]\d* results in both", out)
+    code, _, err = said(capsys, "compare", "run.jsonl")
+    assert code == 2
+    assert "name a second run, or two targets of the one: ptxdiff compare A --targets sm_90a sm_100a" in err
