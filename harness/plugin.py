@@ -36,6 +36,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--ptx-require-gpu", action="store_true", help="fail, rather than skip, what no GPU here can run")
     group.addoption("--ptx-replay", metavar="TOKEN", help="repeat one pack of inputs, as a failure message gave it")
+    group.addoption(
+        "--ptx-dump",
+        metavar="DIR",
+        help="write each failure's inputs, outputs, expected values and mask to a .npz file in this folder",
+    )
     group.addoption("--ptx-records", metavar="PATH", help="write records to this file, or to a new file in this folder")
     group.addoption(
         "--ptx-resume", action="store_true", help="go on with the --ptx-records file, keeping what it already holds"
@@ -103,6 +108,8 @@ def _check_options(config: pytest.Config) -> None:
             f"--ptx-require-gpu asks for a GPU, and --ptx-backend={option.ptx_backend[0]} leaves it out"
         )
     _check_limit(option.ptx_limit if option.ptx_limit is not None else config.getini("ptx_limit"))
+    if option.ptx_dump is not None:
+        _check_dump(config)
     if option.ptx_sanitize:
         _check_sanitizer(option.ptx_backend)
     if option.ptx_timing and option.ptx_backend and not {"auto", "gpu"} & set(option.ptx_backend):
@@ -114,6 +121,24 @@ def _check_options(config: pytest.Config) -> None:
             normal(name)
         except ValueError as e:
             raise pytest.UsageError(f"--ptx-target: {e}") from None
+
+
+def _check_dump(config: pytest.Config) -> None:
+    """Make the folder now, and name it in full: workers of pytest-xdist are given the option as it is then."""
+    import errno
+
+    path = config.invocation_params.dir / config.option.ptx_dump
+    try:
+        if not config.option.ptx_dump:
+            raise OSError(errno.EINVAL, "it has no name")
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise pytest.UsageError(
+            f"--ptx-dump: {path} cannot be a folder ({e.strerror}); give a folder, new or existing"
+        ) from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise pytest.UsageError(f"--ptx-dump: {path} is not writable; give a folder that is")
+    config.option.ptx_dump = str(path)
 
 
 def _check_sanitizer(chosen: list[str] | None) -> None:
@@ -221,6 +246,15 @@ def _test_module(path: Path, parent: pytest.Collector) -> pytest.Collector:
 
     made: pytest.Collector = CaseModule.from_parent(parent, path=path)
     return made
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Check a replay token against the cases chosen. (In a worker of pytest-xdist each item tells for itself.)"""
+    if config.option.ptx_replay is not None and not hasattr(config, "workerinput"):
+        from harness.running.collection import check_replay
+
+        check_replay(config, items)
 
 
 @pytest.hookimpl(optionalhook=True)

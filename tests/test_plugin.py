@@ -128,8 +128,8 @@ def test_a_replay_of_what_is_right_passes(run_cases):
 
 def test_a_token_of_another_case_says_what_is_wrong(run_cases):
     result = run_cases("--ptx-replay=pack=1,shape=4,z=00000000", flip=RIGHT)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["--ptx-replay: *the case's inputs are x; the token gives z"])
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --ptx-replay: *the case's inputs are x; the token gives z; give the item *"])
 
 
 def test_the_command_is_for_where_the_user_stands(run_cases, pytester, monkeypatch):

@@ -5,6 +5,7 @@ What ptxas would be given is what runs here: Triton's packing, padding, masks an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -12,16 +13,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.backends.snippet import one_line
+from harness.backends.snippet import one_line, run_once
 from harness.jobs import Artifacts, Job, Outcome
+from harness.model.derive import asm_form
 from harness.model.identity.experiment import Experiment, emulator
+from harness.model.variants import AsmVariant
 from harness.ptx import PtxError
-from harness.ptx.errors import ExecutionError, NotElementwise, TimeLimit, UnsupportedOnTarget
+from harness.ptx.errors import ExecutionError, NotElementwise, TimeLimit, UndefinedBits, UnsupportedOnTarget
 from harness.ptx.limits import KERNEL_SECONDS, shared_memory
 from harness.ptx.targets import Target
 from harness.triton.compile import Compilation, compile_kernel
 from harness.triton.diagnostics import Refusal
+from harness.triton.elementwise import TEMPLATE_FILE
 from harness.triton.launch import Launch, Tensor, entry_parameters, launch_of, launched_experiment
+from harness.triton.ptxtext import asm_line
 
 if TYPE_CHECKING:
     from harness.ptx.kernel.kernel import Kernel
@@ -73,7 +78,7 @@ def run_compiled(
     try:
         loaded = load_kernel(kernel.compilation.ptx)  # whether this target may run it, whatever was run before
     except PtxError as e:
-        return replace(_fault(e), artifacts=made)
+        return replace(_fault(job, kernel, e), artifacts=made)
     identity = _experiment(job, kernel, loaded)
     return replace(once(identity, lambda: _run(job, kernel, loaded, evidence_of, limit)), artifacts=made)
 
@@ -95,7 +100,7 @@ def _run(
         run = _launch(job, kernel, fuse=contraction, limit=limit)
         other = _launch(job, kernel, fuse=False, limit=limit) if contraction else run
     except PtxError as e:
-        return _fault(e)
+        return _fault(job, kernel, e)
     forms = tuple(dict.fromkeys(s.bound.name for s in program.steps))
     approximate = tuple(dict.fromkeys(s.bound.name for s in program.steps if s.bound.form.approximate))
     differ = any(not np.array_equal(run.outputs[n], other.outputs[n]) for n in run.outputs)
@@ -110,15 +115,46 @@ def _run(
     )
 
 
-def _fault(error: PtxError) -> Outcome:
+def _fault(job: Job, kernel: CompiledKernel, error: PtxError) -> Outcome:
     """A finding for what the kernel did wrong; else why the emulator cannot run it, or not in time."""
     if isinstance(error, UnsupportedOnTarget):
         return Outcome("unsupported", one_line(error))
     if isinstance(error, NotElementwise):
         return Outcome("not run", one_line(error))
+    words = one_line(error)
+    if isinstance(error, UndefinedBits):
+        words = _in_the_asm(job) or words
+    elif (asm := asm_line(kernel.compilation.ptx, error.line)) and asm.call and not asm.ours:
+        words = f"{words} | line {asm.number} of the inline asm that {asm.call} calls"
+    words = _OUR_TEMPLATE.sub("", words)
     if isinstance(error, ExecutionError) and not isinstance(error, TimeLimit):
-        return Outcome("ran", findings=(one_line(error),), evidence="specification")
-    return Outcome("error", one_line(error))
+        return Outcome("ran", findings=(words,), evidence="specification")
+    return Outcome("error", words)
+
+
+# The places of a store in the harness's own kernel, which tell the author of a case nothing.
+_OUR_TEMPLATE = re.compile(rf" \(from {re.escape(TEMPLATE_FILE)}:\d+(?:, inlined at {re.escape(TEMPLATE_FILE)}:\d+)*\)")
+
+
+def _in_the_asm(job: Job) -> str:
+    """Undefined bits that asm gives when run by itself: the line of the asm, and the inputs; "" where it gives none.
+
+    The compiled kernel shows them only at the store of the result, which the harness wrote.
+    """
+    if not isinstance(job.variant, AsmVariant):
+        return ""
+    try:
+        run_once(job, asm_form(job.case, job.variant, job.setup.pack), job.inputs, {})
+    except UndefinedBits as error:
+        words = f"asm {one_line(error)}"
+        if error.element is None:
+            return words
+        of = {n: np.asarray(u).reshape(-1)[error.element] for n, u in job.inputs.items()}
+        bits = (f"{n} = 0x{u.view(f'u{u.itemsize}'):0{2 * u.itemsize}x}" for n, u in of.items())
+        return f"{words} | at {', '.join(bits)}"
+    except PtxError:
+        pass
+    return ""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from harness.model.naming import Named
+
 # Verb to the line that --help shows. Each is a module of this package with `configure(parser)` and `main(args)`.
 VERBS = {
     "run": "run cases, write records, and a report if asked",
@@ -78,6 +80,20 @@ def render(*renderables: RenderableType) -> None:
         for renderable in renderables:
             console.print(renderable, markup=False)
     sys.stdout.write(guarded(captured.get()))
+
+
+NAMES = "cases and variants as pytest, list and the report print them: cases/rcp.py, rcp::rcp.rn, rcp rcp.rn"
+
+
+def named(words: Sequence[str]) -> list[Named]:
+    """See `harness.model.naming.named`. Raises UsageError."""
+    from harness.model import naming
+    from harness.model.variants import CaseError
+
+    try:
+        return naming.named(words)
+    except CaseError as e:
+        raise UsageError(str(e)) from None
 
 
 class UsageError(Exception):

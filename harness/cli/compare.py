@@ -11,7 +11,7 @@ from harness.cli import UsageError, say
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("before", help="a records file, or a folder whose newest run counts")
-    parser.add_argument("after", help="the same; may be the same file with --targets")
+    parser.add_argument("after", nargs="?", help="the same; by default, with --targets, the first itself")
     parser.add_argument(
         "--targets", nargs=2, metavar=("X", "Y"), help="compare target X of the one with Y of the other"
     )
@@ -27,9 +27,11 @@ def main(args: argparse.Namespace) -> int:
     unknown = [k for k in args.kind or [] if k not in KINDS]
     if unknown:
         raise UsageError(f"no kind of difference is called {unknown[0]!r}; there are {', '.join(KINDS)}")
+    if args.after is None and not args.targets:
+        raise UsageError("name a second run, or two targets of the one: ptxdiff compare A --targets sm_90a sm_100a")
     try:
         targets = (normal(args.targets[0]), normal(args.targets[1])) if args.targets else None
-        found = compare(read(Path(args.before)), read(Path(args.after)), targets=targets)
+        found = compare(read(Path(args.before)), read(Path(args.after or args.before)), targets=targets)
     except (RecordError, CompareError, ValueError) as e:
         raise UsageError(str(e)) from None
     for name, (old, new) in found.environment.items():

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import textwrap
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -125,14 +126,13 @@ def _measure(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry
 
 def _print_changes(changed: Mapping[str, tuple[Entry | None, Entry]], measured: Mapping[str, Entry]) -> None:
     from rich.console import Console
-    from rich.table import Table
 
     console = Console(highlight=False)
-    table = Table("form", "was", "is", "what", title=f"{len(changed)} of {len(measured)} measured forms changed")
+    console.print(f"{len(changed)} of {len(measured)} measured forms changed")
     for form, (had, now) in sorted(changed.items(), key=lambda c: (c[1][1].status != "mismatch", c[0])):
-        table.add_row(form, _stands(had) if had else "", _stands(now), _what(now))
-    if changed:
-        console.print(table)
+        console.print(f"{form}  {_stands(now)}, was {_stands(had) if had else 'not known'}", markup=False)
+        for line in _details(now, console.width):
+            console.print(line, markup=False, soft_wrap=True)
     console.print(_counts(measured))
 
 
@@ -145,7 +145,11 @@ def _print(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry])
         print(json.dumps(found | {"forms": [e.json() for e in entries.values()]}))
         return
     console = Console(highlight=False)
-    console.print(_by_opcode(entries) if args.summary else _table(entries))
+    if args.summary:
+        console.print(_by_opcode(entries))
+    else:
+        for line in _lines(entries.values(), console.width):
+            console.print(line, markup=False, soft_wrap=True)
     for name, run in book.runs.items():
         if any(e.run == name for e in entries.values()):
             words = f"run {name}: {run.device}, {run.target}, driver {run.driver}, ptxas {run.ptxas}, {run.date}"
@@ -153,22 +157,18 @@ def _print(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry])
     console.print(_counts(entries))
 
 
-def _table(entries: Mapping[str, Entry]) -> Any:
-    from rich.table import Table
+def _lines(entries: Iterable[Entry], width: int) -> Iterator[str]:
+    """Each form with how it stands, and below it what that rests on, within the width of the terminal."""
+    for e in entries:
+        yield f"{e.form}  {_stands(e)}"
+        yield from _details(e, width)
 
-    table = Table("run")
-    for heading in ("form", "status"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("inputs", "mismatches", "ulp"):
-        table.add_column(heading, justify="right")
-    for heading in ("ISA bound", "measured so", "remarks"):
-        table.add_column(heading)
-    for form, e in entries.items():
-        inputs = ("all " if e.exhaustive else "") + f"{e.inputs:,}" if e.inputs else ""
-        ulp = "" if e.ulp is None else f"{e.ulp:,}"
-        wrong = f"{e.mismatches:,}" if e.inputs else ""
-        table.add_row(e.run, form, e.status, inputs, wrong, ulp, e.bound, e.envelope, _what(e))
-    return table
+
+def _details(e: Entry, width: int) -> Iterator[str]:
+    tried = f"{'all ' * e.exhaustive}{e.inputs:,} inputs, {e.mismatches:,} mismatches (run {e.run})" if e.inputs else ""
+    bounds = (f"ISA bound {e.bound}" * bool(e.bound), f"measured so {e.envelope}" * bool(e.envelope))
+    text = "; ".join(filter(None, (tried, *bounds, _what(e))))
+    yield from textwrap.wrap(text, max(width, 40), initial_indent="    ", subsequent_indent="    ")
 
 
 def _by_opcode(entries: Mapping[str, Entry]) -> Any:
@@ -200,4 +200,4 @@ def _what(entry: Entry) -> str:
         agree = ", ".join(f"{name} on {count:,}" for name, count in entry.opinions.items())
         return f"{entry.why}; as {agree}" if agree else entry.why
     words = f"({', '.join(shown['inputs'])}) gives {', '.join(shown['got'])}, not {', '.join(shown['expected'])}"
-    return f"{words} [{shown['variant']}]".replace("[", "\\[") if shown.get("variant") else words
+    return f"{words} [{shown['variant']}]" if shown.get("variant") else words

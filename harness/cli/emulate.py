@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from harness.cli import UsageError
 from harness.ptx.limits import SNIPPET_SECONDS
+
+if TYPE_CHECKING:
+    from harness.model.derive import AsmForm
 
 _EPILOG = """\
 example: ptxdiff emulate 'cvt.rn.satfinite.e2m1x2.f32 $0, $2, $1;' -i float32=0.25,nan -i float32=5,-0x1 \\
@@ -35,11 +39,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print a table of inputs and outputs; exit 1 where the emulator refuses."""
-    from harness.model.case import Case
-    from harness.model.derive import asm_form
-    from harness.model.targets import normal
-    from harness.model.variants import AsmVariant, CaseError, asm
     from harness.ptx import PtxError, emulate
+    from harness.ptx.binding.constraints import check_pack
+    from harness.ptx.targets import Target
 
     inputs = [_input(word) for word in args.input]
     outputs = [_format(name) for name in args.output]
@@ -48,38 +50,63 @@ def main(args: argparse.Namespace) -> int:
     if len({len(units) for _, units in inputs if len(units) > 1}) > 1:
         raise UsageError("the inputs have different numbers of values; give as many for each, or one for all")
     try:
-        target = normal(args.target)
-        variant = asm(args.asm, args.constraints, pack=args.pack if args.constraints else None, packs=_packs(args))
-        case = Case(
-            inputs={f"in{k}": fmt for k, (fmt, _) in enumerate(inputs)},
-            outputs={f"out{k}": fmt for k, fmt in enumerate(outputs)},
-            reference=len,
-            variants={"asm": variant},
-        )
-        assert isinstance(variant, AsmVariant)
-        form = asm_form(case, variant, args.pack)
-    except (CaseError, ValueError) as e:
+        Target.parse(args.target)
+    except PtxError as e:
         raise UsageError(str(e)) from None
     arguments = [units for _, units in inputs]
     dtypes = [fmt.storage for fmt in outputs]
     try:
+        check_pack(args.pack)
+        form = _form(args, [fmt for fmt, _ in inputs], outputs)
         results = emulate(
             form.text,
             form.constraints,
             arguments,
             dtypes,
             pack=args.pack,
-            target=target,
+            target=args.target,
             fuse=args.fuse,
             limit=args.limit,
         )
         if args.trace:
-            _trace(form, arguments, dtypes, args, target)
+            _trace(form, arguments, dtypes, args, args.target)
     except PtxError as e:
-        print(f"{type(e).__name__}: {e}")
+        print(f"{type(e).__name__}: {e}{_with_suffix(e, args.target)}")
         return 1
     _print(inputs, outputs, results)
     return 0
+
+
+def _form(args: argparse.Namespace, inputs: Sequence[Any], outputs: Sequence[Any]) -> AsmForm:
+    """The asm with the constraints given, or else derived from the formats."""
+    from harness.model.case import Case
+    from harness.model.derive import AsmForm, asm_form
+    from harness.model.variants import AsmVariant, CaseError, asm
+
+    if args.constraints is not None:
+        return AsmForm(args.asm, args.constraints, args.pack)
+    try:
+        variant = asm(args.asm, packs=_packs(args))
+        case = Case(
+            inputs={f"in{k}": fmt for k, fmt in enumerate(inputs)},
+            outputs={f"out{k}": fmt for k, fmt in enumerate(outputs)},
+            reference=len,
+            variants={"asm": variant},
+        )
+        assert isinstance(variant, AsmVariant)
+        return asm_form(case, variant, args.pack)
+    except (CaseError, ValueError) as e:
+        raise UsageError(str(e)) from None
+
+
+def _with_suffix(error: Exception, target: str) -> str:
+    """For what `sm_90` lacks: the target that Triton compiles for in its place."""
+    from harness.model.targets import normal
+    from harness.ptx.errors import UnsupportedOnTarget
+
+    if not isinstance(error, UnsupportedOnTarget) or target[-1:].isalpha():
+        return ""
+    return f"\n(Triton compiles for {normal(target)}: -t {normal(target)})"
 
 
 def _packs(args: argparse.Namespace) -> tuple[int, ...] | None:

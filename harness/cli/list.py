@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from harness.cli import UsageError, say
+from harness.cli import NAMES, UsageError, named, say
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    parser.add_argument("what", nargs="*", help="case files, folders or names (default: cases)")
+    parser.add_argument("what", nargs="*", metavar="NAME", help=f"{NAMES} (default: cases)")
     parser.add_argument("--targets", action="store_true", help="list the targets that the installed Triton serves")
 
     parser.add_argument(
@@ -29,24 +29,17 @@ def main(args: argparse.Namespace) -> int:
     if args.targets:
         return _targets()
     from harness.model.describe import variant_info
-    from harness.model.load import find
-    from harness.model.variants import CaseError
 
-    for word in args.what or ["cases"]:
-        try:
-            cases = find(word)
-        except CaseError as e:
-            raise UsageError(str(e)) from None
-        for loaded in cases:
-            case = loaded.case
-            ins = ", ".join(f"{n}: {a}" for n, a in case.inputs.items())
-            outs = ", ".join(f"{n}: {a}" for n, a in case.outputs.items())
-            say(f"{loaded.name}  ({ins}) -> ({outs})  {loaded.title}")
-            for name, variant in case.variants.items():
-                info = variant_info(loaded, variant)
-                packs = f"pack {', '.join(info.texts)}; " if info.kind == "asm" else ""
-                expected = f"; expected failure: {info.expected_failure}" if info.expected_failure else ""
-                say(f"    {name:<24} {info.kind:<7} {packs}{info.match}; ftz {info.ftz}; {info.targets}{expected}")
+    for chosen in named(args.what or ["cases"]):
+        loaded, case = chosen.loaded, chosen.loaded.case
+        ins = ", ".join(f"{n}: {a}" for n, a in case.inputs.items())
+        outs = ", ".join(f"{n}: {a}" for n, a in case.outputs.items())
+        say(f"{loaded.name}  ({ins}) -> ({outs})  {loaded.title}")
+        for name in chosen.variants:
+            info = variant_info(loaded, case.variants[name])
+            packs = f"pack {', '.join(info.texts)}; " if info.kind == "asm" else ""
+            expected = f"; expected failure: {info.expected_failure}" if info.expected_failure else ""
+            say(f"    {name:<24} {info.kind:<7} {packs}{info.match}; ftz {info.ftz}; {info.targets}{expected}")
     return 0
 
 

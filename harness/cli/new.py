@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import re
 from pathlib import Path
 
 from harness.cli import UsageError
@@ -10,24 +12,22 @@ from harness.ours import ROOT
 
 _TEMPLATE = '''"""{title}"""
 
-import torch
-
-from harness import Case, asm, ulp
+from harness import Case, asm
 from references.formats import F32
 
 
-def reference(x):
+def reference({inputs}):
     """What is right, bit for bit, from the specification: int64 codes in, int64 codes out."""
     raise NotImplementedError("write the reference, or use one of references/")
 
 
 case = Case(
-    inputs={{"x": F32}},
+    inputs={{{formats}}},
     outputs={{"y": F32}},
     reference=reference,
     variants={{
-        # Operands are numbered outputs first. match=ulp(1) for an approximate instruction, with its source.
-        "asm": asm("{instruction} $0, $1;"),
+        # Operands are numbered outputs first. An approximate instruction takes match=ulp(N, source="...").
+        "asm": asm({instruction}),
     }},
     source="PTX ISA, section of the instruction",
 )
@@ -39,7 +39,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", help="the case's name: letters, digits and underscores")
     parser.add_argument("--folder", default="cases")
     parser.add_argument("--from", dest="example", metavar="EXAMPLE", help="copy an example: " + ", ".join(examples()))
-    parser.add_argument("--instruction", default="rcp.rn.f32", help="the instruction to start with")
+    parser.add_argument(
+        "--instruction", default="rcp.rn.f32", metavar="TEXT",
+        help="the instruction to start with, alone or with its operands: 'fma.rn.f32 $0, $1, $2, $3;'",
+    )  # fmt: skip
 
 
 def main(args: argparse.Namespace) -> int:
@@ -62,7 +65,20 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _template(args: argparse.Namespace) -> str:
-    return _TEMPLATE.format(title=f"{args.name}: what it computes.", instruction=args.instruction)
+    text = _with_operands(args.instruction)
+    last = max((int(n) for n in re.findall(r"\$(\d+)", text)), default=1)
+    inputs = ["x"] if last < 2 else [f"x{n}" for n in range(1, last + 1)]
+    title, formats = f"{args.name}: what it computes.", ", ".join(f'"{n}": F32' for n in inputs)
+    instruction = json.dumps(text, ensure_ascii=False)  # in double quotes
+    return _TEMPLATE.format(title=title, instruction=instruction, inputs=", ".join(inputs), formats=formats)
+
+
+def _with_operands(instruction: str) -> str:
+    """The instruction as asm has it, operands and semicolon added where they are missing."""
+    text = instruction.strip().rstrip(";").rstrip()
+    if not text:
+        raise UsageError("--instruction is empty; write one such as rcp.rn.f32")
+    return f"{text};" if "$" in text else f"{text} $0, $1;"
 
 
 def examples() -> dict[str, Path]:

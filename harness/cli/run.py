@@ -6,15 +6,16 @@ import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from harness.cli import UsageError, say
+from harness.cli import NAMES, UsageError, named, say
 from harness.ours import ROOT, others
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    parser.add_argument("paths", nargs="*", default=["cases"], help="case files or folders (default: cases)")
+    parser.add_argument("paths", nargs="*", default=["cases"], metavar="NAME", help=f"{NAMES} (default: cases)")
     parser.add_argument("--effort", default="quick", choices=("quick", "full", "exhaustive"))
     parser.add_argument("--backend", action="append", default=[], choices=("auto", "gpu", "emulator", "assembler"))
     parser.add_argument("--target", action="append", default=[], metavar="sm_90a")
@@ -42,9 +43,7 @@ def main(args: argparse.Namespace) -> int:
     from harness.records import RecordError, resumable
     from harness.running.recorder import records_path
 
-    missing = [p for p in args.paths if not Path(p.partition("::")[0]).exists()]
-    if missing:
-        raise UsageError(f"no such file or folder: {', '.join(missing)}; name case files, or run where ./cases is")
+    paths = _addresses(args.paths)
     try:
         records = records_path(args.output)
         if "--ptx-resume" in args.rest and records.is_file():
@@ -53,8 +52,8 @@ def main(args: argparse.Namespace) -> int:
             normal(target)
     except (RecordError, ValueError) as e:
         raise UsageError(str(e)) from None
-    words = [*args.paths, f"--ptx-effort={args.effort}", f"--ptx-records={records}", "-q", "--no-header"]
-    words += [f"--ptx-cases={p.partition('::')[0]}" for p in args.paths]
+    words = [*paths, f"--ptx-effort={args.effort}", f"--ptx-records={records}", "-q", "--no-header"]
+    words += [f"--ptx-cases={p.partition('::')[0]}" for p in paths]
     words += [f"--ptx-backend={b}" for b in args.backend] + [f"--ptx-target={t}" for t in args.target]
     words += ["--ptx-require-gpu"] * args.require_gpu + ["--ptx-timing"] * args.timing
     words += [f"--ptx-limit={args.limit}"] * (args.limit is not None)
@@ -80,6 +79,13 @@ def _environment() -> dict[str, str]:
             "where it is not first in Python's path"
         )
     return {**os.environ, "PYTHONPATH": os.pathsep.join([*given, str(ROOT)])}
+
+
+def _addresses(words: Sequence[str]) -> list[str]:
+    """What pytest takes for the words. Files and folders are left to it: nothing of them is loaded here."""
+    if all(Path(w.partition("::")[0]).exists() for w in words):
+        return [*words]
+    return [n.address for n in named(words)]
 
 
 def _call(words: list[str], environment: dict[str, str]) -> int:

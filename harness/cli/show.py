@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-from harness.cli import UsageError, say
+from harness.cli import NAMES, UsageError, named, say
+
+if TYPE_CHECKING:
+    from harness.model.load import LoadedCase
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    parser.add_argument("case", help="a case file or a case's name")
-    parser.add_argument("variant", nargs="?", help="a variant's name (default: all)")
-    parser.add_argument("--target", default="sm_90a")
+    parser.add_argument("what", nargs="+", metavar="NAME", help=f"{NAMES} (default: all variants)")
+    parser.add_argument("--target", help="default: the one that the name says, or sm_90a")
     parser.add_argument("--pack", type=int, help="elements an invocation (default: the smallest there is)")
     parser.add_argument("--fusion", action="store_true", help="compile with multiplications and additions fused")
     parser.add_argument(
@@ -21,31 +24,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print the parts; exit 1 where the assembler refuses."""
-    from harness.model.load import find
+    from harness.model.naming import agreed
     from harness.model.targets import normal
     from harness.model.variants import CaseError
 
-    try:
-        cases, target = find(args.case), normal(args.target)
-    except (CaseError, ValueError) as e:
-        raise UsageError(str(e)) from None
-    names = [(c, v) for c in cases for v in c.case.variants if args.variant in (None, v)]
-    if not names:
-        known = ", ".join(v for c in cases for v in c.case.variants)
-        raise UsageError(f"{args.case} has no variant {args.variant!r}; it has {known}")
-    return max(_show(loaded, name, target, args) for loaded, name in names)
+    shown = []
+    for chosen in named(args.what):
+        try:
+            asked = normal(args.target) if args.target else None
+            target = agreed("--target", asked, chosen.target) or "sm_90a"
+        except (CaseError, ValueError) as e:
+            raise UsageError(str(e)) from None
+        shown += [(chosen.loaded, name, target) for name in chosen.variants]
+    return max(_show(loaded, name, target, args) for loaded, name, target in shown)
 
 
-def _show(loaded: object, name: str, target: str, args: argparse.Namespace) -> int:
+def _show(loaded: LoadedCase, name: str, target: str, args: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from harness.backends.assembler import AssemblerBackend
     from harness.jobs import Job, Setup
     from harness.model.derive import asm_form, packs_of
-    from harness.model.load import LoadedCase
     from harness.model.variants import AsmVariant, CaseError
 
-    assert isinstance(loaded, LoadedCase)
     variant = loaded.case.variants[name]
     parts = args.only or ["asm", "ptx", "sass", "resources"]
     pack = args.pack or (min(packs_of(loaded.case, variant)) if isinstance(variant, AsmVariant) else 1)

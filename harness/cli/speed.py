@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cli import UsageError
+from harness.cli import NAMES, UsageError, named
 
 if TYPE_CHECKING:
-    from harness.model.load import LoadedCase
     from harness.records import Timing
     from harness.timing import Session
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    parser.add_argument("cases", nargs="*", default=["cases"], metavar="FILE[::CASE]", help="default: all of ./cases")
+    parser.add_argument(
+        "cases", nargs="*", default=["cases"], metavar="NAME", help=f"{NAMES} (default: all of ./cases)"
+    )
     parser.add_argument(
         "--size", action="append", default=[], metavar="SIZE",
         help="small, L2, large, or elements as a number or 2^28 (repeatable; default: large)",
@@ -30,7 +29,7 @@ def main(args: argparse.Namespace) -> int:
     """Time and print; 0 where everything named could be timed."""
     from rich.console import Console
 
-    chosen = [*_chosen(args.cases)]
+    chosen = named(args.cases)
     sizes = [_size(word) for word in args.size or ["large"]]
     from harness.processes.child import DeviceFault
     from harness.processes.gpus import gpus
@@ -40,38 +39,25 @@ def main(args: argparse.Namespace) -> int:
     if not gpus():
         raise UsageError("there is no NVIDIA GPU here")
     target = gpus()[0].target
+    if elsewhere := [n for n in chosen if n.target not in ("", target) or n.backend not in ("", "gpu")]:
+        there = f"{elsewhere[0].target}-{elsewhere[0].backend}"
+        raise UsageError(f"variants are timed on the GPU here, which is {target}, and the name says {there}")
     console = Console()
     if not console.is_terminal:  # a file or a pipe has no width, and the tables need some
         console = Console(width=150)
     missed = 0
-    for loaded in chosen:
+    for n in chosen:
+        loaded, variants = n.loaded, () if n.whole else n.variants
         try:
-            session = time_on_device(None, str(loaded.path), loaded.attribute, target, (), sizes, args.seconds)
+            session = time_on_device(
+                None, str(loaded.path.resolve()), loaded.attribute, target, variants, sizes, args.seconds
+            )
         except (CannotTime, DeviceFault) as error:
             console.print(f"{loaded.name}: {error}", markup=False, highlight=False, soft_wrap=True)
             missed += 1
             continue
         _print(console, loaded.name, session)
     return 1 if missed else 0
-
-
-def _chosen(words: Sequence[str]) -> Iterator[LoadedCase]:
-    from harness.model.load import in_folder, load
-    from harness.model.variants import CaseError
-
-    for word in words:
-        place, _, attribute = word.partition("::")
-        path = Path(place).resolve()
-        if not path.exists():
-            raise UsageError(f"no such file or folder: {place}; name case files, or run where ./cases is")
-        try:
-            cases = in_folder(path) if path.is_dir() else load(path)
-        except CaseError as error:
-            raise UsageError(str(error)) from None
-        found = [c for c in cases if not attribute or c.attribute == attribute]
-        if not found:
-            raise UsageError(f"{place} binds no case{f' called {attribute}' if attribute else ''}")
-        yield from found
 
 
 def _size(word: str) -> str | int:

@@ -7,10 +7,11 @@ import contextlib
 import statistics
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cli import UsageError
+from harness.cli import NAMES, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    parser.add_argument("variant", metavar="FILE::[CASE::]VARIANT", help="what to sweep: cases/fma.py::fma.rn.f16")
+    parser.add_argument("variant", nargs="+", metavar="NAME", help=f"one variant, {NAMES.removeprefix('cases and ')}")
     parser.add_argument("--journal", required=True, metavar="FILE", help="the finished shards are kept here")
     parser.add_argument("--resume", action="store_true", help="go on with the journal")
     parser.add_argument("--part", default="1/1", metavar="K/N", help="every N-th shard, for the K-th of N machines")
     parser.add_argument("--limit", type=int, metavar="SHARDS", help="stop after so many shards")
     parser.add_argument("--shard-bits", type=int, metavar="BITS", help="inputs a shard, as a power of two (16 to 36)")
-    parser.add_argument("--backend", default="gpu", choices=("gpu", "emulator"))
+    parser.add_argument("--backend", choices=("gpu", "emulator"), help="default: the one that the name says, or gpu")
     parser.add_argument("--target", default=None, metavar="sm_90a", help="default: the device's, or sm_90a")
     parser.add_argument("--pack", type=int, help="elements per asm invocation (default: the largest)")
     parser.add_argument("--timeout", type=float, default=900.0, metavar="S", help="seconds after which a shard is hung")
@@ -43,7 +44,7 @@ def main(args: argparse.Namespace) -> int:
 
     try:
         task = _task(args)
-        places = _places(task.target) if args.backend == "gpu" else [None]
+        places = _places(task.target) if task.backend == "gpu" else [None]
         part = part_of(task.shards, args.part)
         journal = Journal(Path(args.journal), task, resume=args.resume)
     except (CaseError, JournalError, ValueError) as error:
@@ -63,15 +64,20 @@ def main(args: argparse.Namespace) -> int:
 
 def _task(args: argparse.Namespace) -> Task:
     from harness.model.derive import packs_of
+    from harness.model.naming import agreed, one_variant
+    from harness.model.targets import normal
     from harness.model.variants import AsmVariant
-    from harness.running.run import fingerprint_of
-    from harness.running.shardworker import bits_of, item_of
+    from harness.running.run import Item, fingerprint_of
+    from harness.running.shardworker import bits_of
     from harness.sweep.shards import SHARD_BITS, Task
 
-    file, *names = args.variant.split("::")
-    if not names or len(names) > 2 or not Path(file).is_file():
-        raise UsageError(f"{args.variant!r}: expected FILE::VARIANT or FILE::CASE::VARIANT of a case file")
-    item = item_of(Path(file).resolve(), names, args.backend, args.target or _target(args.backend))
+    chosen = one_variant(args.variant)
+    backend = agreed("--backend", args.backend, chosen.backend) or "gpu"
+    if backend == "assembler":
+        raise UsageError("the assembler runs nothing; sweep with --backend gpu or emulator")
+    target = agreed("--target", normal(args.target) if args.target else None, chosen.target) or _target(backend)
+    loaded = replace(chosen.loaded, path=chosen.loaded.path.resolve())
+    item = Item(loaded, chosen.variants[0], target, backend)
     packs = packs_of(item.loaded.case, item.variant) if isinstance(item.variant, AsmVariant) else (1,)
     if args.pack is not None and args.pack not in packs:
         raise UsageError(f"--pack {args.pack}: {item.variant_name} has {', '.join(map(str, packs))}")
@@ -80,7 +86,7 @@ def _task(args: argparse.Namespace) -> Task:
     if not 16 <= shard_bits <= SHARD_BITS:
         raise UsageError(f"--shard-bits {shard_bits}: a shard has 2^16 to 2^{SHARD_BITS} inputs")
     return Task(
-        str(item.loaded.path), item.loaded.attribute, item.variant_name, args.backend, item.target,
+        str(item.loaded.path), item.loaded.attribute, item.variant_name, backend, item.target,
         args.pack or max(packs), bits, shard_bits, fingerprint_of(item),
     )  # fmt: skip
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.judging.differences import Difference, bits, classify_differences, signed_steps, step_histogram
+from harness.judging.differences import Difference, classify_differences, signed_steps, step_histogram
 from harness.judging.evaluate import accepted, flipped
 from harness.judging.failingmap import axes_of, counted
+from harness.judging.offenders import Compared, farthest, offender_at
 from harness.judging.promise import CASES_REFERENCE, holds, pooled, shares
 from harness.model.arguments import format_of
 from harness.model.case import Case
@@ -25,8 +26,8 @@ from harness.model.match import Match
 from harness.model.policies import Policies
 from harness.model.reference import ReferenceFault, apply_reference
 from harness.model.variants import Reference, alternatives
-from harness.records import Bits, Offender, Share
-from references.formats import Format, is_finite, is_nan, is_zero, magnitude
+from harness.records import Offender, Share
+from references.formats import is_finite, is_zero, magnitude
 
 Codes = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -40,6 +41,8 @@ class Judgement:
     """The facts of one comparison; see the fields of the same names in `harness.records.Result`.
 
     judged: how many codes the policies judge, by output; see `harness.judging.promise`.
+    worst: the largest distance of what is judged, passing or not. worst_failing: the largest that fails.
+    compared: by output, what was held against what; empty for a set that was judged in pieces.
     failing: failing inputs by cell of `harness.judging.failingmap`; None where none fails or the case has no such map.
     """
 
@@ -52,13 +55,20 @@ class Judgement:
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
     offenders: list[Offender] = field(default_factory=list)
     worst: Offender | None = None
+    worst_failing: Offender | None = None
     failing: NDArray[np.int64] | None = None
     notes: list[str] = field(default_factory=list)
+    compared: dict[str, Compared] = field(default_factory=dict, repr=False)
 
     @property
     def passed(self) -> bool:
         """Whether nothing differs beyond its policy. (Nothing compared is no pass.)"""
         return self.total > 0 and self.different == 0
+
+    def renumbered(self, moved: Callable[[Offender], Offender]) -> Judgement:
+        """This comparison with the numbers of its elements replaced: of a piece of a set, those in the whole set."""
+        worst, failing = (moved(o) if o else None for o in (self.worst, self.worst_failing))
+        return replace(self, offenders=[moved(o) for o in self.offenders], worst=worst, worst_failing=failing)
 
     def merged(self, other: Judgement) -> Judgement:
         """Both comparisons as one: what a set judged in pieces amounts to."""
@@ -67,7 +77,7 @@ class Judgement:
             pooled((self.judged, other.judged)),
             dict(self.classes), dict(self.ulps), dict(self.ranges),
             (self.offenders + other.offenders)[:KEPT_OFFENDERS],
-            max((w for w in (self.worst, other.worst) if w), key=lambda w: abs(w.ulp or 0), default=None),
+            _farther(self.worst, other.worst), _farther(self.worst_failing, other.worst_failing),
             _sum(self.failing, other.failing),
             list(dict.fromkeys(self.notes + other.notes)),
         )  # fmt: skip
@@ -75,17 +85,6 @@ class Judgement:
         add_counts(both.ulps, other.ulps)
         _merge_ranges(both.ranges, other.ranges)
         return both
-
-
-@dataclass(frozen=True)
-class _Output:
-    """One output's codes, flat, with what judging them needs."""
-
-    name: str
-    fmt: Format
-    expected: Codes
-    got: Codes
-    difference: Codes
 
 
 def judge(case: Case, policy: Policies, inputs: Units, outputs: Units, pack: int = 1) -> Judgement:
@@ -98,7 +97,7 @@ def judge(case: Case, policy: Policies, inputs: Units, outputs: Units, pack: int
     got = codes_of(case.outputs, outputs)
     judgement = Judgement(judged=shares(case, policy, inputs, {n: c.size for n, c in got.items()}))
     differing = _compare_reference(case, policy, inputs, input_codes, got, judgement)
-    if any((o.difference > Difference.UNCHECKED).any() for o in differing):
+    if any(o.failing.any() for o in differing):
         differing = [_explained(case, policy, input_codes, o, pack, judgement) for o in differing]
     if policy.meets is not None:
         differing += _compare_meets(case, policy, inputs, input_codes, got, judgement)
@@ -116,7 +115,8 @@ def judge_same(case: Case, inputs: Units, expected: Units, outputs: Units, pack:
     outputs_compared = []
     for name, argument in case.outputs.items():
         fmt, e, g = format_of(argument), want[name].reshape(-1), got[name].reshape(-1)
-        output = _Output(name, fmt, e, g, classify_differences(fmt, Match(), "payload", e, g))
+        difference = classify_differences(fmt, Match(), "payload", e, g)
+        output = Compared(name, fmt, e, g, difference, got[name].shape)
         outputs_compared.append(output)
         _tally(case, output, input_codes, pack, judgement)
     judgement.failing = _failing_cells(case, outputs_compared, input_codes)
@@ -144,7 +144,7 @@ def _inside(case: Case, match: Match, inputs: Units, size: int) -> Callable[[], 
 
 def _compare_reference(
     case: Case, policy: Policies, inputs: Units, codes: Mapping[str, Codes], got: Mapping[str, Codes], into: Judgement
-) -> list[_Output]:
+) -> list[Compared]:
     """Each element against every accepted answer: it passes if all its outputs are those of one reference."""
     found = [
         _compare_one(case, replace(policy, reference=reference), inputs, codes, got)
@@ -161,9 +161,9 @@ def _compare_reference(
 
 def _compare_one(
     case: Case, policy: Policies, inputs: Units, codes: Mapping[str, Codes], got: Mapping[str, Codes]
-) -> dict[str, _Output]:
+) -> dict[str, Compared]:
     """Each output against every answer that one reference and the ftz policy accept."""
-    best: dict[str, _Output] = {}
+    best: dict[str, Compared] = {}
     for answer in accepted(case, policy, codes):
         for name, argument in case.outputs.items():
             fmt, match = format_of(argument), policy.match[name]
@@ -171,17 +171,17 @@ def _compare_one(
             inside = _inside(case, match, inputs, e.size) if match.on else None
             difference = classify_differences(fmt, match, policy.nan, e, g, inside)
             if name not in best:
-                best[name] = _Output(name, fmt, e, g, difference)
+                best[name] = Compared(name, fmt, e, g, difference, got[name].shape)
             else:
                 first = best[name]
                 # A flush that is allowed explains nothing: what is wrong is what the flushed answer says.
                 flushed = (difference == Difference.SAME) | (first.difference == Difference.FLUSH)
                 merged = np.where(flushed & (first.difference != Difference.SAME), difference, first.difference)
-                best[name] = _Output(name, fmt, first.expected, g, merged)
+                best[name] = replace(first, difference=merged)
     return best
 
 
-def _better(case: Case, one: dict[str, _Output], other: dict[str, _Output]) -> dict[str, _Output]:
+def _better(case: Case, one: dict[str, Compared], other: dict[str, Compared]) -> dict[str, Compared]:
     """The differences from two references: the other's for the elements that it accepts, else the first's.
 
     An element of an elementwise case is accepted with all its outputs: one of this reference beside one of that is
@@ -211,7 +211,7 @@ def _flat(case: Case, reference: Reference, name: str, expected: Codes, got: Cod
     return expected.reshape(-1), got.reshape(-1)
 
 
-def _ranges(case: Case, codes: Mapping[str, Codes], output: _Output) -> dict[str, tuple[int, int]]:
+def _ranges(case: Case, codes: Mapping[str, Codes], output: Compared) -> dict[str, tuple[int, int]]:
     """The extremes of the signed distance by binary exponent of the first input, over all finite pairs."""
     name, argument = next(iter(case.inputs.items()))
     fmt, first = format_of(argument), codes[name].reshape(-1)
@@ -241,11 +241,11 @@ def _merge_ranges(into: dict[str, tuple[int, int]], found: Mapping[str, tuple[in
 
 def _compare_meets(
     case: Case, policy: Policies, inputs: Units, codes: Mapping[str, Codes], got: Mapping[str, Codes], into: Judgement
-) -> list[_Output]:
+) -> list[Compared]:
     """Against the case's own reference, on the domain where the variant promises to meet it."""
     assert policy.meets is not None
     promised = replace(policy.meets.match, on=policy.meets.on, outside=None)
-    found: list[dict[str, _Output]] = []
+    found: list[dict[str, Compared]] = []
     for reference in alternatives(case.reference):
         answer = apply_reference(case, reference, codes)
         found.append({})
@@ -253,15 +253,13 @@ def _compare_meets(
             fmt = format_of(argument)
             e, g = _flat(case, case.reference, name, answer[name], got[name])
             difference = classify_differences(fmt, promised, policy.nan, e, g, _inside(case, promised, inputs, e.size))
-            # Outside the stated domain nothing is promised of this reference: the variant's own has been checked.
-            difference = np.where(difference == Difference.UNCHECKED, int(Difference.SAME), difference)
-            found[-1][name] = _Output(name + CASES_REFERENCE, fmt, e, g, difference)
+            found[-1][name] = Compared(name + CASES_REFERENCE, fmt, e, g, difference, got[name].shape)
     return list(functools.reduce(functools.partial(_better, case), found).values())
 
 
 def _explained(
-    case: Case, policy: Policies, codes: Mapping[str, Codes], output: _Output, pack: int, into: Judgement
-) -> _Output:
+    case: Case, policy: Policies, codes: Mapping[str, Codes], output: Compared, pack: int, into: Judgement
+) -> Compared:
     """Differences reclassified where a flush or an exchange of places explains every one or many of them."""
     difference = output.difference.copy()
     failing = difference > Difference.UNCHECKED
@@ -274,10 +272,10 @@ def _explained(
         into.notes.append(f"{output.name}: place {here} of a pack holds what belongs in place {there}")
     if not exchanged and output.fmt.is_float:
         difference[failing & _flush_explains(case, policy, codes, output, failing)] = Difference.FLUSH
-    return _Output(output.name, output.fmt, output.expected, output.got, difference)
+    return replace(output, difference=difference)
 
 
-def _flush_explains(case: Case, policy: Policies, codes: Mapping[str, Codes], output: _Output, failing: Mask) -> Mask:
+def _flush_explains(case: Case, policy: Policies, codes: Mapping[str, Codes], output: Compared, failing: Mask) -> Mask:
     """Where the opposite flush policy gives the very result: a `.ftz` was dropped or added."""
     explained = np.zeros(failing.shape, dtype=bool)
     match = policy.match[output.name]
@@ -297,7 +295,7 @@ def _in_steps(case: Case, codes: Mapping[str, Codes], pack: int) -> bool:
     return all(c.size > pack and len(np.unique(np.diff(c)[:4096])) <= 2 for c in flat)
 
 
-def _exchanged(output: _Output, policy: Policies, failing: Mask, window: int) -> list[tuple[int, int, Mask]]:
+def _exchanged(output: Compared, policy: Policies, failing: Mask, window: int) -> list[tuple[int, int, Mask]]:
     """Pairs of places where one holds throughout what the other should, by its match policy, with the codes concerned.
 
     Only where the values vary: a constant would fit any place.
@@ -323,29 +321,32 @@ def _exchanged(output: _Output, policy: Policies, failing: Mask, window: int) ->
     return found
 
 
-def _tally(case: Case, output: _Output, inputs: Mapping[str, Codes], pack: int, into: Judgement) -> None:
-    failing = output.difference > Difference.UNCHECKED
+def _tally(case: Case, output: Compared, inputs: Mapping[str, Codes], pack: int, into: Judgement) -> None:
+    failing = output.failing
     own = "(" not in output.name
     into.total += output.expected.size if own else 0
     into.different += int(failing.sum())
-    into.unchecked += int((output.difference == Difference.UNCHECKED).sum())
+    # Outside the domain of meets= nothing is promised of the case's reference: the variant's own has been checked.
+    into.unchecked += int((output.difference == Difference.UNCHECKED).sum()) if own else 0
     kinds, counts = np.unique(output.difference[failing], return_counts=True)
     add_counts(into.classes, {Difference(k).text: int(c) for k, c in zip(kinds, counts, strict=True)})
     where = np.flatnonzero(failing)
     for index in where[: max(0, KEPT_OFFENDERS - len(into.offenders))]:
-        into.offenders.append(_offender(case, output, inputs, int(index), pack))
+        into.offenders.append(offender_at(case, output, inputs, int(index), pack))
     if output.fmt.is_float:
-        _keep_worst(case, output, inputs, pack, into)
+        _keep_farthest(case, output, inputs, pack, into)
+    if own:
+        into.compared[output.name] = output
 
 
-def _failing_cells(case: Case, outputs: Sequence[_Output], codes: Mapping[str, Codes]) -> NDArray[np.int64] | None:
+def _failing_cells(case: Case, outputs: Sequence[Compared], codes: Mapping[str, Codes]) -> NDArray[np.int64] | None:
     """Inputs with a failing code in any output, by cell of the case's map."""
     axes = axes_of(case)
-    if axes is None or not any((o.difference > Difference.UNCHECKED).any() for o in outputs):
+    if axes is None or not any(o.failing.any() for o in outputs):
         return None
     failing = np.zeros(codes[axes.names[0]].size, dtype=bool)
     for o in outputs:
-        failing |= (o.difference > Difference.UNCHECKED).reshape(failing.size, -1).any(1)
+        failing |= o.failing.reshape(failing.size, -1).any(1)
     return counted(axes, codes, failing)
 
 
@@ -355,48 +356,20 @@ def _sum(one: NDArray[np.int64] | None, other: NDArray[np.int64] | None) -> NDAr
     return np.asarray(one + other)
 
 
-def _keep_worst(case: Case, output: _Output, inputs: Mapping[str, Codes], pack: int, into: Judgement) -> None:
-    """The largest distance between finite results, failing or not: what an approximate instruction's envelope is."""
-    differs = output.expected != output.got
-    differs &= is_finite(output.fmt, output.expected) & is_finite(output.fmt, output.got)
-    differs &= output.difference != Difference.UNCHECKED
-    where = np.flatnonzero(differs)
-    if not len(where):
-        return
-    steps = np.abs(signed_steps(output.fmt, output.expected[where], output.got[where]))
-    candidate = _offender(case, output, inputs, int(where[int(np.argmax(steps))]), pack)
-    if into.worst is None or abs(candidate.ulp or 0) > abs(into.worst.ulp or 0):
-        into.worst = candidate
+def _keep_farthest(case: Case, output: Compared, inputs: Mapping[str, Codes], pack: int, into: Judgement) -> None:
+    """Keep the farthest of what is judged (an approximate instruction's envelope) and the farthest that fails."""
+
+    def beyond(kept: Offender | None, among: Mask) -> Offender | None:
+        index = farthest(output, among)
+        found = None if index is None else offender_at(case, output, inputs, index, pack)
+        return _farther(kept, found)
+
+    into.worst = beyond(into.worst, output.difference != Difference.UNCHECKED)
+    into.worst_failing = beyond(into.worst_failing, output.failing)
 
 
-def _offender(case: Case, output: _Output, inputs: Mapping[str, Codes], index: int, pack: int) -> Offender:
-    fmt = output.fmt
-    element = index // fmt.codes_per_unit
-    e, g = int(output.expected[index]), int(output.got[index])
-    numeric = not (fmt.is_float and (is_nan(fmt, e) or is_nan(fmt, g)))
-    return Offender(
-        index=index,
-        place=index % (pack * fmt.codes_per_unit),
-        output=output.name,
-        inputs=_inputs_of(case, inputs, element, output.expected.size // fmt.codes_per_unit),
-        expected=bits(fmt, e),
-        got=bits(fmt, g),
-        difference=Difference(int(output.difference[index])).text,
-        ulp=int(signed_steps(fmt, np.array([e]), np.array([g]))[0]) if numeric else None,
-    )
-
-
-def _inputs_of(case: Case, inputs: Mapping[str, Codes], element: int, elements: int) -> dict[str, Bits]:
-    """The input codes behind one output element, for elementwise cases; whole kernels have no such correspondence."""
-    found: dict[str, Bits] = {}
-    for name, argument in case.inputs.items():
-        fmt, flat = format_of(argument), inputs[name].reshape(-1)
-        if not case.elementwise or flat.size != elements * fmt.codes_per_unit:
-            continue
-        for slot in range(fmt.codes_per_unit):
-            label = name if fmt.codes_per_unit == 1 else f"{name}[{slot}]"
-            found[label] = bits(fmt, int(flat[element * fmt.codes_per_unit + slot]))
-    return found
+def _farther(one: Offender | None, other: Offender | None) -> Offender | None:
+    return max((o for o in (one, other) if o), key=lambda o: abs(o.ulp or 0), default=None)
 
 
 def add_counts(into: dict[str, int], counts: Mapping[str, int]) -> None:

@@ -27,8 +27,13 @@ def headline(key: Key, judgement: Judgement, findings: Sequence[str]) -> str:
     return f"{where}: {findings[0]}" if findings else f"{where}: nothing was compared"
 
 
-def message(result: Result, policy: Policies, judgement: Judgement, command: str, against: str) -> str:
-    """The whole message. `against` names what was expected; `command` repeats the first offender's pack."""
+def message(
+    result: Result, policy: Policies, judgement: Judgement, command: str, against: str, load: Sequence[str] = ()
+) -> str:
+    """The whole message.
+
+    against: what was expected. command: repeats the first offender's pack. load: lines of Python that load the arrays.
+    """
     key = result.key
     lines = [
         headline(key, judgement, result.findings),
@@ -46,17 +51,27 @@ def message(result: Result, policy: Policies, judgement: Judgement, command: str
         lines.append("  note      ptxas may fuse a multiplication and an addition of this code")
     if judgement.offenders:
         lines += ["  first", *_offender_lines(judgement.offenders[0], key.pack)]
-    if judgement.worst and judgement.offenders and judgement.worst.index != judgement.offenders[0].index:
-        lines += ["  worst", *_offender_lines(judgement.worst, key.pack)]
+    worst = judgement.worst_failing
+    if worst and judgement.offenders and worst.index != judgement.offenders[0].index:
+        lines += ["  worst", *_offender_lines(worst, key.pack)]
     lines.append(f"  repeat    {command}")
+    lines += [f"  {'load' if n == 0 else '':<10}{line}" for n, line in enumerate(load)]
     return "\n".join(lines)
+
+
+def _at(offender: Offender) -> str:
+    if len(offender.at) == 2:
+        return f"row {offender.at[0]}, column {offender.at[1]} (code {offender.index})"
+    if offender.at:
+        return f"element [{', '.join(map(str, offender.at))}] (code {offender.index})"
+    return f"code {offender.index}"
 
 
 def _offender_lines(offender: Offender, pack: int) -> list[str]:
     names = [*offender.inputs, "expected", "got"]
     width = max(len(n) for n in names)
     place = f", place {offender.place} in its pack" if pack > 1 or offender.place else ""
-    lines = [f"    output {offender.output}, code {offender.index}{place}"]
+    lines = [f"    output {offender.output}, {_at(offender)}{place}"]
     lines += [f"    {n:<{width}}  {b.bits}  {b.value}" for n, b in offender.inputs.items()]
     lines.append(f"    {'expected':<{width}}  {offender.expected.bits}  {offender.expected.value}")
     lines.append(f"    {'got':<{width}}  {offender.got.bits}  {offender.got.value}")

@@ -141,27 +141,6 @@ def load_module(path: Path) -> ModuleType:
     return execute_file(path, name)
 
 
-def find(argument: str) -> list[LoadedCase]:
-    """The cases that a command-line word means: a case file, a folder of them, or a case's name in `./cases`.
-
-    Raises CaseError naming the cases there are.
-    """
-    path = Path(argument)
-    if path.is_dir():
-        return in_folder(path)
-    if path.suffix == ".py":
-        if not path.exists():
-            raise CaseError(f"{path}: no such file")
-        return load(path)
-    folder = Path(casefiles.FOLDER)
-    known = in_folder(folder) if folder.is_dir() else []
-    chosen = [c for c in known if c.name == argument or c.path.stem == argument]
-    if not chosen:
-        names = ", ".join(c.name for c in known) or "none: there is no folder ./cases"
-        raise CaseError(f"no case is called {argument!r}; cases here: {names}")
-    return chosen
-
-
 def in_folder(folder: Path) -> list[LoadedCase]:
     """The cases of all case files that a folder stands for. Raises CaseError, also where two have one name."""
     found: list[LoadedCase] = []

@@ -23,11 +23,12 @@ from harness.ptx.binding.constraints import (
 from harness.ptx.binding.contraction import fused
 from harness.ptx.binding.program import Program
 from harness.ptx.binding.written import check_inputs
-from harness.ptx.errors import BindingError, PtxError, only_own
+from harness.ptx.errors import BindingError, PtxError, UndefinedBits, only_own
 from harness.ptx.limits import SNIPPET_SECONDS, Deadline, lanes_together
 from harness.ptx.machine.data import Argument, DType, Placement, by_lane, dtype_of, load, store, tensors, width_of
 from harness.ptx.machine.frame import Constants, Frame
 from harness.ptx.machine.lockstep import run
+from harness.ptx.machine.origin import traced_back
 from harness.ptx.machine.parallel import for_each
 from harness.ptx.machine.standins import named_values, refuse_stand_ins
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
@@ -215,18 +216,27 @@ def _run_chunks(
     deadline.begin(placement.lanes, "invocations")
     registers = {name: Argument(values, values.dtype, values.size == 1) for name, values in named.items()}
 
-    def chunk(start: int) -> None:
-        frame = Frame(block.program, min(together, placement.lanes - start), constants, deadline)
-        stop = start + frame.lanes
+    def loaded(start: int, stop: int, due: Deadline) -> Frame:
+        frame = Frame(block.program, stop - start, constants, due)
         frame.named = {name: by_lane(tensor, placement, start, stop) for name, tensor in registers.items()}
         frame.trusts_stand_ins = trusting
         for operand, slot in zip(operands, block.slots, strict=True):
             if not operand.output and slot >= 0:
                 load(frame, slot, operand, inputs[operand.tensor], placement, start)
+        return frame
+
+    def chunk(start: int) -> None:
+        frame = loaded(start, min(start + together, placement.lanes), deadline)
         run(block.program, frame)
         for operand, slot in zip(operands, block.slots, strict=True):
             if operand.output:
-                store(frame, slot, operand, outputs[operand.tensor], placement, start)
+                try:
+                    store(frame, slot, operand, outputs[operand.tensor], placement, start)
+                except UndefinedBits as error:
+                    if error.lane is None:
+                        raise
+                    alone = loaded(error.lane, error.lane + 1, Deadline(deadline.seconds))
+                    raise traced_back(error, block.program, alone, slot) from None
         deadline.done(frame.lanes)
 
     for_each(chunk, range(0, placement.lanes, together))

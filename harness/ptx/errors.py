@@ -84,7 +84,15 @@ class TimeLimit(ExecutionError):
 
 
 class UndefinedBits(ExecutionError):
-    """Bits that nobody defined reached an output element, an address or a branch."""
+    """Bits that nobody defined reached an output element, an address or a branch.
+
+    element, output, lane: of an asm block, the numbers of the first such element, of its result and of its invocation;
+    None elsewhere.
+    """
+
+    element: int | None = None
+    output: int | None = None
+    lane: int | None = None
 
 
 class UnknownSpecialRegister(UndefinedBits):

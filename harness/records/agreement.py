@@ -43,7 +43,8 @@ class Split:
         text = f"{self.case}: {self.what} gives different bits: {words} ({self.setups} setups)"
         if self.first is not None:
             first = self.first.first
-            text += f"; first at {self.inputs}: {first.expected.bits} and {first.got.bits}"
+            where = self.inputs or f"code {first.index} of {first.output}"
+            text += f"; first at {where}: {first.expected.bits} and {first.got.bits}"
         return text + (f"; failing: {', '.join(self.failing)}" if self.failing else "; allowed, all pass")
 
 

@@ -86,7 +86,8 @@ class Offender:
 
     index: its position among the output's codes; place: its position within its pack, in codes.
     output: the output's name. difference: the class. ulp: the signed distance got - expected on the format's ordered
-    line, None where no distance is defined.
+    line, None where no distance is defined. at: its storage unit's place in each dimension of the output, for two
+    dimensions and more.
     """
 
     index: Count
@@ -97,6 +98,7 @@ class Offender:
     got: Bits
     difference: str
     ulp: int | None = None
+    at: tuple[Count, ...] = ()
 
 
 @dataclass(frozen=True)

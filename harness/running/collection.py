@@ -109,6 +109,19 @@ def items(parent: pytest.Collector, loaded: loader.LoadedCase) -> Iterator[pytes
             yield timing_item(parent, loaded, target)
 
 
+def check_replay(config: pytest.Config, collected: Iterable[pytest.Item]) -> None:
+    """Refuse a replay token that does not belong to a case that is to run, once for all items. Raises UsageError."""
+    cases = {i.item.loaded.name: i.item.loaded.case for i in collected if isinstance(i, VariantItem)}
+    for name, case in cases.items():
+        try:
+            parse(config.option.ptx_replay, case)
+        except TokenError as e:
+            several = f" ({name} is one of {len(cases)} cases that would run)" if len(cases) > 1 else ""
+            raise pytest.UsageError(
+                f"--ptx-replay: {e}{several}; give the item and the token as the failure message prints them"
+            ) from None
+
+
 def _devices(config: pytest.Config) -> list[str | None]:
     """The targets of the GPU backend; None for the want of a GPU."""
     return [None if target == NO_DEVICE else target for backend, target in places(config) if backend == "gpu"]
@@ -189,7 +202,10 @@ class VariantItem(pytest.Item):
             backend = backend_of(self.config, self.item.backend)
             effort = self.config.option.ptx_effort
             replay = self._replay(self.item.loaded.case)
-            self.found = run_item(self.item, backend, effort, node=self.address, replay=replay)
+            dump = self.config.option.ptx_dump
+            self.found = run_item(
+                self.item, backend, effort, node=self.address, replay=replay, dump=Path(dump) if dump else None
+            )
         self._conclude(self.found)
 
     def _check_unchanged(self, done: ItemResults) -> None:

@@ -36,6 +36,7 @@ from harness.running import plan as planning
 from harness.running.asmfaults import fault_of, special_registers_in
 from harness.running.contexts import run_loop, run_straight
 from harness.running.diagnosis import diagnose
+from harness.running.dump import write_dump
 from harness.running.judged import judged
 from harness.running.plan import WorkItem
 from harness.running.replay import Origin, Replay, check_formats, remarks, token
@@ -97,12 +98,15 @@ def run_item(
     *,
     node: str = "",
     replay: Replay | None = None,
+    dump: Path | None = None,
 ) -> ItemResults:
-    """Run an item's whole plan, or one replay instead. `node` is what pytest calls it, for the repeat command.
+    """Run an item's whole plan, or one replay instead.
+
+    node: what pytest calls the item, for the repeat command. dump: a folder for the arrays of failures.
 
     A compiler's or device's complaint ends the item: what one setup cannot do, the rest would only repeat.
     """
-    return _ItemRun(item, backend, effort, node).all(replay)
+    return _ItemRun(item, backend, effort, node, dump).all(replay)
 
 
 def run_again(
@@ -128,11 +132,12 @@ def not_run(item: Item, reason: str) -> ItemResults:
 
 
 class _ItemRun:
-    def __init__(self, item: Item, backend: Backend, effort: str, node: str) -> None:
+    def __init__(self, item: Item, backend: Backend, effort: str, node: str, dump: Path | None = None) -> None:
         self.item, self.backend, self.effort = item, backend, effort
         self.case, self.variant = item.loaded.case, item.variant
         self.policy = policies(self.case, self.variant)
         self.node = node or f"{item.loaded.path}::{item.label}"
+        self.dump = dump
         self.found = ItemResults()
         self.fingerprint = fingerprint_of(item)
         self.replay: Replay | None = None
@@ -385,10 +390,11 @@ class _ItemRun:
         result = self._result(item, job, outcome, "pass" if passed else "fail", seconds, judgement, swept)
         if not passed:
             result = replace(result, diagnosis=diagnose(job, outcome))
+            load = write_dump(self.dump, result.key, job.inputs, outcome.outputs, judgement) if self.dump else ()
             result = replace(
                 result,
                 words=headline(result.key, judgement, outcome.findings),
-                message=message(result, self.policy, judgement, self._command(result), against),
+                message=message(result, self.policy, judgement, self._command(result), against, load),
             )
         self.found.results.append(result)
 

@@ -84,6 +84,4 @@ def _renumbered(job: Job, found: Judgement, first: int) -> Judgement:
     def moved(offender: Offender) -> Offender:
         return replace(offender, index=offender.index + first * _codes_per_unit(job, offender))
 
-    found.offenders = [moved(o) for o in found.offenders]
-    found.worst = moved(found.worst) if found.worst else None
-    return found
+    return found.renumbered(moved)

@@ -287,9 +287,10 @@ class DeviceSweep:
             add_counts(j.classes, plain.classes)
             j.classes = {name: count for name, count in j.classes.items() if count}
             j.offenders, j.notes = plain.offenders, plain.notes
-            j.worst = plain.worst
+            j.worst, j.worst_failing = plain.worst, plain.worst_failing
         if total.farthest[1] >= 0 and abs((j.worst.ulp if j.worst else 0) or 0) < total.farthest[0]:
-            j.worst = self.judge_numbers(np.array([total.farthest[1]])).worst or j.worst
+            there = self.judge_numbers(np.array([total.farthest[1]]))
+            j.worst, j.worst_failing = there.worst or j.worst, there.worst_failing or j.worst_failing
         self.found.failing = windows.first
 
     def judge_numbers(self, number: NDArray[Any], units: Mapping[str, Any] | None = None) -> Judgement:

@@ -217,10 +217,7 @@ def judged_plainly(
     """
     inputs = {n: oracle.generator.units(n, number).astype(f.numpy_dtype()) for n, f in oracle.inputs.items()}
     outputs = {n: units[n].view(format_of(a).numpy_dtype()) for n, a in case.outputs.items()}
-    found = judge(case, policy, inputs, outputs, pack)
-    found.offenders = [_renumbered(case, o, number) for o in found.offenders]
-    found.worst = _renumbered(case, found.worst, number) if found.worst else None
-    return found
+    return judge(case, policy, inputs, outputs, pack).renumbered(lambda o: _renumbered(case, o, number))
 
 
 def shares_of_sample(case: Case, policy: Policies, oracle: Oracle, number: Any) -> dict[str, Share]:

@@ -152,8 +152,10 @@ def _place(ptx: str, complaint: Complaint) -> str:
     if asm is None:
         lines = ptx.splitlines()
         return f", PTX line {number}" + (f" `{lines[number - 1].strip()}`" if number <= len(lines) else "")
-    where = "asm line" if asm.ours else "line of another asm block"
-    return f", {where} {asm.number} `{asm.text}`"
+    if asm.ours:
+        return f", asm line {asm.number} `{asm.text}`"
+    of = f"the inline asm that {asm.call} calls" if asm.call else "inline asm of a function that is called"
+    return f", line {asm.number} of {of}: `{asm.text}`"
 
 
 _RESOURCES = {

@@ -39,6 +39,10 @@ _UNSUPPORTED = re.compile(
 _HINTS = (
     ("number of input constraints does not match", "write one input for each register that Triton passes"),
     ("number of output constraints does not match", "write one output for each register of the results"),
+    (
+        "inline asm with one output cannot return struct",
+        "the constraints list one output, and the results need several registers: write one '=r' for each",
+    ),
     ("inline asm without outputs", "no output is written as '=r' or '=&r'; Triton has no '+r', use both kinds"),
     ("expects an integer constant expression", "Triton passes registers, never constants: write 'r'"),
     ("Invalid $ operand number", "$N counts the outputs from $0, then the inputs"),

@@ -17,7 +17,7 @@ from harness.triton.ptxtext import marked
 from harness.triton.specialise import Constant, Parameters, Pointer, specialise
 
 TEMPLATES = "harness.triton.templates"
-_TEMPLATE_FILE = str(Path(__file__).resolve().with_name("templates.py"))
+TEMPLATE_FILE = str(Path(__file__).resolve().with_name("templates.py"))
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,9 @@ class Elementwise:
     def explain(self, refusal: Refusal) -> Refusal:
         """The refusal, with the numbers of registers added where it is about them."""
         asm, _ = self._parts()
-        if asm is None or not re.search("constraints does not match|without outputs", refusal.words):
+        if asm is None or not re.search(
+            "constraints does not match|without outputs|with one output cannot", refusal.words
+        ):
             return refusal
         given = [c.strip() for c in asm.constraints.split(",") if c.strip() and not c.strip().startswith("~")]
         outs = sum(c.startswith("=") for c in given)
@@ -161,7 +163,7 @@ class Elementwise:
         ins, outs = (tuple(Pointer(t, aligned) for t in types) for types in (self.inputs, self.outputs))
         arguments = self.arguments(ins, outs, constexpr=Constant)
         return specialise(
-            FunctionRef(TEMPLATES, _TEMPLATE_FILE, self.template),
+            FunctionRef(TEMPLATES, TEMPLATE_FILE, self.template),
             arguments,
             Parameters(frozenset(filter(str.isupper, arguments)), unspecialised=frozenset({"steps"})),
             target=target,

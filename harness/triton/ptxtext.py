@@ -60,27 +60,43 @@ class AsmLine:
 
     number: the line within the asm text as its author wrote it, from 1; text: that line, operands filled in.
     ours: whether it lies in the asm that the harness marked, not in a block that Triton or a user's function wrote.
+    call: `file:line` of the Python call that the block comes from, "" where the PTX does not say.
     """
 
     number: int
     text: str
     ours: bool
+    call: str = ""
+
+
+_PLACE = re.compile(r"\s*\.loc\s+(?P<file>\d+)\s+(?P<line>\d+)")
+_FILE = re.compile(r'^\s*\.file\s+(?P<file>\d+)\s+"(?P<name>[^"]+)"', re.M)
 
 
 def asm_line(ptx: str, line: int) -> AsmLine | None:
     """Trace line `line` (from 1) of the PTX to the asm block around it; None where there is none."""
     number, ours, block = 0, False, False
+    place = call = None  # of the latest .loc, and of the block
     for index, text in enumerate(ptx.splitlines(), 1):
         mark = text.strip()
         if mark in ("// begin inline asm", BEGIN):
+            call = call if block else place
             number, block, ours = 0, True, mark == BEGIN
         elif mark in ("// end inline asm", END):
             block = ours = False
-        elif block and not _LOC.match(text):  # Triton 3.9 puts these between the lines of asm
+        elif found := _PLACE.match(text):  # Triton 3.9 puts these between the lines of asm
+            place = found
+        elif block:
             number += 1
         if index == line:
-            return AsmLine(max(number, 1), mark, ours) if block else None
+            return AsmLine(max(number, 1), mark, ours, _called(ptx, call)) if block else None
     return None
+
+
+def _called(ptx: str, place: re.Match[str] | None) -> str:
+    """`file:line` of a .loc; "" without one, or where the PTX does not name the file."""
+    names = {m["file"]: m["name"] for m in _FILE.finditer(ptx)}
+    return f"{names[place['file']]}:{place['line']}" if place and place["file"] in names else ""
 
 
 def blamed_line(ptx: str, line: int) -> int:

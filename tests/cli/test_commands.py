@@ -241,3 +241,150 @@ def test_the_index_loads_no_torch():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=100)
     assert done.returncode == 0, done.stderr
+
+
+OTHER = RIGHT.replace("case = Case(", "other = Case(")
+"""The same as FLIP's right variant, of a case that is called `other`."""
+
+SPELLINGS = {
+    "flip::right": ["flip::right"],
+    "flip right": ["flip::right"],
+    "flip.py::right": ["flip::right"],
+    "cases/flip.py::right": ["flip::right"],
+    "flip.py::right[sm_90a-emulator]": ["flip::right"],
+    "flip::right[sm_90a-emulator]": ["flip::right"],
+    "cases/flip.py::right[sm_90a-emulator]": ["flip::right"],
+    "flip": ["flip::right", "flip::wrong"],
+    "flip.py": ["flip::right", "flip::wrong"],
+    "two.other": ["two.other::right"],
+    "two.other::right": ["two.other::right"],
+    "two::other::right": ["two.other::right"],
+    "cases/two.py::other": ["two.other::right"],
+    "cases/two.py::other::right[sm_100a-gpu]": ["two.other::right"],
+    "two right flip wrong": ["two.other::right", "flip::wrong"],
+    "cases": ["flip::right", "flip::wrong", "two.other::right"],
+}
+
+
+@pytest.mark.parametrize("words", SPELLINGS)
+def test_a_variant_is_known_in_every_spelling_that_is_printed(here, capsys, words):
+    (here / "cases" / "two.py").write_text(OTHER)
+    code, out, err = said(capsys, "list", *words.split())
+    assert code == 0, err
+    found, case = [], ""
+    for line in out.splitlines():
+        if line.startswith(" "):
+            found.append(f"{case}::{line.split()[0]}")
+        else:
+            case = line.split()[0]
+    assert found == SPELLINGS[words]
+
+
+def test_show_takes_the_target_from_the_name(here, capsys):
+    code, out, _ = said(capsys, "show", "flip::right[sm_100a-emulator]", "--only", "asm")
+    assert (code, out.splitlines()[0]) == (0, "# flip::right, sm_100a, pack 4")
+    code, _, err = said(capsys, "show", "flip::right[sm_100a-emulator]", "--target", "sm_90a", "--only", "asm")
+    assert (code, err) == (
+        2, "ptxdiff show: --target sm_90a, and the name says sm_100a; leave one of them out\n",
+    )  # fmt: skip
+
+
+def test_run_hands_pytest_the_addresses_of_what_is_named(here, monkeypatch):
+    from harness.cli import run
+
+    (here / "cases" / "two.py").write_text(OTHER)
+    called: list[list[str]] = []
+    monkeypatch.setattr(run, "_call", lambda words: called.append(words) or 0)
+    for words, address in {
+        "flip right": "cases/flip.py::right",
+        "flip::wrong[sm_90a-emulator]": "cases/flip.py::wrong[sm_90a-emulator]",
+        "two.other::right": "cases/two.py::other::right",
+        "cases/flip.py": "cases/flip.py",
+    }.items():
+        assert main(["run", *words.split()]) == 0
+        assert called[-1][3] == address
+        assert f"--ptx-cases={address.partition('::')[0]}" in called[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["sweep", "flip", "--journal", "j"], "flip names 2 variants; name one of flip::right, flip::wrong"),
+        (["sweep", "flip::left", "--journal", "j"], "flip has no variant 'left'; it has right, wrong"),
+        (["list", "flip", "left"], "flip has no variant 'left'; it has right, wrong"),
+        (["list", "flip::right[sm_1-gpu]"], "'sm_1' is no target that ptxdiff knows"),
+        (["list", "flip.py::left"], "flip.py binds no case called left, and has no variant 'left'; it has right"),
+    ],
+)
+def test_what_a_name_does_not_mean_is_said_alike_by_every_verb(here, capsys, words, message):
+    assert said(capsys, *words)[0] == 2
+    main(words)
+    assert message in capsys.readouterr().err
+
+
+def test_naming_a_case_loads_its_file_alone_and_no_torch(here):
+    (here / "cases" / "other.py").write_text("raise RuntimeError('loaded')")
+    words = "import sys; from harness.cli import main; code = main(['list', 'flip', 'right'])"
+    script = f"{words}; sys.exit(code or ('torch' in sys.modules) * 3)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=here, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "library"),
+    [
+        (["-t", "sm_1"], {"target": "sm_1"}),
+        (["-p", "3"], {"pack": 3}),
+        (["-p", "0"], {"pack": 0}),
+        (["-p", "0", "-c", "=r,r"], {"pack": 0}),
+        (["-c", "+r,r"], {"constraints": "+r,r"}),
+        (["-c", "=r"], {"constraints": "=r"}),
+        (["-t", "sm_75"], {"target": "sm_75"}),
+    ],
+)
+def test_the_command_refuses_what_the_library_refuses_in_its_words(capsys, words, library):
+    import numpy as np
+
+    from harness import emulate
+    from harness.ptx import PtxError
+
+    text = "cvt.rn.bf16x2.f32 $0, $1, $1;"
+    given = {"constraints": "=r,r", "args": [np.float32([1])], "dtype": "float32"} | library
+    with pytest.raises(PtxError) as refused:
+        emulate(text, **given)
+    code, out, err = said(capsys, "emulate", text, "-i", "float32=1", "-o", "float32", *words)
+    assert code
+    assert str(refused.value) in out + err
+
+
+@pytest.mark.parametrize(
+    ("instruction", "asm", "inputs"),
+    [
+        ("ex2.approx.ftz.f32", "ex2.approx.ftz.f32 $0, $1;", ["x"]),
+        ("ex2.approx.ftz.f32 $0, $1;", "ex2.approx.ftz.f32 $0, $1;", ["x"]),
+        ("fma.rn.f32 $0, $1, $2, $3", "fma.rn.f32 $0, $1, $2, $3;", ["x1", "x2", "x3"]),
+    ],
+)
+def test_a_new_case_has_the_instruction_once_and_imports_what_it_uses(here, capsys, instruction, asm, inputs):
+    from harness.model.load import load
+
+    assert said(capsys, "new", "fresh", "--instruction", instruction)[0] == 0
+    case = load(here / "cases" / "fresh.py")[0].case
+    assert case.variants["asm"].texts[1].text == asm
+    assert list(case.inputs) == inputs
+    checked = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F", "cases/fresh.py"]
+    done = subprocess.run(checked, capture_output=True, text=True, cwd=here, timeout=60)
+    assert done.returncode == 0, done.stdout
+
+
+def test_compare_takes_one_run_for_two_targets(here, capsys):
+    (here / "cases" / "flip.py").write_text(RIGHT)
+    run = ["run", "--backend", "emulator", "--target", "sm_90", "--target", "sm_100", "--output", "run.jsonl"]
+    done = subprocess.run([sys.executable, "-m", "harness.cli", *run], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    code, out, _ = said(capsys, "compare", "run.jsonl", "--targets", "sm_90a", "sm_100a")
+    assert code == 0
+    assert re.search(r"[1-9]\d* results in both", out)
+    code, _, err = said(capsys, "compare", "run.jsonl")
+    assert code == 2
+    assert "name a second run, or two targets of the one: ptxdiff compare A --targets sm_90a sm_100a" in err

@@ -141,6 +141,28 @@ class TestUndefinedBits:
         with pytest.raises(UndefinedBits, match="depends on bits that nobody defined"):
             emulate("{.reg .b32 t; add.u32 $0, $1, t;}", "=r,r", [1], "int32")
 
+    @pytest.mark.parametrize(
+        ("asm", "line", "source", "words"),
+        [
+            ("{ .reg .b32 t;\n add.u32 $0, $1, 1;\n add.u32 $0, $1, t;\n}", 3, "add.u32 $0, $1, t;", "reads t, which"),
+            (
+                "{ .reg .b32 t;\n .reg .pred p;\n setp.ne.u32 p, $1, 5;\n @p add.u32 t, $1, 1;\n mov.b32 $0, t; }",
+                5, "mov.b32 $0, t; }", "line 4 would write t, but its predicate is false",
+            ),
+            (
+                "{ .reg .pred p;\n setp.ne.u32 p, $1, 5;\n @p add.u32 $0, $1, 1;\n}",
+                3, "@p add.u32 $0, $1, 1;", "this instruction would write $0, but its predicate is false",
+            ),
+        ],
+    )  # fmt: skip
+    def test_the_line_that_brings_undefined_bits_in(self, asm: str, line: int, source: str, words: str) -> None:
+        first = 40000 if "pred" in asm else 0
+        with pytest.raises(UndefinedBits, match=f"element {first} of output 0") as caught:
+            emulate(asm, "=&r,r", [np.where(np.arange(50000) < 40000, 7, 5).astype(np.uint32)], "uint32")
+        assert (caught.value.line, caught.value.source.strip()) == (line, source)
+        assert words in str(caught.value)
+        assert (caught.value.element, caught.value.output) == (first, 0)
+
     def test_written_under_a_predicate_only(self) -> None:
         asm = "{.reg .pred p; setp.gt.s32 p, $1, 5; @p mov.b32 $0, 1;}"
         with pytest.raises(UndefinedBits, match="element 1 "):

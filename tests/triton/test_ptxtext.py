@@ -54,7 +54,10 @@ def test_lines_of_our_asm_are_numbered_as_their_author_did():
 
 
 def test_other_asm_is_told_apart_and_other_lines_are_none():
-    assert not asm_line(KERNEL, line_of("st.global")).ours
+    other = asm_line(KERNEL, line_of("st.global"))
+    assert (other.ours, other.call) == (False, "somewhere.py:8"), "the call is told: there the reader looks"
+    assert asm_line(KERNEL, line_of("mul.f32")).call == "somewhere.py:5", "not the lines that LLVM counts on to"
+    assert asm_line(KERNEL.replace(".file", "//"), line_of("st.global")).call == ""
     assert asm_line(KERNEL, line_of("ret;")) is None
     assert asm_line(KERNEL, 10_000) is None
 

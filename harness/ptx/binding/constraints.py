@@ -123,6 +123,16 @@ def _constraint(part: str, text: str, before: Sequence[Constraint]) -> Constrain
     return Constraint(part, body[0], output, early)
 
 
+def check_pack(pack: object) -> None:
+    """Raise BindingError or TooLarge for what is no number of elements of an invocation."""
+    if isinstance(pack, bool) or not isinstance(pack, (int, np.integer)):
+        raise BindingError(f"pack is {_short(repr(pack))}; it is the number of elements of an invocation")
+    if pack > PACK.most:
+        raise TooLarge(PACK.refusal(int(pack)))
+    if pack < 1 or pack & (pack - 1):
+        raise BindingError(f"pack is {pack}; Triton needs a power of two, for tensors have a power of two elements")
+
+
 def bind(
     constraints: Sequence[Constraint], inputs: Sequence[int], outputs: Sequence[int], pack: int
 ) -> tuple[AsmOperand, ...]:
@@ -130,12 +140,7 @@ def bind(
 
     Raises BindingError when constraints and tensors do not fit together.
     """
-    if isinstance(pack, bool) or not isinstance(pack, (int, np.integer)):
-        raise BindingError(f"pack is {_short(repr(pack))}; it is the number of elements of an invocation")
-    if pack > PACK.most:
-        raise TooLarge(PACK.refusal(pack))
-    if pack < 1 or pack & (pack - 1):
-        raise BindingError(f"pack is {pack}; Triton needs a power of two, for tensors have a power of two elements")
+    check_pack(pack)
     places = [(i, *place) for i, w in enumerate(outputs) for place in _split(w, pack)]
     produced = len(places)
     places += [(i, *place) for i, w in enumerate(inputs) for place in _split(w, pack)]

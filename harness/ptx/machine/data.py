@@ -233,7 +233,11 @@ def store(frame: Frame, slot: int, operand: AsmOperand, out: Array, placement: P
     pack, count, width = placement.pack, operand.count, operand.element_width
     value = frame.values[slot]
     if value is None:
-        raise UndefinedBits(f"output operand {operand.describes} is never written")
+        error = UndefinedBits(f"output operand {operand.describes} is never written")
+        slot = start * pack + operand.first
+        error.element = slot if placement.order is None else int(placement.order[slot])
+        error.output, error.lane = operand.tensor, start
+        raise error
     undefined = frame.undefined[slot]
     if undefined is not None:
         _refuse_undefined(frame, undefined, operand, placement, start)
@@ -262,8 +266,9 @@ def _refuse_undefined(frame: Frame, undefined: Any, operand: AsmOperand, placeme
             slot = (start + int(lane)) * pack + operand.first + i
             element = slot if placement.order is None else int(placement.order[slot])
             if element < placement.elements:
-                raise UndefinedBits(
+                error = UndefinedBits(
                     f"element {element} of output {operand.tensor}, in operand {operand.describes}, depends on bits "
-                    f"that nobody defined (mask 0x{int(bad[lane]):0{max(width // 4, 1)}x}): padding of a partial pack, "
-                    "the unused part of an input register, or a register never written"
+                    f"that nobody defined (mask 0x{int(bad[lane]):0{max(width // 4, 1)}x})"
                 )
+                error.element, error.output, error.lane = element, operand.tensor, start + int(lane)
+                raise error

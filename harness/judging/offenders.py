@@ -1,0 +1,115 @@
+"""What was compared, element by element, and the elements that differ with the inputs behind them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.judging.differences import Difference, bits, signed_steps
+from harness.model.arguments import Argument, format_of
+from harness.model.case import Case
+from harness.records import Bits, Offender
+from references.formats import Format, Shaped, is_finite, is_nan
+
+Codes = NDArray[np.int64]
+
+SHOWN_OF_A_SLICE = 4
+"""Elements shown of an input that has more than one behind an output element, such as the row behind a sum."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One output's codes, flat, with what judging them needs. shape: that of the codes before."""
+
+    name: str
+    fmt: Format
+    expected: Codes
+    got: Codes
+    difference: Codes
+    shape: tuple[int, ...]
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """The output's shape in storage units."""
+        return (*self.shape[:-1], self.shape[-1] // self.fmt.codes_per_unit) if self.shape else ()
+
+    @property
+    def failing(self) -> NDArray[np.bool_]:
+        """Which codes count as wrong."""
+        return np.asarray(self.difference > Difference.UNCHECKED)
+
+
+def farthest(output: Compared, among: NDArray[np.bool_]) -> int | None:
+    """The code with the largest distance between two different finite results, of those chosen; None without one."""
+    differs = among & (output.expected != output.got)
+    differs &= is_finite(output.fmt, output.expected) & is_finite(output.fmt, output.got)
+    where = np.flatnonzero(differs)
+    if not len(where):
+        return None
+    steps = np.abs(signed_steps(output.fmt, output.expected[where], output.got[where]))
+    return int(where[int(np.argmax(steps))])
+
+
+def offender_at(case: Case, output: Compared, inputs: Mapping[str, Codes], index: int, pack: int) -> Offender:
+    """The code number `index` of an output as records have it. inputs: codes in the arguments' shapes."""
+    fmt = output.fmt
+    element = index // fmt.codes_per_unit
+    e, g = int(output.expected[index]), int(output.got[index])
+    numeric = not (fmt.is_float and (is_nan(fmt, e) or is_nan(fmt, g)))
+    at = tuple(int(i) for i in np.unravel_index(element, output.units)) if len(output.shape) > 1 else ()
+    return Offender(
+        index=index,
+        place=index % (pack * fmt.codes_per_unit),
+        output=output.name,
+        inputs=_inputs_of(case, output, inputs, element),
+        expected=bits(fmt, e),
+        got=bits(fmt, g),
+        difference=Difference(int(output.difference[index])).text,
+        ulp=int(signed_steps(fmt, np.array([e]), np.array([g]))[0]) if numeric else None,
+        at=at,
+    )
+
+
+def _inputs_of(case: Case, output: Compared, inputs: Mapping[str, Codes], element: int) -> dict[str, Bits]:
+    """The input codes behind one output element.
+
+    Of an elementwise case those of the same number; of a whole kernel those at the same place, and where an input has
+    dimensions that the output lacks, the first few along them.
+    """
+    found: dict[str, Bits] = {}
+    for name, argument in case.inputs.items():
+        fmt, flat = format_of(argument), inputs[name].reshape(-1)
+        if case.elementwise:
+            same = flat.size == output.expected.size // output.fmt.codes_per_unit * fmt.codes_per_unit
+            places = iter([("", element)] if same else [])
+        else:
+            units = (*inputs[name].shape[:-1], inputs[name].shape[-1] // fmt.codes_per_unit) if flat.size > 1 else ()
+            places = _places(case.outputs[output.name.partition(" ")[0]], output.units, element, argument, units)
+        for label, unit in places:
+            for slot in range(fmt.codes_per_unit):
+                code = f"[{slot}]" if fmt.codes_per_unit > 1 else ""
+                found[name + label + code] = bits(fmt, int(flat[unit * fmt.codes_per_unit + slot]))
+    return found
+
+
+def _places(
+    output: Argument, shape: Sequence[int], element: int, argument: Argument, units: Sequence[int]
+) -> Iterator[tuple[str, int]]:
+    """The storage units of a kernel's input behind an element of an output: label (`[1, 20]`) and number."""
+    if not isinstance(argument, Shaped) or not units:
+        yield "", 0  # by value, or a single unit
+        return
+    if 0 in units:
+        return
+    at = np.unravel_index(element, tuple(shape)) if shape else ()
+    named = {str(d): int(i) for d, i in zip(getattr(output, "dims", ()), at, strict=False)}
+    choices = [
+        [named[str(dim)]] if named.get(str(dim), size) < size else range(size)
+        for dim, size in zip(argument.dims, units, strict=True)
+    ]
+    for place in itertools.islice(itertools.product(*choices), SHOWN_OF_A_SLICE):
+        yield f"[{', '.join(map(str, place))}]", int(np.ravel_multi_index(place, tuple(units)))

@@ -1,0 +1,160 @@
+"""What names cases and variants: one reading of the words that pytest, `ptxdiff list` and the reports print.
+
+    cases/rcp.py   rcp.py   rcp   cases                     a file, a case by its name, a folder
+    cases/rcp.py::rcp.rn   rcp.py::rcp.rn   rcp::rcp.rn     a variant
+    rcp rcp.rn                                              the same in two words
+    cases/rcp.py::other::rn   rcp.other::rn                 a variant of a case that is not called `case`
+    rcp::rcp.rn[sm_90a-emulator]                            on one target by one backend
+
+A file is looked for where the user stands, then in ./cases. Only the files that a word may mean are loaded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.model import files as casefiles
+from harness.model.load import LoadedCase, claim, in_folder, load
+from harness.model.targets import normal
+from harness.model.variants import CaseError
+
+_PLACE = re.compile(r"(?P<rest>.+)\[(?P<target>\w+)-(?P<backend>gpu|emulator|assembler)\]", re.S)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A case and those of its variants that were named: all, or one.
+
+    target, backend: where the words say so; "" elsewhere. whole: whether no variant was named.
+    """
+
+    loaded: LoadedCase
+    variants: tuple[str, ...]
+    target: str = ""
+    backend: str = ""
+    whole: bool = True
+
+    @property
+    def address(self) -> str:
+        """What pytest takes for it: `cases/rcp.py::other::rn[sm_90a-emulator]`."""
+        path = self.loaded.path
+        shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+        words = [str(shown)] + [self.loaded.attribute] * (self.loaded.attribute != "case")
+        place = f"[{self.target}-{self.backend}]" if self.target else ""
+        return "::".join(words + ([] if self.whole else [f"{self.variants[0]}{place}"]))
+
+
+def named(words: Sequence[str]) -> list[Named]:
+    """What some words of the command line mean, in order. Raises CaseError naming what there is instead."""
+    found: list[Named] = []
+    last: list[Named] = []
+    for word in words:
+        bare, target, backend = _placed(word)
+        before = [n for n in last if n.whole and bare in n.variants]
+        if before and not _is_a_place(bare):
+            found = found[: -len(last)]
+            last = [_only(n, bare, target, backend) for n in before]
+        elif last and all(n.whole for n in last) and "::" not in bare and not _is_a_place(bare):
+            raise CaseError(_no_variant(", ".join(n.loaded.name for n in last), bare, last))
+        else:
+            last = _one_word(bare, target, backend)
+        found += last
+    return found
+
+
+def one_variant(words: Sequence[str]) -> Named:
+    """The one variant that some words name. Raises CaseError where they name none, or several."""
+    found = [replace(n, variants=(v,), whole=False) for n in named(words) for v in n.variants]
+    if len(found) != 1:
+        there = ", ".join(f"{n.loaded.name}::{n.variants[0]}" for n in found)
+        raise CaseError(f"{' '.join(words)} names {len(found)} variants; name one of {there}")
+    return found[0]
+
+
+def agreed(option: str, asked: str | None, said: str) -> str | None:
+    """The value of an option that a name may give too. Raises CaseError where the two differ."""
+    if asked is not None and said and asked != said:
+        raise CaseError(f"{option} {asked}, and the name says {said}; leave one of them out")
+    return asked if asked is not None else said or None
+
+
+def _placed(word: str) -> tuple[str, str, str]:
+    found = _PLACE.fullmatch(word)
+    if found is None:
+        return word, "", ""
+    try:
+        return found["rest"], normal(found["target"]), found["backend"]
+    except ValueError as e:
+        raise CaseError(f"{word}: {e}") from None
+
+
+def _is_a_place(word: str) -> bool:
+    """Whether a word names a file, a folder or a case, rather than a variant of the word before it."""
+    place = word.partition("::")[0]
+    return place.endswith(".py") or Path(place).is_dir() or bool(_cases_called(place))
+
+
+def _one_word(word: str, target: str, backend: str) -> list[Named]:
+    place, *names = word.split("::")
+    cases = _cases_at(place)
+    everything = [Named(c, tuple(c.case.variants), target, backend) for c in cases]
+    if not names or not names[0]:
+        return everything
+    of_case = [n for n in everything if names[0] in (n.loaded.attribute, n.loaded.name)]
+    if of_case and len(names) == 1:
+        return of_case
+    inside, variant = (of_case, "::".join(names[1:])) if of_case else (everything, "::".join(names))
+    chosen = [_only(n, variant, target, backend) for n in inside if variant in n.variants]
+    if chosen:
+        return chosen
+    if not of_case and (place.endswith(".py") or Path(place).is_dir()):
+        raise CaseError(_no_variant(f"{place} binds no case called {names[0]}, and", variant, everything))
+    raise CaseError(_no_variant(place, variant, inside))
+
+
+def _only(found: Named, variant: str, target: str, backend: str) -> Named:
+    return replace(found, variants=(variant,), target=target, backend=backend, whole=False)
+
+
+def _no_variant(place: str, variant: str, cases: Sequence[Named]) -> str:
+    return f"{place} has no variant {variant!r}; it has {', '.join(v for n in cases for v in n.variants)}"
+
+
+def _cases_at(place: str) -> list[LoadedCase]:
+    """The cases of a file, a folder or a name."""
+    path = Path(place)
+    if path.is_dir():
+        return in_folder(path)
+    if path.suffix == ".py":
+        files = [path] if path.exists() else [f for f in _here() if place == f.name or str(f).endswith(f"/{place}")]
+        if not files:
+            raise CaseError(f"{place}: no such file; no such file or folder: {place}; name case files, or a case")
+        return [c for f in files for c in load(f)]
+    if path.exists():
+        raise CaseError(f"{place} is no Python file; name case files, folders of them, or cases")
+    found = _cases_called(place)
+    if not found:
+        names = ", ".join(f.stem for f in _here()) or "none: there is no folder ./cases"
+        raise CaseError(f"no case is called {place!r}; cases here: {names}; no such file or folder: {place}")
+    return found
+
+
+def _here() -> list[Path]:
+    folder = Path(casefiles.FOLDER)
+    return casefiles.case_files(folder) if folder.is_dir() else []
+
+
+def _cases_called(name: str) -> list[LoadedCase]:
+    """The cases in ./cases of a name, or those of the file of that name; only files of such names are loaded."""
+    claimed: dict[str, Path] = {}
+    found = []
+    for file in _here():
+        if name == file.stem or name.startswith(f"{file.stem}."):
+            for loaded in load(file):
+                if name in (loaded.name, file.stem):
+                    claim(claimed, loaded)
+                    found.append(loaded)
+    return found
