@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness import backends, loader
+from harness import backends, loader, reuse
 from harness.case import Case, CaseError
 from harness.gpus import gpus
 from harness.records import Record, to_json
@@ -24,6 +24,9 @@ _BACKENDS = pytest.StashKey[dict[str, backends.Backend]]()
 _TARGETS = pytest.StashKey[tuple[str, ...]]()
 _FILES = pytest.StashKey[dict[str, Path]]()
 _DONE = pytest.StashKey[dict[tuple[str, str, str, str], ItemResults]]()
+
+RUN_ID = "ptxdiff_run"
+"""Under this name pytest-xdist's workers are told the id of the run."""
 
 # The place of a target in items that wait for a GPU where there is none.
 NO_DEVICE = "device"
@@ -182,11 +185,33 @@ class VariantItem(pytest.Item):
 
             self.found = not_run(self.item, "no NVIDIA GPU on this machine")
         else:
-            backend = backend_of(self.config, self.item.backend)
-            effort = self.config.option.ptx_effort
-            replay = self._replay(self.item.loaded.case)
-            self.found = run_item(self.item, backend, effort, node=self.address, replay=replay)
+            self.found = self._earlier() or self._run()
         self._conclude(self.found)
+
+    def _run(self) -> ItemResults:
+        """Run the item, and keep what may be reused."""
+        backend = backend_of(self.config, self.item.backend)
+        effort = self.config.option.ptx_effort
+        replay = self._replay(self.item.loaded.case)
+        found = run_item(self.item, backend, effort, node=self.address, replay=replay)
+        if self._reusable:
+            reuse.keep(self.item, found, run_id(self.config), *self._settings)
+        return found
+
+    def _earlier(self) -> ItemResults | None:
+        """The results of an earlier run in which nothing was different."""
+        return reuse.find(self.item, *self._settings) if self._reusable else None
+
+    @property
+    def _reusable(self) -> bool:
+        wanted = os.environ.get("PTXDIFF_REUSE") != "0" and self.config.option.ptx_replay is None
+        return wanted and self.item.backend in reuse.BACKENDS
+
+    @property
+    def _settings(self) -> tuple[Any, ...]:
+        """What decides the results beside the item: effort, limit, and the words that repeat the item."""
+        option = self.config.option
+        return option.ptx_effort, str(option.ptx_limit), str(self.config.getini("ptx_limit")), self.address
 
     def _check_unchanged(self, done: ItemResults) -> None:
         """Results of another form of the variant are no results of this one."""
@@ -250,6 +275,15 @@ class VariantItem(pytest.Item):
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the item comes from."""
         return self.path, None, self.name
+
+
+def run_id(config: pytest.Config) -> str:
+    """The id of this run; under pytest-xdist the controller's."""
+    given = getattr(config, "workerinput", {}).get(RUN_ID)
+    if given is None:
+        recorder = config.pluginmanager.getplugin("ptxdiff-recorder")
+        given = recorder.run_id if recorder is not None else ""
+    return str(given)
 
 
 def backend_of(config: pytest.Config, name: str) -> backends.Backend:
