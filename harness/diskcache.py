@@ -54,6 +54,16 @@ def _folder_of_this_process() -> Path:
     return Path(folder)
 
 
+_fresh: set[str] = set()
+"""Kinds of which nothing is found. What is made meanwhile is kept."""
+
+
+def find_nothing(*kinds: str) -> None:
+    """From now on, find nothing of these kinds: what they hold is to be made again. Without kinds, find all again."""
+    _fresh.clear()
+    _fresh.update(kinds)
+
+
 class DiskCache:
     """Contents of one kind, such as "sass". Safe to share between processes; losing any of it costs time only.
 
@@ -79,7 +89,7 @@ class DiskCache:
     def get(self, *parts: bytes) -> bytes | None:
         """The contents made from `parts`; None where there is no file, or a damaged one."""
         path = self._path(*parts)
-        if path is None:
+        if path is None or self._kind in _fresh:
             return None
         try:
             stored = path.read_bytes()

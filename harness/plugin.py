@@ -46,6 +46,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--ptx-resume", action="store_true", help="go on with the --ptx-records file, keeping what it already holds"
     )
     group.addoption(
+        "--ptx-fresh",
+        action="store_true",
+        help="run everything: reuse no results and no compiled code of earlier runs (default: results of the emulator "
+        "and the assembler are reused where nothing has changed, and their records say so)",
+    )
+    group.addoption(
         "--ptx-limit",
         type=float,
         metavar="SECONDS",
@@ -82,6 +88,9 @@ def pytest_configure(config: pytest.Config) -> None:
     ):
         config.addinivalue_line("markers", f"{name}: {meaning}")
     _check_options(config)
+    from harness import diskcache
+
+    diskcache.find_nothing(*(("items", "ptx", "cubin") if config.option.ptx_fresh else ()))
     if not hasattr(config, "workerinput"):  # under pytest-xdist the controller writes
         from harness.records import RecordError
         from harness.running.recorder import Recorder

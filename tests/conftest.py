@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 
 pytest_plugins = ["pytester"]
+
+# Tests change the harness under the runs that they make, here and in processes of their own: nothing is reused there.
+os.environ["PTXDIFF_REUSE"] = "0"
 
 
 @pytest.fixture(scope="session", autouse=True)

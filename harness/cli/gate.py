@@ -29,6 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-model", action="store_true", help="let a pass on a model alone satisfy the gate")
     parser.add_argument("--require", action="append", default=[], choices=BACKENDS, help="must have run (repeatable)")
     parser.add_argument("--target", action="append", default=[], metavar="sm_90a", help="must be there (repeatable)")
+    parser.add_argument("--fresh", action="store_true", help="refuse results that were reused from earlier runs")
     parser.add_argument("--accept", action="store_true", help="show the difference, then make this run the baseline")
     parser.add_argument(
         "--accept-failures",
@@ -61,6 +62,7 @@ def main(args: argparse.Namespace) -> int:
             allow_model=args.allow_model,
             require=tuple(args.require),
             targets=tuple(normal(t) for t in args.target),
+            fresh=args.fresh,
         )
         decision = gate(run, load(folder), policy)
     except (RecordError, BaselineError, CompareError, ValueError, OSError) as e:

@@ -32,6 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--sanitizer", choices=("memcheck", "racecheck", "initcheck", "synccheck"), default="memcheck",
         help="the tool for --sanitize (default: memcheck)",
     )  # fmt: skip
+    parser.add_argument("--fresh", action="store_true", help="run everything: reuse nothing of earlier runs")
     parser.add_argument("--output", default="build/records", metavar="PATH", help="records: a .jsonl file or a folder")
     parser.add_argument("--report", metavar="FILE", help="write the HTML report here")
     parser.epilog = "What follows -- is handed on to pytest: ptxdiff run cases -- -k rcp -n 4"
@@ -57,6 +58,7 @@ def main(args: argparse.Namespace) -> int:
     words += [f"--ptx-backend={b}" for b in args.backend] + [f"--ptx-target={t}" for t in args.target]
     words += ["--ptx-require-gpu"] * args.require_gpu + ["--ptx-timing"] * args.timing
     words += [f"--ptx-limit={args.limit}"] * (args.limit is not None)
+    words += ["--ptx-fresh"] * args.fresh
     words += [f"--ptx-sanitize={args.sanitizer}"] * args.sanitize
     words += args.rest
     if args.sanitize and not args.backend:

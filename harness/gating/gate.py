@@ -38,7 +38,8 @@ class Policy:
 
     speed: gate on speed, beyond the A/A noise. registers: the relative growth of registers or instructions that is
     let pass; spills never are. allow_model: let a pass on a model alone satisfy the gate. require: backends that must
-    have run. targets: targets that must have been checked; without any, those of the baseline.
+    have run. targets: targets that must have been checked; without any, those of the baseline. fresh: refuse results
+    that were reused from earlier runs.
     """
 
     speed: bool = False
@@ -46,6 +47,7 @@ class Policy:
     allow_model: bool = False
     require: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
+    fresh: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
     redefined = {(d.key.case, d.key.variant) for d in comparison.of("definition")}
     findings = [
         *_run_as_a_whole(run),
+        *(_reused(run) if policy.fresh else ()),
         *_failures(run.results),
         *_accepted_failures(baseline.results),
         *_declared(run, baseline),
@@ -115,6 +118,12 @@ def _run_as_a_whole(run: RunRecords) -> Iterator[Finding]:
         yield Finding(CORRECTNESS, RUN, "the run was cut short: what is missing was not checked")
     if words := nothing_ran(run):
         yield Finding(CORRECTNESS, RUN, words)
+
+
+def _reused(run: RunRecords) -> Iterator[Finding]:
+    if runs := sorted({r.reused for r in run.results if r.reused}):
+        count = sum(bool(r.reused) for r in run.results)
+        yield Finding(CORRECTNESS, RUN, f"{count} results were reused from {', '.join(runs)}; run with --ptx-fresh")
 
 
 def unacceptable(run: RunRecords) -> str:

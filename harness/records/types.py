@@ -239,6 +239,8 @@ class Result:
     """Digest of the experiment: the code that ran, its launch, its inputs and the machine. "" where nothing ran."""
     body: str = ""
     """Hash of the compiled PTX without header, comments and line numbers; "" where nothing was compiled."""
+    reused: str = ""
+    """The id of the earlier run that made this result, which begins with its date; "" for a result of this run."""
 
     @property
     def outcome(self) -> str:

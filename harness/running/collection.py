@@ -20,6 +20,7 @@ from harness.model.variants import CaseError
 from harness.processes.gpus import gpus
 from harness.records import Record, to_json
 from harness.records.shown import line, terminal
+from harness.running import reuse
 from harness.running.replay import TokenError, parse
 from harness.running.run import Item, ItemResults, fingerprint_of, run_item
 from harness.timing.items import benchmark_items, only_benchmarks, timing_item
@@ -28,6 +29,9 @@ _BACKENDS = pytest.StashKey[dict[str, Backend]]()
 _TARGETS = pytest.StashKey[tuple[str, ...]]()
 _FILES = pytest.StashKey[dict[str, Path]]()
 _DONE = pytest.StashKey[dict[tuple[str, str, str, str], ItemResults]]()
+
+RUN_ID = "ptxdiff_run"
+"""Under this name pytest-xdist's workers are told the id of the run."""
 
 # The place of a target in items that wait for a GPU where there is none.
 NO_DEVICE = "device"
@@ -199,14 +203,40 @@ class VariantItem(pytest.Item):
 
             self.found = not_run(self.item, "no NVIDIA GPU on this machine")
         else:
-            backend = backend_of(self.config, self.item.backend)
-            effort = self.config.option.ptx_effort
-            replay = self._replay(self.item.loaded.case)
-            dump = self.config.option.ptx_dump
-            self.found = run_item(
-                self.item, backend, effort, node=self.address, replay=replay, dump=Path(dump) if dump else None
-            )
+            self.found = self._earlier() or self._run()
         self._conclude(self.found)
+
+    def _run(self) -> ItemResults:
+        """Run the item, and keep what may be reused."""
+        backend = backend_of(self.config, self.item.backend)
+        effort = self.config.option.ptx_effort
+        replay = self._replay(self.item.loaded.case)
+        dump = self.config.option.ptx_dump
+        found = run_item(
+            self.item, backend, effort, node=self.address, replay=replay, dump=Path(dump) if dump else None
+        )
+        if self._reusable:
+            reuse.keep(self.item, found, run_id(self.config), *self._settings)
+        return found
+
+    def _earlier(self) -> ItemResults | None:
+        """The results of an earlier run in which nothing was different."""
+        return reuse.find(self.item, *self._settings) if self._reusable else None
+
+    @property
+    def _reusable(self) -> bool:
+        wanted = (
+            os.environ.get("PTXDIFF_REUSE") != "0"
+            and self.config.option.ptx_replay is None
+            and not self.config.option.ptx_dump
+        )
+        return wanted and self.item.backend in reuse.BACKENDS
+
+    @property
+    def _settings(self) -> tuple[Any, ...]:
+        """What decides the results beside the item: effort, limit, and the words that repeat the item."""
+        option = self.config.option
+        return option.ptx_effort, str(option.ptx_limit), str(self.config.getini("ptx_limit")), self.address
 
     def _check_unchanged(self, done: ItemResults) -> None:
         """Results of another form of the variant are no results of this one."""
@@ -270,6 +300,15 @@ class VariantItem(pytest.Item):
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the item comes from."""
         return self.path, None, self.name
+
+
+def run_id(config: pytest.Config) -> str:
+    """The id of this run; under pytest-xdist the controller's."""
+    given = getattr(config, "workerinput", {}).get(RUN_ID)
+    if given is None:
+        recorder = config.pluginmanager.getplugin("ptxdiff-recorder")
+        given = recorder.run_id if recorder is not None else ""
+    return str(given)
 
 
 def backend_of(config: pytest.Config, name: str) -> Backend:

@@ -56,6 +56,7 @@ class Recorder:
         self.writer: Writer | None = None
         self.verdicts: Counter[str] = Counter()
         self.evidence: Counter[str] = Counter()
+        self.reused: Counter[str] = Counter()
         self.timings: list[Timing] = []
         self.results: list[Result] = []
         self.cases: dict[str, CaseInfo] = {}
@@ -89,6 +90,16 @@ class Recorder:
             self.cases |= earlier.cases
             self.timings += earlier.timings
 
+    @property
+    def run_id(self) -> str:
+        """The id of the run: when it began."""
+        return datetime.fromtimestamp(self.started, UTC).strftime("%Y%m%dT%H%M%SZ")
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell a worker of pytest-xdist the id of the run."""
+        node.workerinput["ptxdiff_run"] = self.run_id
+
     def pytest_unconfigure(self) -> None:
         """Let others write the file."""
         if self.lock is not None:
@@ -112,6 +123,7 @@ class Recorder:
         self.evidence += evidence_of_passes(results)
         for r in results:
             self.remarks |= dict.fromkeys(n for n in r.notes if n.startswith("--ptx-replay:"))
+            self.reused[r.reused] += bool(r.reused)
             self.verdicts["expected failure" if r.expected_failure else r.verdict] += 1
             if r.outputs_digest:  # of each result as much as it takes to compare it with others
                 kept = ("key", "verdict", "expected_failure", "inputs_digest", "outputs_digest", "fingerprint")
@@ -163,7 +175,7 @@ class Recorder:
 
     def _head(self) -> Run:
         return Run(
-            run_id=datetime.fromtimestamp(self.started, UTC).strftime("%Y%m%dT%H%M%SZ"),
+            run_id=self.run_id,
             started=datetime.fromtimestamp(self.started, UTC).isoformat(timespec="seconds"),
             effort=self.config.option.ptx_effort,
             seed=0,
@@ -224,6 +236,9 @@ class Recorder:
         words = [f"{self.verdicts[v]} {v}{told.get(v, '')}" for v in verdicts]
         if words:
             terminalreporter.write_line("results: " + ", ".join(words))
+        if count := self.reused.total():
+            runs = ", ".join(sorted(run for run in self.reused if run))
+            terminalreporter.write_line(f"{count} results reused from {runs}; --ptx-fresh runs everything")
         if self.splits:
             terminalreporter.write_line(_parting(self.splits))
         for remark in self.remarks:

@@ -70,8 +70,7 @@ _assembled = DiskCache("cubin", 40_000, 1 << 30)
 
 
 def _identity(compilation: Compilation) -> tuple[bytes, ...]:
-    """What decides the machine code and what ptxas says: text, options, the assembler as it is on disk, this
-    harness."""
+    """What decides the machine code and what ptxas says: text, options, the assembler's file, this harness."""
     spec, tool = compilation.spec, compilation.ptxas
     status = os.stat(tool.path)
     told = f"{tool} {status.st_size} {status.st_mtime_ns} {spec.target} {spec.enable_fp_fusion} {harness()}"

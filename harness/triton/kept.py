@@ -42,14 +42,14 @@ def find(identity: str) -> tuple[Lowered, tuple[str, ...]] | None:
         files, notes = entry["files"], tuple(entry["notes"])
     except (ValueError, KeyError, TypeError, zlib.error):
         return None
-    return (lowered, notes) if files == _files(lowered.ptx) else None
+    return (lowered, notes) if files == files_named(lowered.ptx) else None
 
 
 def keep(identity: str, lowered: Lowered, notes: tuple[str, ...]) -> None:
     """Keep what a worker made of the kernel of that identity."""
     if lowered.harness != harness():
         return
-    entry = {"lowered": dataclasses.asdict(lowered), "notes": notes, "files": _files(lowered.ptx)}
+    entry = {"lowered": dataclasses.asdict(lowered), "notes": notes, "files": files_named(lowered.ptx)}
     _kept.put(zlib.compress(json.dumps(entry).encode(), 1), *_key(identity))
 
 
@@ -72,7 +72,7 @@ def installation() -> str:
     return told.hexdigest()
 
 
-def _files(ptx: str) -> dict[str, str]:
+def files_named(ptx: str) -> dict[str, str]:
     """The source files that PTX names, with digests of their contents now."""
     return {name: _digest(name) for name in _FILE.findall(ptx)}
 

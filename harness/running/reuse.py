@@ -1,0 +1,121 @@
+"""Results of earlier runs, reused where nothing has changed that could change them.
+
+What is looked up is one test item of the emulator or the assembler. Its key holds the definitions of the variant and of
+the whole case (the case's reference decides the inputs), the text of the case file, the place of the item, effort and
+limits, the text of the harness and its ledger, and what is installed: Python, the packages that compute, and each file
+of Triton. A part that cannot be encoded is equal to nothing of another process.
+
+Kept are items that ended in verdicts which repeat: no errors, and nothing that was not run. A reference that reads a
+file or a clock when it is called is no function of its inputs; `--ptx-fresh` is for that.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import zlib
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from harness.diskcache import DiskCache
+from harness.model.identity import digest, digest_with_code
+from harness.model.identity.definition import definition
+from harness.model.identity.experiment import harness
+from harness.model.identity.source import file_text
+from harness.records import RecordError, Result, Text, from_json, to_json
+from harness.running.run import Item, ItemResults, fingerprint_of
+
+BACKENDS = ("emulator", "assembler")
+_VERDICTS = ("pass", "fail", "unsupported")
+_PACKAGES = ("triton", "torch", "numpy", "numba", "llvmlite", "ml_dtypes", "mpmath", "scipy")
+_kept = DiskCache("items", 40_000, 1 << 30)
+
+
+def find(item: Item, *settings: Any) -> ItemResults | None:
+    """The results of an earlier run, which say so; None where there are none for this very item.
+
+    settings: what else decides the results, such as the effort.
+    """
+    stored = _kept.get(*_key(item, settings))
+    if stored is None:
+        return None
+    try:
+        entry = json.loads(zlib.decompress(stored))
+        records = [from_json(r) for r in entry["records"]]
+        run, files = str(entry["run"]), entry["files"]
+    except (ValueError, KeyError, TypeError, zlib.error, RecordError):
+        return None
+    results = [replace(r, reused=run) for r in records if isinstance(r, Result)]
+    texts = {r.hash: r for r in records if isinstance(r, Text)}
+    place = (item.loaded.name, item.variant_name, item.target, item.backend)
+    if not results or any(r.key.item != place or r.verdict not in _VERDICTS for r in results):
+        return None
+    if any(r.fingerprint != fingerprint_of(item) for r in results) or files != _files(texts.values()):
+        return None
+    return ItemResults(results, texts)
+
+
+def keep(item: Item, found: ItemResults, run: str, *settings: Any) -> None:
+    """Keep an item's results. run: the id of the run that made them."""
+    if item.backend not in BACKENDS or not found.results or any(r.verdict not in _VERDICTS for r in found.results):
+        return
+    records = [*map(to_json, found.texts.values()), *map(to_json, found.results)]
+    entry = {"run": run, "records": records, "files": _files(found.texts.values())}
+    _kept.put(zlib.compress(json.dumps(entry).encode(), 1), *_key(item, settings))
+
+
+def _key(item: Item, settings: tuple[Any, ...]) -> tuple[bytes, ...]:
+    place = (item.loaded.name, str(item.loaded.path), item.variant_name, item.target, item.backend)
+    return digest((place, settings)).encode(), _case(item).encode(), _surroundings().encode()
+
+
+def _case(item: Item) -> str:
+    case, variant = item.loaded.case, item.variant
+    known = _cases.get((id(case), id(variant)))
+    if known is None:
+        whole = digest_with_code(case, exact=True)
+        made = digest((definition(case, variant, exact=True), whole, file_text(str(item.loaded.path.resolve()))))
+        known = _cases[id(case), id(variant)] = (case, variant, made)
+    return known[2]
+
+
+_cases: dict[tuple[int, int], tuple[Any, Any, str]] = {}
+"""By the ids of case and variant, which are kept alive, so that no other object gets them."""
+
+
+@functools.cache
+def _surroundings() -> str:
+    """A digest of what runs the items: the harness, its ledger, what is installed, and settings of Triton."""
+    from harness.conformance.ledger import PATH
+    from harness.triton.kept import installation
+    from harness.triton.targets import NoTriton
+
+    try:
+        triton = installation()
+    except NoTriton:
+        triton = ""
+    ledger = hashlib.sha256(PATH.read_bytes()).hexdigest() if PATH.exists() else ""
+    settings = sorted((n, v) for n, v in os.environ.items() if n.startswith(("TRITON_", "NUMBA_", "TORCH_")))
+    return digest((harness(), ledger, triton, platform.python_version(), platform.machine(), _versions(), settings))
+
+
+def _versions() -> tuple[tuple[str, str], ...]:
+    found = []
+    for package in _PACKAGES:
+        try:
+            found.append((package, importlib.metadata.version(package)))
+        except importlib.metadata.PackageNotFoundError:
+            found.append((package, ""))
+    return tuple(found)
+
+
+def _files(texts: Iterable[Text]) -> dict[str, str]:
+    """The files that the texts of PTX name, with digests of their contents now: PTX holds their lines."""
+    from harness.triton.kept import files_named
+
+    return {name: made for t in texts if t.kind == "ptx" for name, made in files_named(t.text).items()}

@@ -1,0 +1,227 @@
+"""Results of earlier runs: reused where nothing has changed, and for no change that could let wrong code pass."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import reuse
+from harness.diskcache import DiskCache
+from harness.model.identity import source
+from harness.running import collection
+
+CASE = """
+from harness import Case, asm
+from references.formats import U8
+from {helper} import mask
+
+def flipped(x):
+    return x ^ mask()
+
+case = Case(
+    inputs={{"x": U8}}, outputs={{"y": U8}}, reference=flipped,
+    variants={{
+        "right": asm("xor.b32 $0, $1, 6;", constraints="=r,r"),
+        "wrong": asm("xor.b32 $0, $1, 7;", constraints="=r,r"),
+        "only new": asm("{{ .reg .b32 t; add.u16x2 t, $1, $1; xor.b32 $0, $1, 6; }}", constraints="=r,r"),
+    }},
+)
+"""
+HELPER = "def mask():\n    return 6\n"
+
+
+class Here(DiskCache):
+    """A cache of its own; definitions that numba compiled are found where they always are."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__("items")
+        self.place = place
+
+    @property
+    def folder(self) -> Path:
+        return self.place
+
+
+@pytest.fixture
+def runs(run_cases, pytester, monkeypatch, tmp_path):
+    """Run a case file and its helper as in a new process; returns verdicts, what was run, and the records."""
+    monkeypatch.setenv("PTXDIFF_REUSE", "1")
+    monkeypatch.setattr(reuse, "_kept", Here(tmp_path / "cache" / "items"))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    name = f"ptxdiff_reuse_{abs(hash(str(tmp_path)))}"
+    monkeypatch.syspath_prepend(str(tmp_path))
+    ran: list[str] = []
+    run_item = collection.run_item
+
+    def counted(item, *arguments, **more):
+        ran.append(f"{item.variant_name} {item.target}")
+        return run_item(item, *arguments, **more)
+
+    monkeypatch.setattr(collection, "run_item", counted)
+    number = iter(range(100))
+
+    def run(*arguments: str, case: str = CASE, helper: str = HELPER):
+        (tmp_path / f"{name}.py").write_text(helper)
+        for known in [n for n in sys.modules if n == name or n.startswith("ptxdiff_case_case_")]:
+            del sys.modules[known]
+        importlib.invalidate_caches()
+        source._sources.clear()
+        reuse._cases.clear()
+        reuse._surroundings.cache_clear()
+        ran.clear()
+        file = tmp_path / f"{next(number)}.jsonl"
+        run_cases(f"--ptx-records={file}", *arguments, case=case.format(helper=name))
+        found = [json.loads(line) for line in file.read_text().splitlines()]
+        results = [r for r in found if r.get("record") == "result"]
+        verdicts = {(r["key"]["variant"], r["key"]["target"]): r["verdict"] for r in results}
+        return verdicts, list(ran), found
+
+    return run
+
+
+def told(found):
+    """What the results of a run say, but for what each run has of its own."""
+    names = ("key", "verdict", "outputs_digest", "inputs_digest", "message", "asm", "identity", "evidence")
+    return [{n: r.get(n) for n in names} for r in found if r["record"] == "result"]
+
+
+def test_the_second_run_reuses_all_and_says_from_which(runs):
+    first, ran, before = runs()
+    assert len(ran) == 3
+    again, ran, after = runs()
+    assert (
+        again == first == {("right", "sm_100a"): "pass", ("wrong", "sm_100a"): "fail", ("only new", "sm_100a"): "pass"}
+    )
+    assert ran == []
+    (run,) = {r["run_id"] for r in before if r["record"] == "run"}
+    results = [r for r in after if r["record"] == "result"]
+    assert {r["reused"] for r in results} == {run}
+    assert not any("reused" in r for r in before)
+    assert told(after) == told(before)
+    assert {r["hash"] for r in after if r["record"] == "text"} == {r["hash"] for r in before if r["record"] == "text"}
+
+
+EDITS = {
+    "variant": ({"case": CASE.replace('$1, 6;", con', '$1, 7;", con')}, {"right": "fail"}),
+    "reference": ({"case": CASE.replace("x ^ mask()", "x ^ mask() ^ 1")}, {"right": "fail", "wrong": "pass"}),
+    "helper module": ({"helper": HELPER.replace("6", "7")}, {"right": "fail", "wrong": "pass"}),
+    "comment": ({"case": CASE + "\n# A comment.\n"}, {"right": "pass", "wrong": "fail"}),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_after_an_edit_everything_runs(runs, edit):
+    runs()
+    changed, verdicts = EDITS[edit]
+    found, ran, _ = runs(**changed)
+    assert len(ran) == 3
+    assert {v: found[v, "sm_100a"] for v in verdicts} == verdicts
+    assert runs(**changed)[1] == []
+    assert runs()[1] == []  # what was written back is what it was
+
+
+def test_a_target_never_gets_what_another_may_run(runs):
+    runs()
+    found, ran, _ = runs("--ptx-target=sm_80")
+    assert len(ran) == 3
+    assert found["only new", "sm_80"] != "pass"
+
+
+@pytest.mark.parametrize("option", ["--ptx-fresh", "--ptx-effort=exhaustive", "--ptx-limit=50", "replay"])
+def test_another_run_than_that_is_run(runs, option):
+    _, _, before = runs()
+    if option == "replay":
+        option = f"--ptx-replay={next(r['replay'] for r in before if r.get('replay'))}"
+    _, ran, _ = runs(option, "-k", "right or wrong")
+    assert len(ran) == 2
+
+
+@pytest.mark.parametrize("what", ["harness", "_versions"])
+def test_another_harness_or_another_package_is_another(runs, monkeypatch, what):
+    """As where two checkouts share a cache folder, an instruction was edited, or numba was installed anew."""
+    runs()
+    monkeypatch.setattr(reuse, what, lambda: "another")
+    assert len(runs()[1]) == 3
+
+
+def test_the_ledger_decides_the_evidence_and_so_counts(runs, monkeypatch, tmp_path):
+    from harness.conformance import ledger
+
+    runs()
+    other = tmp_path / "ledger.jsonl"
+    other.write_bytes(ledger.PATH.read_bytes() + b"\n")
+    monkeypatch.setattr(ledger, "PATH", other)
+    assert len(runs()[1]) == 3
+
+
+def test_damaged_entries_are_run_again_and_healed(runs, tmp_path):
+    first, _, _ = runs()
+    entries = sorted((tmp_path / "cache" / "items").iterdir())
+    assert len(entries) == 3
+    for number, entry in enumerate(entries):
+        whole = entry.read_bytes()
+        entry.write_bytes((b"", whole[: len(whole) // 2], whole[:-1] + bytes([whole[-1] ^ 1]))[number])
+    again, ran, _ = runs()
+    assert (again, len(ran)) == (first, 3)
+    assert runs()[1] == []
+
+
+def test_an_entry_that_says_another_thing_counts_as_none(runs, monkeypatch):
+    """Whole and under its name, but of another form, another item, or with a verdict that is no result."""
+    import zlib
+
+    runs()
+    real, get = json.loads, reuse._kept.get
+    for change in (
+        lambda e: {},
+        lambda e: {**e, "records": []},
+        lambda e: {**e, "records": [{**r, "verdict": "error"} for r in e["records"]]},
+        lambda e: {**e, "records": [{**r, "key": {**r["key"], "target": "sm_80"}} for r in e["records"] if "key" in r]},
+        lambda e: {**e, "files": {"/a/file": "changed"}},
+    ):
+
+        def changed(*parts, change=change):
+            stored = get(*parts)
+            return zlib.compress(json.dumps(change(real(zlib.decompress(stored)))).encode()) if stored else None
+
+        monkeypatch.setattr(reuse._kept, "get", changed)
+        assert len(runs()[1]) == 3
+
+
+def test_errors_are_tried_again(runs):
+    broken = CASE.replace("return x ^ mask()", "raise ValueError('today')")
+    first, ran, _ = runs(case=broken)
+    assert set(first.values()) == {"error"}
+    assert len(runs(case=broken)[1]) == len(ran) == 3
+
+
+def test_what_cannot_be_encoded_is_never_reused(runs):
+    opaque = CASE.replace("def flipped", "import threading\nLOCK = threading.Lock()\n\ndef flipped").replace(
+        "return x ^", "LOCK.locked()\n    return x ^"
+    )
+    runs(case=opaque)
+    assert len(runs(case=opaque)[1]) == 3
+
+
+def test_the_variable_turns_it_off(runs, monkeypatch):
+    runs()
+    monkeypatch.setenv("PTXDIFF_REUSE", "0")
+    assert len(runs()[1]) == 3
+
+
+def test_a_gate_can_demand_fresh_results(runs, tmp_path):
+    from harness.gating.gate import Policy, gate
+    from harness.records import read
+
+    runs()
+    runs()
+    first, second = (read(tmp_path / f"{n}.jsonl") for n in range(2))
+    words = [f.text for f in gate(second, first, Policy(fresh=True)).findings if "reused" in f.text]
+    assert words
+    assert words[0].startswith(f"{len(second.results)} results were reused from {first.run.run_id}")
+    assert not any("reused" in f.text for f in gate(first, first, Policy(fresh=True)).findings)
+    assert not any("reused" in f.text for f in gate(second, first, Policy()).findings)
