@@ -35,15 +35,22 @@ def cache_folder() -> Path | None:
 def compilers_caches() -> dict[str, str]:
     """The environment variables that put Triton's and torch's caches into the cache folder.
 
-    Without our variable, what the user set for them stays. With caches turned off they have none that is kept: a folder
-    of this process's own, as neither compiler works without one.
+    Without our variable, what the user set for them stays. With caches turned off, or a folder that cannot be written,
+    they have a folder of this process's own that goes with it, as neither compiler works without one.
     """
     root = cache_folder()
-    if root is None:
+    if root is None or not _writable(root):
         root = _folder_of_this_process()
     chosen = "PTXDIFF_CACHE_DIR" in os.environ
     folders = {"TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
     return {n: str(root / folder) for n, folder in folders.items() if chosen or n not in os.environ}
+
+
+def _writable(folder: Path) -> bool:
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        return os.access(folder, os.W_OK)
+    return False
 
 
 @functools.cache

@@ -121,6 +121,8 @@ class Emulated:
         try:
             kernel = _unwrapped(self.kernel)
             reference = _reference(self.kernel, held)
+            if any(map(_of_a_class_only_here, values.values())):
+                held[reference] = kernel
             spec = specialise(
                 reference,
                 {name: _described(value, held) for name, value in values.items()},
@@ -153,6 +155,13 @@ def _reference(function: Any, held: dict[FunctionRef, Any]) -> FunctionRef:
     if not reference.is_found(function):
         held[reference] = _unwrapped(function)
     return reference
+
+
+def _of_a_class_only_here(value: Any) -> bool:
+    """Whether a compile-time value is of a class that another process does not find: of a script, or of a function."""
+    if isinstance(value, tuple | list):
+        return any(map(_of_a_class_only_here, value))
+    return type(value).__module__ == "__main__" or "<" in type(value).__qualname__
 
 
 def _debugs(kernel: Any, asked: bool | None) -> bool:

@@ -113,3 +113,10 @@ def test_turned_off_nothing_is_kept(tmp_path, monkeypatch):
     assert set(kept) == {None}
     assert not any(folder.startswith(str(tmp_path)) for folder in started)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_compilers_get_another_folder_where_ours_cannot_be_made(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    _, started = folders_of_all_caches()
+    assert not any(folder.startswith(str(tmp_path / "file")) for folder in started)

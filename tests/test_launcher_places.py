@@ -1,5 +1,6 @@
 """`harness.emulated` works wherever Triton does: in a script, a notebook cell, and for a kernel made by a factory."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -35,6 +36,9 @@ assert (x == 3).all()
 '''
 
 
+MALFORMED = 'tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r,r", [tl.load(x + i)], tl.float32, True, 1)'
+
+
 def run_script(path, text):
     path.write_text(text)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -65,11 +69,7 @@ def test_a_module_that_launches_while_it_is_imported(tmp_path):
 
 
 def test_malformed_asm_in_a_script_is_an_error_with_its_line(tmp_path):
-    text = SCRIPT.replace(
-        "tl.store(x + i, helper(tl.load(x + i)))",
-        'y = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r,r", [tl.load(x + i)], tl.float32, True, 1)\n'
-        "    tl.store(x + i, y)",
-    ).replace(
+    text = SCRIPT.replace("helper(tl.load(x + i))", MALFORMED).replace(
         "emulated(kernel)[(1,)](x, B=32)\nassert (x == 3).all()",
         "try:\n    emulated(kernel)[(1,)](x, B=32)\nexcept ValueError as e:\n    print(e)\nprint('alive')",
     )
@@ -82,6 +82,21 @@ def test_malformed_asm_in_a_script_is_an_error_with_its_line(tmp_path):
     assert "Fatal Python error" not in done.stderr
 
 
+def test_a_compile_time_value_of_a_class_of_the_script(tmp_path):
+    """The kernel is imported; the class of its argument is not."""
+    text = (
+        "import enum, numpy as np, kernels\nfrom harness import emulated\n\n"
+        "class Size(enum.IntEnum):\n    SMALL = 32\n\n"
+        "x = np.zeros(32, np.float32)\nemulated(kernels.plain)[(1,)](x, B=Size.SMALL)\n"
+    )
+    (tmp_path / "kernels.py").write_text(
+        "import triton, triton.language as tl\n\n@triton.jit\n"
+        "def plain(x, B: tl.constexpr):\n    i = tl.arange(0, 32)\n    tl.store(x + i, tl.load(x + i) + B)\n"
+    )
+    done = run_script(tmp_path / "script.py", text + "assert (x == 32).all()\n")
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_notebook_cell(tmp_path):
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed; it is in the dev extra")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed; it is in the dev extra")
@@ -90,6 +105,13 @@ def test_a_notebook_cell(tmp_path):
     cells = [nbformat.v4.new_code_cell(part) for part in SCRIPT.split("\nx = np.zeros")]
     cells[1].source = "x = np.zeros" + cells[1].source
     notebook = nbformat.v4.new_notebook(cells=cells)
+    wrong = (
+        SCRIPT.split("@triton.jit")[2].replace("helper(tl.load(x + i))", MALFORMED).replace("def kernel", "def wrong")
+    )
+    wrong = f"@triton.jit{wrong.partition('x = np')[0]}"
+    caught = "try:\n    emulated(wrong)[(1,)](x, B=32)\nexcept ValueError as e:\n    assert 'constraints' in str(e)\n"
+    cells += [nbformat.v4.new_code_cell(wrong), nbformat.v4.new_code_cell(f"{caught}else:\n    raise AssertionError\n")]
+    cells.append(nbformat.v4.new_code_cell("emulated(kernel)[(1,)](x, B=32)\nassert (x == 6).all()"))
     nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
 
 
@@ -201,3 +223,32 @@ def test_a_text_that_was_replaced_is_compiled():
     kernel._unsafe_update_src(kernel.src.replace("+ AMOUNT", "+ 2 * AMOUNT"))
     emulated(kernel)[(1,)](x, B=32)
     assert (x == 3).all()
+
+
+def test_values_of_classes_that_differ_in_a_method_are_told_apart():
+    """Equal fields, and one name for both classes: what the kernel computes with them differs all the same."""
+
+    def made(factor):
+        @dataclasses.dataclass(frozen=True)
+        class Scale:
+            base: int = 1
+
+            def __radd__(self, other):
+                return other + self.base * factor
+
+            def __index__(self):
+                return self.base * factor
+
+        return Scale()
+
+    results = []
+    for factor in (2, 3):
+        x = np.zeros(32, np.float32)
+        emulated(fill)[(1,)](x, VALUE=made(factor), B=32)
+        results.append(float(x[0]))
+    assert results == [2, 3]
+
+
+@triton.jit
+def fill(x, VALUE: tl.constexpr, B: tl.constexpr):
+    tl.store(x + tl.arange(0, B), VALUE.__index__())

@@ -47,7 +47,7 @@ def settle_declared(results: list[Result], why: str, label: str) -> None:
     for k in concerned:
         r = results[k]
         if r.verdict == "fail" and r.different and not r.findings:
-            words = f"{DECLARED} on {r.key.target}: {why} ({r.words})"
+            words = f"on {r.key.target}: {why} ({r.words})"
             results[k] = replace(r, expected_failure=True, diagnosis=DECLARED, words=words)
     judged = [k for k in concerned if results[k].verdict == "pass" and results[k].evidence != "model"]
     if judged and not any(results[k].diagnosis == DECLARED for k in concerned):

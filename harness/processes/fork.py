@@ -41,30 +41,29 @@ def call_in_fork(function: Callable[..., Any], *arguments: Any, timeout: float =
         # Python 3.12 warns of forks of processes with threads: what these hold stays locked in the fork. Triton's
         # stages take no lock of Python's threads, and a fork that waits for one is ended after `timeout`.
         warnings.simplefilter("ignore")
-        sys.stdout.flush()
         pid = os.fork()
     if pid == 0:
         _serve(reply_write, life_end, stderr, (reply_end, life), function, arguments)
     os.close(reply_write)
     os.close(life_end)
-    status: int | None = None
+    reply, status, late = None, None, False
     try:
         (size,) = HEADER.unpack(read_by(reply_end, HEADER.size, deadline))
-
-        return Outcome(pickle.loads(read_by(reply_end, size, deadline)), written_to(stderr))
+        reply = pickle.loads(read_by(reply_end, size, deadline))
     except EOFError:
         late = time.monotonic() >= deadline
-        if not late:
-            status = _reap(pid)
-        return Outcome(None, written_to(stderr), in_words(status, timeout if late else None))
+        if not late:  # it is ending: its own status is wanted, not that of our signal
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     finally:
-        if status is None:
-            for kill in (os.killpg, os.kill):  # the fork may not lead its group yet
-                with contextlib.suppress(ProcessLookupError):
-                    kill(pid, signal.SIGKILL)
-            _reap(pid)
+        for kill in (os.killpg, os.kill):  # with what it started; it may not lead its group yet
+            with contextlib.suppress(ProcessLookupError):
+                kill(pid, signal.SIGKILL)
+        status = _reap(pid)
+        said = written_to(stderr)
         for fd in (reply_end, life, stderr):
             os.close(fd)
+    return Outcome(reply, said, "" if reply else in_words(status, timeout if late else None))
 
 
 def _reap(pid: int) -> int | None:

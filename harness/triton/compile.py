@@ -21,7 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from harness.model.identity import digest, digest_with_code
+from harness.model.identity import digest_with_code
 from harness.processes.pool import DEFAULT_TIMEOUT, Outcome, shared_pool
 from harness.triton.diagnostics import Refusal, from_outcome
 from harness.triton.ptxtext import body_hash
@@ -184,7 +184,7 @@ _memo: Memo[Compiled] = Memo(4096)
 def identity_of(spec: KernelSpec) -> str:
     """What decides the PTX: the kernel's code with all it calls, types and bits of constants, options, and versions."""
     tools = sorted((n, v) for n, v in os.environ.items() if n.startswith("TRITON_") and n.endswith("_PATH"))
-    return digest((spec, _triton_version(), tools))
+    return digest_with_code((spec, _triton_version(), tools), exact=True)  # constants may be of a user's class
 
 
 @functools.cache
