@@ -44,7 +44,7 @@ def write_dump(
         expected = pack(compared.fmt, compared.expected.reshape(compared.shape))
         wrong = compared.failing.reshape(*compared.units, compared.fmt.codes_per_unit)
         arrays[f"expected/{name}"] = _native(expected.view(compared.fmt.numpy_dtype()))
-        arrays[f"mask/{name}"] = wrong.any(-1)
+        arrays[f"mask/{name}"] = np.asarray(wrong.any(-1))
         arrays.setdefault(f"outputs/{name}", _native(pack(compared.fmt, compared.got.reshape(compared.shape))))
     path = folder / file_name(key)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")

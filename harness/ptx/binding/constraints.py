@@ -128,7 +128,7 @@ def check_pack(pack: object) -> None:
     if isinstance(pack, bool) or not isinstance(pack, (int, np.integer)):
         raise BindingError(f"pack is {_short(repr(pack))}; it is the number of elements of an invocation")
     if pack > PACK.most:
-        raise TooLarge(PACK.refusal(pack))
+        raise TooLarge(PACK.refusal(int(pack)))
     if pack < 1 or pack & (pack - 1):
         raise BindingError(f"pack is {pack}; Triton needs a power of two, for tensors have a power of two elements")
 
