@@ -167,7 +167,7 @@ def emulated(kernel: Any, target: str = "sm_100a", *, races: bool = True, limit:
 def _described(value: Any) -> Any:
     """An argument as specialising wants it: tensors become pointers."""
     from harness.triton.compile import FunctionRef
-    from harness.triton.specialise import Pointer
+    from harness.triton.specialise import PointerType
 
     if isinstance(value, tuple | list):
         return tuple(_described(v) for v in value)
@@ -180,7 +180,7 @@ def _described(value: Any) -> Any:
     name = str(value.dtype).removeprefix("torch.")
     if name not in _ELEMENTS:
         raise TypeError(f"Triton has no pointer to {name}")
-    return Pointer(_ELEMENTS[name], aligned=_address(value) % 16 == 0)
+    return PointerType(_ELEMENTS[name], aligned=_address(value) % 16 == 0)
 
 
 def _is_tensor(value: Any) -> bool:

@@ -25,7 +25,7 @@ from harness.triton.compile import Compilation, compile_kernel
 from harness.triton.diagnostics import Refusal
 from harness.triton.elementwise import TEMPLATE_FILE
 from harness.triton.guarded import PATTERNS, Layout, input_overwritten, never_written
-from harness.triton.launch import Launch, Tensor, entry_parameters, launch_of, launched_experiment
+from harness.triton.launch import Launch, TensorLayout, entry_parameters, launch_of, launched_experiment
 from harness.triton.ptxtext import asm_line
 
 
@@ -169,7 +169,7 @@ def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool, limit: float) -> _B
 class _EmulatedTensor:
     """A tensor in emulated memory: inputs defined, outputs unwritten. The emulator itself refuses what lies outside."""
 
-    def __init__(self, tensor: Tensor, alignment: int, units: Any | None) -> None:
+    def __init__(self, tensor: TensorLayout, alignment: int, units: Any | None) -> None:
         from harness.ptx.kernel.run import Buffer
 
         self.tensor = tensor

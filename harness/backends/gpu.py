@@ -24,7 +24,7 @@ from harness.processes.worker import resolve
 from harness.triton.build import Built
 from harness.triton.diagnostics import Refusal, one_line
 from harness.triton.guarded import GUARD, PATTERNS, Layout, input_overwritten, never_written
-from harness.triton.launch import Launch, Tensor, launch_of, launched_experiment
+from harness.triton.launch import Launch, TensorLayout, launch_of, launched_experiment
 from harness.triton.ptxtext import contraction_open
 from references.formats import Format
 
@@ -247,7 +247,9 @@ def _forget_other_constants(function: Any, launch: Launch, target: str) -> None:
 class _DeviceTensor:
     """A tensor on the device, and what its image held before the launch. guard: see `Layout`."""
 
-    def __init__(self, tensor: Tensor, alignment: int, pattern: int, units: Any | None, guard: int = GUARD) -> None:
+    def __init__(
+        self, tensor: TensorLayout, alignment: int, pattern: int, units: Any | None, guard: int = GUARD
+    ) -> None:
         import torch
 
         self._layout = Layout(tensor, alignment, guard)

@@ -29,7 +29,7 @@ HEADER = struct.Struct(">Q")
 
 
 @dataclass(frozen=True)
-class Setup:
+class ImportPath:
     """Makes the worker see the modules that its parent sees."""
 
     path: tuple[str, ...]
@@ -116,7 +116,7 @@ def serve(requests: int, replies: int) -> None:
             request = read_message(requests)
         except EOFError:
             return
-        if isinstance(request, Setup):
+        if isinstance(request, ImportPath):
             sys.path[:] = request.path
             continue
         reply = _answer(request)

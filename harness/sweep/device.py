@@ -31,11 +31,11 @@ from harness.sweep.result import ROW, OracleFault
 from harness.sweep.sample import Sampler
 from harness.sweep.windows import Windows
 from harness.triton.guarded import PATTERNS, Layout
-from harness.triton.launch import Tensor as Argument
+from harness.triton.launch import TensorLayout as Argument
 
 CHUNK_BYTES = 1 << 30
 
-Launch = Callable[[Mapping[str, Tensor]], Any]
+StartKernel = Callable[[Mapping[str, Tensor]], Any]
 
 
 @dataclass
@@ -81,7 +81,7 @@ class DeviceSweep:
     """
 
     def __init__(
-        self, job: Job, policy: Policies, generator: Generator, count: int, launch: Launch,
+        self, job: Job, policy: Policies, generator: Generator, count: int, launch: StartKernel,
         arguments: tuple[Argument, ...], views: Mapping[str, torch.dtype], *, device: str, compiled: bool,
         first: int = 0,
     ) -> None:  # fmt: skip

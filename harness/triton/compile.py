@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from harness.model.identity import digest, digest_with_code
-from harness.processes.pool import DEFAULT_TIMEOUT, Outcome, shared_pool
+from harness.processes.pool import DEFAULT_TIMEOUT, Completion, shared_pool
 from harness.triton.diagnostics import Refusal, from_outcome
 from harness.triton.ptxtext import body_hash
 
@@ -191,7 +191,7 @@ def compile_kernel(spec: KernelSpec, *, timeout: float = DEFAULT_TIMEOUT) -> Com
 
 
 def _start(spec: KernelSpec, timeout: float, result: Future[Compiled]) -> None:
-    def finish(done: Future[Outcome]) -> None:
+    def finish(done: Future[Completion]) -> None:
         if done.cancelled():
             result.cancel()
         elif error := done.exception():
@@ -202,7 +202,7 @@ def _start(spec: KernelSpec, timeout: float, result: Future[Compiled]) -> None:
     shared_pool().submit("harness.triton.lower:lower", spec, timeout=timeout).add_done_callback(finish)
 
 
-def _judge(spec: KernelSpec, outcome: Outcome) -> Compiled:
+def _judge(spec: KernelSpec, outcome: Completion) -> Compiled:
     refusal = from_outcome(outcome)
     if refusal or outcome.reply is None:
         return refusal or Refusal("error", "the compiler gave no answer")

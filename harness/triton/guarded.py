@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.triton.launch import Tensor
+from harness.triton.launch import TensorLayout
 
 GUARD = 256
 """Bytes on either side; a multiple of every alignment in use."""
@@ -31,7 +31,7 @@ class Layout:
     sees what lies outside.
     """
 
-    tensor: Tensor
+    tensor: TensorLayout
     alignment: int = 16
     guard: int = GUARD
 

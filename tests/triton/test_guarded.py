@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from harness.triton.guarded import GUARD, Layout, input_overwritten, never_written
-from harness.triton.launch import Tensor
+from harness.triton.launch import TensorLayout
 from references.formats import BF16, F16, U8, U32
 
 FORMATS = (U8, F16, BF16, U32)
@@ -16,7 +16,7 @@ FORMATS = (U8, F16, BF16, U32)
 @pytest.mark.parametrize(("shape", "stride"), [((5,), None), ((3, 4), None), ((3, 4), 7), ((0, 4), 5), ((), None)])
 @pytest.mark.parametrize("fmt", FORMATS, ids=lambda f: f.name)
 def test_only_an_outputs_units_may_change(fmt, shape, stride, alignment, guard):
-    layout = Layout(Tensor("y", fmt, shape, stride), alignment, guard)
+    layout = Layout(TensorLayout("y", fmt, shape, stride), alignment, guard)
     unit = fmt.unit_bits // 8
     image = layout.image(0xA5, None)
     assert (image == 0xA5).all()
@@ -35,7 +35,7 @@ def test_only_an_outputs_units_may_change(fmt, shape, stride, alignment, guard):
 
 
 def test_places_are_told_from_the_tensor():
-    layout = Layout(Tensor("y", U32, (4,)))
+    layout = Layout(TensorLayout("y", U32, (4,)))
     assert [layout.where(b) for b in (250, 256, 270, 272)] == [
         "6 before its start", "0 from its start", "14 from its start", "0 past its end",
     ]  # fmt: skip
