@@ -2,7 +2,7 @@
 
     outcome = shared_pool().submit("harness.triton.compile:lower", spec).result()
 
-Every call ends in an `Outcome`: the worker's reply, or how the worker ended. A worker that died is replaced when the
+Every call ends in an `Completion`: the worker's reply, or how the worker ended. A worker that died is replaced when the
 next call needs it.
 """
 

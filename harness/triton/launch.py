@@ -1,6 +1,6 @@
 """From a case's variant and a setup to a kernel launch: which kernel, which tensors, which arguments.
 
-One description serves both compiling ahead (pointers are `Pointer`s) and launching (pointers are tensors).
+One description serves both compiling ahead (pointers are `PointerType`s) and launching (pointers are tensors).
 """
 
 from __future__ import annotations

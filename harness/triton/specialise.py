@@ -68,7 +68,7 @@ def specialise(
 ) -> KernelSpec:
     """The compilation that launching `function` with `arguments` asks for.
 
-    arguments: by name in the order of the parameters, all of them: `Pointer`s, Python numbers, None, `Constant`s,
+    arguments: by name in the order of the parameters, all of them: `PointerType`s, Python numbers, None, `Constant`s,
     tuples of these, and any value for a compile-time parameter.
     Raises TypeError for a value that Triton could not pass.
     """
