@@ -4,8 +4,8 @@ LLVM aborts the process on a wrong constraint string, so Triton's stages never r
 parent (`harness.processes.pool`) starts this module with two pipes for the protocol and a file as standard error: what
 a compiler writes there belongs to the request being served. Standard output goes nowhere.
 
-A message is an 8-byte big-endian length and a pickle. Requests are `Call`s, and an `ImportPath` before the first of them and
-wherever the parent's path has changed since.
+A message is an 8-byte big-endian length and a pickle. Requests are `Call`s, and an `ImportPath` before the first of
+them and wherever the parent's path has changed since.
 """
 
 from __future__ import annotations
