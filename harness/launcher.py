@@ -72,7 +72,7 @@ class Emulated:
             options["debug"] = True
         values = self._bound(args, kwargs)
         compilation, signature = self._compiled(values, num_warps, fusion, options)
-        memory = _Memory(values, unwritten)
+        memory = _Arguments(values, unwritten)
         parameters = [p for name, kind in signature for p in entry_values(kind, memory.placed(values[name]))]
         sizes = grid(values) if callable(grid) else grid
         report = run_kernel(
@@ -197,7 +197,7 @@ def emulated(
 
 def _described(value: Any, held: dict[FunctionRef, Any]) -> Any:
     """An argument as specialising wants it: tensors become pointers. held: gets functions that only we have."""
-    from harness.triton.specialise import Pointer
+    from harness.triton.specialise import PointerType
 
     if isinstance(value, tuple | list):
         return tuple(_described(v, held) for v in value)
@@ -210,7 +210,7 @@ def _described(value: Any, held: dict[FunctionRef, Any]) -> Any:
     name = str(value.dtype).removeprefix("torch.")
     if name not in _ELEMENTS:
         raise TypeError(f"Triton has no pointer to {name}")
-    return Pointer(_ELEMENTS[name], aligned=_address(value) % 16 == 0)
+    return PointerType(_ELEMENTS[name], aligned=_address(value) % 16 == 0)
 
 
 def _is_tensor(value: Any) -> bool:
@@ -223,7 +223,7 @@ def _address(tensor: Any) -> int:
     return int(tensor.ctypes.data if isinstance(tensor, np.ndarray) else tensor.data_ptr())
 
 
-class _Memory:
+class _Arguments:
     """The tensors of a launch as emulated buffers. One tensor passed twice is one buffer."""
 
     def __init__(self, values: Mapping[str, Any], unwritten: frozenset[str]) -> None:
@@ -267,10 +267,8 @@ class _Memory:
         from harness.ptx.errors import UndefinedBits
 
         for buffer, unwritten in self._buffers.values():
-            if not unwritten or buffer.undefined is None:
-                continue
-            left = buffer.undefined[buffer.residue : buffer.residue + buffer.size] != 0
-            if left.any():
+            left = buffer.unwritten
+            if unwritten and left is not None and left.any():
                 raise UndefinedBits(
                     f"{int(left.sum())} bytes of {buffer.name} were never written, first {int(left.argmax())}"
                 )

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.records import CaseInfo, Offender, Result, Split, VariantInfo, splits
 from reports.failingmap import FailingMap, failing_map
-from reports.highlight import Language, Run, runs
+from reports.highlight import Language, Span, runs
 from reports.history import Change, History, distance
 from reports.listing import Line, excerpt, listing
 from reports.model import (
@@ -46,12 +46,12 @@ class Histogram:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceListing:
     """A variant as its author wrote it, or as derived for a pack, coloured; pack and constraints of asm only."""
 
     pack: str
     constraints: str
-    lines: list[tuple[Run, ...]]
+    lines: list[tuple[Span, ...]]
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Code:
     variant: str
     target: str
     pack: int
-    ptx: tuple[tuple[int, tuple[Run, ...]], ...]
-    sass: tuple[tuple[int, tuple[Run, ...]], ...]
+    ptx: tuple[tuple[int, tuple[Span, ...]], ...]
+    sass: tuple[tuple[int, tuple[Span, ...]], ...]
     more: int
     lined_up: bool
 
@@ -89,7 +89,7 @@ class CasePage:
     histograms: list[Histogram]
     classes: list[tuple[str, str, Mapping[str, int], int]]
     worst: list[tuple[str, Result, Offender]]
-    asm: dict[str, list[Source]]
+    asm: dict[str, list[SourceListing]]
     code: list[Code]
     resources: dict[str, dict[str, Resources]]
     opcodes: tuple[str, list[str], list[tuple[str, list[int]]]]
@@ -205,13 +205,15 @@ def _worst(results: Sequence[Result]) -> list[tuple[str, Result, Offender]]:
     return ranked[:WORST_SHOWN]
 
 
-def _asm(info: VariantInfo) -> list[Source]:
+def _asm(info: VariantInfo) -> list[SourceListing]:
     if info.kind != "asm":
-        return [Source("", "", _lines(text, "python")) for text in info.texts.values()]
-    return [Source(pack, info.constraints.get(pack, ""), _lines(text, "ptx")) for pack, text in info.texts.items()]
+        return [SourceListing("", "", _lines(text, "python")) for text in info.texts.values()]
+    return [
+        SourceListing(pack, info.constraints.get(pack, ""), _lines(text, "ptx")) for pack, text in info.texts.items()
+    ]
 
 
-def _lines(text: str, language: Language) -> list[tuple[Run, ...]]:
+def _lines(text: str, language: Language) -> list[tuple[Span, ...]]:
     return [runs(line, language) for line in dedent(text).strip("\n").splitlines()]
 
 
@@ -231,7 +233,7 @@ def _codes(view: View, rows: Sequence[Row]) -> list[Code]:
     return found
 
 
-def _coloured(lines: Sequence[Line], language: Language) -> tuple[tuple[int, tuple[Run, ...]], ...]:
+def _coloured(lines: Sequence[Line], language: Language) -> tuple[tuple[int, tuple[Span, ...]], ...]:
     return tuple((line.number, runs(line.text.strip(), language)) for line in lines)
 
 

@@ -41,7 +41,7 @@ class LedgerError(ValueError):
 
 
 @dataclass(frozen=True)
-class Ledger:
+class LedgerTable:
     """The ledger as a table: `columns` that any entry has, `rows` of texts, and how many forms stand how."""
 
     columns: tuple[str, ...]
@@ -49,7 +49,7 @@ class Ledger:
     statuses: Mapping[str, int]
 
 
-def ledger(source: Path | str | Mapping[str, Any] | Sequence[Any]) -> Ledger:
+def ledger(source: Path | str | Mapping[str, Any] | Sequence[Any]) -> LedgerTable:
     """Read a ledger from a file, or from what such a file holds. Raises LedgerError."""
     where = str(source) if isinstance(source, Path | str) else "conformance ledger"
     entries = _entries(_load(source) if isinstance(source, Path | str) else source, where)
@@ -59,7 +59,7 @@ def ledger(source: Path | str | Mapping[str, Any] | Sequence[Any]) -> Ledger:
     columns = [c for c in COLUMNS if c in present]
     columns += sorted(present - set(columns))
     rows = tuple(tuple(table.get(c, "") for c in columns) for table in tables)
-    return Ledger(tuple(columns), rows, Counter(t.get("status") or "unconfirmed" for t in tables))
+    return LedgerTable(tuple(columns), rows, Counter(t.get("status") or "unconfirmed" for t in tables))
 
 
 def _load(path: Path | str) -> Any:

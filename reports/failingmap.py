@@ -33,7 +33,7 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class Frame:
+class PlotArea:
     """An area and its frame on the map.
 
     number: its place in the list, from 1. pairs: how many there are in it, 0 where not all of them were tried.
@@ -60,7 +60,7 @@ class FailingMap:
     image: str
     rows: tuple[Tick, ...]
     columns: tuple[Tick, ...]
-    frames: tuple[Frame, ...]
+    frames: tuple[PlotArea, ...]
     size: int = SIZE
 
 
@@ -109,7 +109,7 @@ def _ticks(codes: Sequence[Bits]) -> tuple[Tick, ...]:
     return tuple(Tick(SIZE * n / last, code) for n, code in enumerate(codes))
 
 
-def _frame(number: int, area: Area, result: Result) -> Frame:
+def _frame(number: int, area: Area, result: Result) -> PlotArea:
     grid = result.grid
     assert grid is not None
     top, bottom = _span(area.row, grid.row_ticks)
@@ -117,7 +117,7 @@ def _frame(number: int, area: Area, result: Result) -> Frame:
     (a, b), (c, d) = (tuple(int(x.bits, 16) for x in side) for side in (area.row, area.column))
     everything = (int(grid.row_ticks[-1].bits, 16) + 1) * (int(grid.column_ticks[-1].bits, 16) + 1)
     pairs = (b - a + 1) * (d - c + 1) if result.total >= everything else 0
-    return Frame(number, left, top, right - left, bottom - top, area, pairs)
+    return PlotArea(number, left, top, right - left, bottom - top, area, pairs)
 
 
 def _span(ends: Sequence[Bits], ticks: Sequence[Bits]) -> tuple[float, float]:

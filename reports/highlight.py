@@ -14,7 +14,7 @@ from pygments.lexers.python import PythonLexer
 from pygments.token import Comment, Keyword, Name, Number, Punctuation, String, Text, Token
 
 Language = Literal["ptx", "sass", "python"]
-Run = tuple[str, str]
+Span = tuple[str, str]
 
 # The classes of the style sheet: what each kind of token is called there. Others are plain text.
 CLASSES = {
@@ -89,7 +89,7 @@ _LEXERS: dict[Language, Any] = {
 
 
 @lru_cache(maxsize=200_000)
-def runs(line: str, language: Language) -> tuple[Run, ...]:
+def runs(line: str, language: Language) -> tuple[Span, ...]:
     """One line as runs of one class each, neighbours of a class joined; the texts together are the line."""
     found: list[list[str]] = []
     for token, text in _LEXERS[language].get_tokens(line):

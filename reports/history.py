@@ -129,7 +129,7 @@ class _Facts:
     instructions: int
 
 
-class Recorder:
+class HistoryBuilder:
     """Folds runs in, oldest first; `finish` gives the history. The newest run is kept whole in `newest`."""
 
     def __init__(self) -> None:
@@ -408,7 +408,7 @@ def history(runs: Iterable[RunRecords]) -> tuple[History, RunRecords]:
 
     A sequence is put in order first; any other iterable must come in order. Raises ValueError where there is no run.
     """
-    recorder = Recorder()
+    recorder = HistoryBuilder()
     with collector_paused():
         for records in sorted(runs, key=lambda r: r.run.started) if isinstance(runs, Sequence) else runs:
             recorder.add(records)

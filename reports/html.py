@@ -24,7 +24,7 @@ from harness.records import RunRecords, collector_paused
 from harness.records.shown import visible
 from reports import charts, packing
 from reports.casepage import SWEPT_SHOWN, CasePage, case_page, promised_ulp
-from reports.conformance import Ledger, ledger
+from reports.conformance import LedgerTable, ledger
 from reports.failingmap import map_anchor
 from reports.history import KINDS, History, history, seconds
 from reports.model import EVIDENCE, STATES, FailureGroup, View, anchor, reasons, view
@@ -89,7 +89,7 @@ def write_history(
     return output
 
 
-def page(found: View, past: History, book: Ledger | None, cache: Path | None = None) -> str:
+def page(found: View, past: History, book: LedgerTable | None, cache: Path | None = None) -> str:
     """The page as text."""
     timed = measured(found.records)
     cases = [case_page(found, name, timed.get(name, ()), past) for name in found.cases]

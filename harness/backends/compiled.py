@@ -25,13 +25,12 @@ from harness.ptx.targets import Target
 from harness.triton.compile import Compilation, compile_kernel
 from harness.triton.diagnostics import Refusal
 from harness.triton.elementwise import TEMPLATE_FILE
-from harness.triton.launch import Launch, Tensor, entry_parameters, launch_of, launched_experiment
+from harness.triton.guarded import PATTERNS, Layout, input_overwritten, never_written
+from harness.triton.launch import Launch, TensorLayout, entry_parameters, launch_of, launched_experiment
 from harness.triton.ptxtext import asm_line
 
 if TYPE_CHECKING:
     from harness.ptx.kernel.kernel import Kernel
-
-_GAP = 0xA5  # what lies between the rows of an output and must stay there
 
 
 @dataclass(frozen=True)
@@ -167,7 +166,7 @@ def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool, limit: float) -> _B
     from harness.ptx.kernel.run import load_kernel, run_kernel
 
     launch, compilation = kernel.launch, kernel.compilation
-    tensors = {t.name: _Memory(t, job.setup.alignment, job.inputs.get(t.name)) for t in launch.tensors}
+    tensors = {t.name: _EmulatedTensor(t, job.setup.alignment, job.inputs.get(t.name)) for t in launch.tensors}
     run_kernel(
         load_kernel(compilation.ptx, fuse=fuse),
         entry_parameters(launch, compilation, {n: m.buffer for n, m in tensors.items()}),
@@ -182,57 +181,39 @@ def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool, limit: float) -> _B
     return _Bits({m.tensor.name: m.read() for m in outputs}, tuple(findings))
 
 
-class _Memory:
-    """One tensor of a launch in emulated memory: inputs defined, outputs unwritten, gaps between rows guarded."""
+class _EmulatedTensor:
+    """A tensor in emulated memory: inputs defined, outputs unwritten. The emulator itself refuses what lies outside."""
 
-    def __init__(self, tensor: Tensor, alignment: int, units: Any | None) -> None:
+    def __init__(self, tensor: TensorLayout, alignment: int, units: Any | None) -> None:
         from harness.ptx.kernel.run import Buffer
 
         self.tensor = tensor
-        unit = tensor.format.unit_bits // 8
-        self.bytes = np.full(max(1, tensor.extent) * unit, _GAP, dtype=np.uint8)
-        if units is not None:
-            self._units(self.bytes)[...] = units
-        self.given = self.bytes.copy() if units is not None else self.bytes
-        residue = 0 if alignment % 16 == 0 else unit
-        self.buffer = Buffer(self.bytes, tensor.name, defined=units is not None, residue=residue)
-
-    def _units(self, raw: NDArray[np.uint8]) -> NDArray[Any]:
-        """The tensor's units in an image of its bytes, as a view of its shape."""
-        flat: NDArray[Any] = raw.view(self.tensor.format.numpy_dtype())
-        shape, stride = self.tensor.shape, self.tensor.row_stride
-        if 0 in shape:
-            return flat[:0].reshape(shape)
-        if stride is None:
-            return flat.reshape(shape)
-        return np.lib.stride_tricks.as_strided(flat, shape, (stride * flat.itemsize, flat.itemsize))
+        self.layout = Layout(tensor, alignment, guard=0)
+        self.image = self.layout.image(PATTERNS[0], units)
+        self.given = self.image.copy()
+        inside = self.image[self.layout.span]
+        if not inside.size:  # a pointer needs something to point at
+            inside = np.full(self.layout.unit, PATTERNS[0], dtype=np.uint8)
+        self.buffer = Buffer(inside, tensor.name, defined=units is not None, residue=self.layout.residue)
 
     def read(self) -> NDArray[Any]:
         """The units, contiguous."""
-        return np.array(self._units(self.bytes))
+        return np.array(self.layout.units(self.image))
 
     def changes(self) -> list[str]:
         """Bytes of an input that are not what they were: inputs are read only, as on a device."""
-        changed = np.flatnonzero(self.bytes != self.given)
+        changed = np.flatnonzero((self.image != self.given) & self.layout.forbidden(is_input=True))
         if not changed.size:
             return []
-        name = self.tensor.name
-        return [f"{name} is an input and {changed.size} of its bytes were overwritten, first byte {changed[0]}"]
+        return [input_overwritten(self.tensor.name, changed.size, int(changed[0]) - self.layout.span.start)]
 
     def findings(self) -> list[str]:
         """Bytes that should have been written and were not, and the other way round."""
-        undefined = self.buffer.undefined
-        if undefined is None or 0 in self.tensor.shape:
+        unwritten = self.buffer.unwritten
+        if unwritten is None or 0 in self.tensor.shape:
             return []
-        start = self.buffer.residue
-        unwritten = (undefined[start : start + self.buffer.size] != 0).astype(np.uint8)
-        inside = np.zeros(unwritten.shape, dtype=np.uint8)
-        self._units(inside.view(np.uint8))[...] = np.array(-1).astype(self.tensor.format.numpy_dtype())
-        missing, beyond = (unwritten != 0) & (inside != 0), (unwritten == 0) & (inside == 0)
-        found = []
-        name = self.tensor.name
-        if missing.any():
-            found.append(f"{int(missing.sum())} bytes of {name} were never written, first byte {int(missing.argmax())}")
-        if beyond.any():
-            found.append(f"{int(beyond.sum())} bytes between the rows of {name} were overwritten")
+        between = self.layout.forbidden(is_input=False)[self.layout.span]
+        found = never_written(self.tensor.name, unwritten & ~between)
+        if beyond := int((~unwritten & between).sum()):
+            found.append(f"{beyond} bytes between the rows of {self.tensor.name} were overwritten")
         return found

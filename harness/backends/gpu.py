@@ -23,15 +23,13 @@ from harness.model.variants import AsmVariant, KernelVariant, PlainVariant
 from harness.processes.worker import resolve
 from harness.triton.build import Built
 from harness.triton.diagnostics import Refusal, one_line
-from harness.triton.launch import Launch, Tensor, launch_of, launched_experiment
+from harness.triton.guarded import GUARD, PATTERNS, Layout, input_overwritten, never_written
+from harness.triton.launch import Launch, TensorLayout, launch_of, launched_experiment
 from harness.triton.ptxtext import contraction_open
 from references.formats import Format
 
 if TYPE_CHECKING:
     import torch
-
-GUARD = 256  # bytes on either side; a multiple of every alignment in use
-PATTERNS = (0xA5, 0x5A)  # complementary: no byte that was written once can equal both
 
 DEVICE = "cuda"
 
@@ -191,7 +189,7 @@ class _Run:
 
 def _run(job: Job, launch: Launch, inputs: Mapping[str, Any], pattern: int, guard: int = GUARD) -> _Run:
     alignment = launch.setup.alignment
-    buffers = {t.name: _Buffer(t, alignment, pattern, inputs.get(t.name), guard) for t in launch.tensors}
+    buffers = {t.name: _DeviceTensor(t, alignment, pattern, inputs.get(t.name), guard) for t in launch.tensors}
     if all(launch.grid):
         start(job, launch, {name: buffer.device for name, buffer in buffers.items()})
         _synchronize()
@@ -246,28 +244,20 @@ def _forget_other_constants(function: Any, launch: Launch, target: str) -> None:
         caches.clear()
 
 
-class _Buffer:
-    """A tensor on the device with guard zones, and what lay there before the launch.
+class _DeviceTensor:
+    """A tensor on the device, and what its image held before the launch. guard: see `Layout`."""
 
-    guard: bytes on either side; 0 lets the memory end with the tensor, so that a tool sees what lies outside.
-    """
-
-    def __init__(self, tensor: Tensor, alignment: int, pattern: int, units: Any | None, guard: int = GUARD) -> None:
+    def __init__(
+        self, tensor: TensorLayout, alignment: int, pattern: int, units: Any | None, guard: int = GUARD
+    ) -> None:
         import torch
 
-        self._tensor = tensor
+        self._layout = Layout(tensor, alignment, guard)
         self._pattern = pattern
-        unit = tensor.format.unit_bits // 8
-        # One unit past the boundary: aligned as the element needs it, and not to 16 bytes.
-        start = guard + (0 if alignment % 16 == 0 else unit)
-        self._span = slice(start, start + tensor.extent * unit)
-        size = -(-(self._span.stop + guard) // guard) * guard if guard else self._span.stop
-        self._before = np.full(size, pattern, dtype=np.uint8)
         self._is_input = units is not None
-        if units is not None:
-            self._units(self._before)[...] = units
+        self._before = self._layout.image(pattern, units)
         self._bytes = torch.tensor(self._before, device=DEVICE)
-        self.device = self._bytes[self._span].view(torch_dtype(tensor.format))
+        self.device = self._bytes[self._layout.span].view(torch_dtype(tensor.format))
         if self.device.data_ptr() % 16 == 0 and alignment % 16 and tensor.extent:
             raise RuntimeError(f"{tensor.name} should start off a 16-byte boundary and does not")
         self._host: NDArray[np.uint8] | None = None
@@ -277,18 +267,9 @@ class _Buffer:
             self._host = self._bytes.cpu().numpy()
         return self._host
 
-    def _units(self, raw: NDArray[np.uint8]) -> NDArray[Any]:
-        """The tensor's units in an image of the buffer, as a view of the tensor's shape."""
-        flat = raw[self._span].view(self._tensor.format.numpy_dtype())
-        shape, stride = self._tensor.shape, self._tensor.row_stride
-        units: NDArray[Any] = flat
-        if stride is None or 0 in shape:
-            return units.reshape(shape)
-        return np.lib.stride_tricks.as_strided(flat, shape, (stride * flat.itemsize, flat.itemsize))
-
     def read(self) -> NDArray[Any]:
         """The units, contiguous."""
-        return np.array(self._units(self._after()))
+        return np.array(self._layout.units(self._after()))
 
     def untouched(self) -> NDArray[np.bool_]:
         """For each byte of the tensor, whether it still holds its pattern."""
@@ -297,25 +278,15 @@ class _Buffer:
 
     def damage(self) -> list[str]:
         """Bytes that changed where nothing may change: in an input, or outside an output."""
-        expected, after = self._before.copy(), self._after()
-        if not self._is_input:
-            self._units(expected)[...] = self._units(after)
-        changed = np.flatnonzero(expected != after)
+        layout, name = self._layout, self._layout.tensor.name
+        forbidden = layout.forbidden(is_input=self._is_input)
+        changed = np.flatnonzero((self._before != self._after()) & forbidden)
         if not changed.size:
             return []
-        name, first = self._tensor.name, int(changed[0])
-        if self._is_input and self._span.start <= first < self._span.stop:
-            return [
-                f"{name} is an input and {changed.size} of its bytes were overwritten, first byte {self._where(first)}"
-            ]
-        return [f"{changed.size} bytes outside {name} were overwritten, first {self._where(first)}"]
-
-    def _where(self, byte: int) -> str:
-        if byte < self._span.start:
-            return f"{self._span.start - byte} before its start"
-        if byte >= self._span.stop:
-            return f"{byte - self._span.stop} past its end"
-        return f"{byte - self._span.start} from its start"
+        first = int(changed[0])
+        if self._is_input and layout.span.start <= first < layout.span.stop:
+            return [input_overwritten(name, changed.size, layout.where(first))]
+        return [f"{changed.size} bytes outside {name} were overwritten, first {layout.where(first)}"]
 
 
 def _findings(runs: list[_Run]) -> tuple[str, ...]:
@@ -323,8 +294,7 @@ def _findings(runs: list[_Run]) -> tuple[str, ...]:
     one, two = runs
     for name, units in one.outputs.items():
         never = one.untouched[name] & two.untouched[name]
-        if never.any():
-            found.append(f"{int(never.sum())} bytes of {name} were never written, first byte {int(never.argmax())}")
+        found += never_written(name, never)
         same = (units == two.outputs[name]).reshape(-1)
         # Unwritten bytes differ by construction and are already told.
         differs = ~same & ~never.reshape(same.size, units.itemsize).any(axis=1)

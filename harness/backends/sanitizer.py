@@ -16,7 +16,7 @@ VARIABLES = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 
 
 @dataclass(frozen=True)
-class Finding:
+class SanitizerReport:
     """One fault that the tool reports.
 
     kind: what happened, in the tool's words. kernel, offset: where in the code. source: `file.py:12`, "" where that is
@@ -84,13 +84,13 @@ _REMARKS = re.compile(
 
 def findings(tool: str, log: str) -> tuple[str, ...]:
     """The faults in what compute-sanitizer wrote, one line for each place in the code, in order."""
-    groups: dict[tuple[str, ...], list[Finding]] = {}
+    groups: dict[tuple[str, ...], list[SanitizerReport]] = {}
     for found in parsed(tool, log):
         groups.setdefault(found.place, []).append(found)
     return tuple(group[0].text(len(group)) for group in groups.values())
 
 
-def parsed(tool: str, log: str) -> Iterator[Finding]:
+def parsed(tool: str, log: str) -> Iterator[SanitizerReport]:
     """Every fault in what compute-sanitizer wrote."""
     head, more = "", list[str]()
     for line in [*log.splitlines(), "========= end"]:
@@ -102,7 +102,7 @@ def parsed(tool: str, log: str) -> Iterator[Finding]:
             head, more = found["kind"].strip(), []
 
 
-def _finding(tool: str, kind: str, more: Iterable[str]) -> Finding:
+def _finding(tool: str, kind: str, more: Iterable[str]) -> SanitizerReport:
     facts: dict[str, str] = {"kind": kind}
     if found := _HEAD_AT.match(kind):
         facts |= {k: v for k, v in found.groupdict().items() if v}
@@ -116,4 +116,4 @@ def _finding(tool: str, kind: str, more: Iterable[str]) -> Finding:
             if not words.startswith(("Saved host backtrace", "Host Frame", "Device Frame", "Leaked")):
                 rest.append(words)
     detail = ", ".join(filter(None, (facts.pop("detail", ""), *rest)))
-    return Finding(tool=tool, detail=detail, **facts)
+    return SanitizerReport(tool=tool, detail=detail, **facts)

@@ -65,7 +65,7 @@ class WatchedGpu:
 
     def __init__(self, *, limit: float | None = None, sanitize: str = "") -> None:
         self._limits = (limit or PLAIN_LIMIT, limit or SWEEP_LIMIT)
-        self._tool = Tool(sanitize) if sanitize else None
+        self._tool = Sanitizer(sanitize) if sanitize else None
 
     def unavailable(self, target: str) -> str | None:
         """Why nothing for `target` can run here."""
@@ -84,7 +84,8 @@ class WatchedGpu:
 
     def run(self, job: Job) -> Outcome:
         """Compile here, launch there."""
-        from harness.backends.gpu import GUARD, compiled, completed
+        from harness.backends.gpu import compiled, completed
+        from harness.triton.guarded import GUARD
 
         if reason := self.unavailable(job.target):
             return Outcome("not run", reason)
@@ -129,7 +130,7 @@ class WatchedGpu:
 SETTLING = 0.05  # seconds: the tool writes from a process of its own, a moment after the kernel has ended
 
 
-class Tool:
+class Sanitizer:
     """compute-sanitizer around a device's process, and how far its logs have been read."""
 
     def __init__(self, name: str) -> None:

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from harness.conformance import forms, measure
-from harness.conformance.fetch import Device, Hardware, Identity
+from harness.conformance.fetch import Executor, Hardware, Identity
 from harness.conformance.forms import Snippet
 from harness.conformance.inputs import EXHAUSTIVE_BITS, Inputs
 from harness.conformance.kernels import NoDefinition
@@ -50,7 +50,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Group:
+class FormGroup:
     """Snippets to prepare together, by form and position among the form's snippets."""
 
     number: int
@@ -62,14 +62,14 @@ class Group:
 
 
 @dataclass
-class Outcome:
+class Measured:
     """What a campaign found: who ran it, and the tallies of every snippet by form."""
 
     identity: Identity
     tallies: dict[str, list[Tally]] = field(default_factory=dict)
 
 
-def groups(names: Iterable[str], target: str) -> list[Group]:
+def groups(names: Iterable[str], target: str) -> list[FormGroup]:
     """The snippets of all forms that the target has, in groups of one definition each, well mixed."""
     by_function: dict[Any, list[tuple[str, int]]] = {}
     device = Target.parse(target)
@@ -81,24 +81,24 @@ def groups(names: Iterable[str], target: str) -> list[Group]:
             by_function.setdefault(key, []).append((form, place))
     pieces = [m[i : i + GROUP] for m in by_function.values() for i in range(0, len(m), GROUP)]
     pieces.sort(key=len, reverse=True)
-    return [Group(n, tuple(piece)) for n, piece in enumerate(pieces)]
+    return [FormGroup(n, tuple(piece)) for n, piece in enumerate(pieces)]
 
 
 def run(
     names: Sequence[str],
     plan: Plan,
     *,
-    device: Callable[[], Device] = Hardware,
+    device: Callable[[], Executor] = Hardware,
     workers: int | None = None,
     progress: Callable[[str], None] = lambda words: None,
-) -> Outcome:
+) -> Measured:
     """Measure forms. `device` is called in each worker, and must be picklable. Raises what it raises here."""
     began = time.monotonic()
     identity = _identity(device)
     pending = groups(names, identity.target)
     count = min(workers or cores(), max(len(pending), 1))
     progress(f"{sum(len(g.members) for g in pending)} snippets in {len(pending)} groups, {count} workers")
-    outcome = Outcome(identity)
+    outcome = Measured(identity)
     found: dict[tuple[str, str], Tally] = {}
     crew = _Crew(device, plan, began, count)
     try:
@@ -116,7 +116,7 @@ def run(
     return outcome
 
 
-def _identity(device: Callable[[], Device]) -> Identity:
+def _identity(device: Callable[[], Executor]) -> Identity:
     """Asked of a process of its own: a context here would be a ninth wheel in every worker."""
     context = mp.get_context("spawn")
     here, there = context.Pipe()
@@ -134,7 +134,7 @@ def _identity(device: Callable[[], Device]) -> Identity:
     return answer
 
 
-def _tell(connection: Connection[Any, Any], device: Callable[[], Device]) -> None:
+def _tell(connection: Connection[Any, Any], device: Callable[[], Executor]) -> None:
     try:
         connection.send(device().identity)
     except Exception as e:
@@ -144,12 +144,12 @@ def _tell(connection: Connection[Any, Any], device: Callable[[], Device]) -> Non
 class _Crew:
     """The workers, seen from the parent."""
 
-    def __init__(self, device: Callable[[], Device], plan: Plan, began: float, count: int) -> None:
+    def __init__(self, device: Callable[[], Executor], plan: Plan, began: float, count: int) -> None:
         self.device, self.plan, self.began = device, plan, began
         self.context = mp.get_context("spawn")
         self.workers: dict[Connection[Any, Any], Any] = {}
-        self.busy: dict[Connection[Any, Any], tuple[Group, bool]] = {}
-        self.given: dict[Connection[Any, Any], list[Group]] = {}
+        self.busy: dict[Connection[Any, Any], tuple[FormGroup, bool]] = {}
+        self.given: dict[Connection[Any, Any], list[FormGroup]] = {}
         self.free = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(count))
         for number in range(count):
             self._start(self.free[number % len(self.free)])
@@ -163,7 +163,7 @@ class _Crew:
         self.workers[here] = (process, core)
         self.given[here] = []
 
-    def prepared(self, pending: list[Group]) -> Iterator[list[Tally]]:
+    def prepared(self, pending: list[FormGroup]) -> Iterator[list[Tally]]:
         """Deal out the groups; the first tallies of each. A group that kills its worker is tried without `check`."""
         queue = [(g, True) for g in pending]
         while queue or self.busy:
@@ -197,7 +197,7 @@ class _Crew:
         """Let every worker go on until the goal or the end of time; what it then knows."""
         for connection in self.workers:
             connection.send(("extend",))
-            self.busy[connection] = (Group(-1, ()), True)
+            self.busy[connection] = (FormGroup(-1, ()), True)
         while self.busy:
             for connection in self._ready():
                 self.busy.pop(connection)
@@ -219,7 +219,7 @@ class _Crew:
 
 
 def _work(
-    connection: Connection[Any, Any], device: Callable[[], Device], plan: Plan, seconds: float, core: int
+    connection: Connection[Any, Any], device: Callable[[], Executor], plan: Plan, seconds: float, core: int
 ) -> None:
     """A worker: prepares groups as they come, keeps them, and goes on with them when told to."""
     deadline = time.monotonic() + seconds
@@ -237,11 +237,11 @@ def _work(
 
 
 class _Worker:
-    def __init__(self, device: Device, plan: Plan, deadline: float) -> None:
+    def __init__(self, device: Executor, plan: Plan, deadline: float) -> None:
         self.device, self.plan, self.deadline = device, plan, deadline
         self.kept: list[tuple[Snippet, Tally]] = []
 
-    def prepare(self, group: Group, checks: bool) -> list[Tally]:
+    def prepare(self, group: FormGroup, checks: bool) -> list[Tally]:
         """Compile a group and give every snippet its first inputs."""
         snippets = group.snippets()
         tallies = [Tally(s.form, s.variant) for s in snippets]

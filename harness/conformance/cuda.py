@@ -23,7 +23,7 @@ class NoDevice(RuntimeError):
     """There is no NVIDIA GPU, or no driver, to run on."""
 
 
-class Gpu:
+class CudaContext:
     """The first GPU, with a context of this process. Raises NoDevice."""
 
     def __init__(self) -> None:

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.conformance import kernels
-from harness.conformance.cuda import Gpu
+from harness.conformance.cuda import CudaContext
 from harness.conformance.forms import Snippet
 from harness.conformance.inputs import Columns
 
 
 @dataclass(frozen=True)
-class Report:
+class ComparedOnDevice:
     """What comparing on the device found: how many inputs differ, some of their indices, the greatest distance."""
 
     mismatches: int = 0
@@ -35,7 +35,7 @@ class Identity:
     ptxas: str
 
 
-class Device(Protocol):
+class Executor(Protocol):
     """Runs snippets. `compiled` comes before anything else is asked of a snippet."""
 
     identity: Identity
@@ -52,7 +52,7 @@ class Device(Protocol):
     def checks(self, snippet: Snippet) -> bool:
         """Whether `check` can be asked of a snippet."""
 
-    def check(self, snippet: Snippet, start: int, count: int) -> Report:
+    def check(self, snippet: Snippet, start: int, count: int) -> ComparedOnDevice:
         """Compare instruction and definition on inputs number `start` and following."""
 
 
@@ -60,7 +60,7 @@ class Device(Protocol):
 class Hardware:
     """The GPU of this machine. Raises NoDevice, or NoTriton where there is no assembler."""
 
-    gpu: Gpu = field(default_factory=Gpu)
+    gpu: CudaContext = field(default_factory=CudaContext)
 
     def __post_init__(self) -> None:
         gpu = self.gpu
@@ -120,7 +120,7 @@ class Hardware:
         """See Device."""
         return "check" in self._kernels[snippet.form, snippet.variant]
 
-    def check(self, snippet: Snippet, start: int, count: int) -> Report:
+    def check(self, snippet: Snippet, start: int, count: int) -> ComparedOnDevice:
         """See Device."""
         words = np.zeros(kernels.REPORT_WORDS, np.uint64)
         self.gpu.upload(self._report, words)
@@ -128,7 +128,9 @@ class Hardware:
         self.gpu.launch(kernel, [self._report, start, count], count)
         self.gpu.download(words, self._report)
         wrong, peak, *indices = (int(w) for w in words)
-        return Report(wrong, tuple(indices[: min(wrong, kernels.KEPT)]), peak >> 32, start + (peak & 0xFFFFFFFF))
+        return ComparedOnDevice(
+            wrong, tuple(indices[: min(wrong, kernels.KEPT)]), peak >> 32, start + (peak & 0xFFFFFFFF)
+        )
 
 
 def _serves(assembler: kernels.Assembler, capability: int) -> bool:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness.conformance.campaign import Outcome
+    from harness.conformance.campaign import Measured
     from harness.conformance.fetch import Identity
     from harness.conformance.measure import Tally
 
@@ -46,7 +46,7 @@ class LedgerError(ValueError):
 
 
 @dataclass(frozen=True)
-class Run:
+class Campaign:
     """Where lines come from: device, target, driver, ptxas release, and the day."""
 
     device: str
@@ -103,7 +103,7 @@ class Entry:
 class Ledger:
     """The runs by name, and the entries by form."""
 
-    runs: Mapping[str, Run] = field(default_factory=dict)
+    runs: Mapping[str, Campaign] = field(default_factory=dict)
     entries: Mapping[str, Entry] = field(default_factory=dict)
 
     def text(self) -> str:
@@ -119,7 +119,7 @@ def read(path: Path = PATH) -> Ledger:
     """Read a ledger; an empty one where there is no file. Raises LedgerError."""
     if not path.exists():
         return Ledger()
-    runs: dict[str, Run] = {}
+    runs: dict[str, Campaign] = {}
     entries: dict[str, Entry] = {}
     for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
@@ -127,7 +127,7 @@ def read(path: Path = PATH) -> Ledger:
             if number == 1:
                 if found["ledger"] != VERSION:
                     raise LedgerError(f"{path}: version {found['ledger']}; this is read by another ptxdiff")
-                runs = {n: Run(**r) for n, r in found["runs"].items()}
+                runs = {n: Campaign(**r) for n, r in found["runs"].items()}
                 continue
             found["offenders"] = tuple(found.get("offenders", ()))
             entry = Entry(**found)
@@ -188,12 +188,12 @@ def _confirmed(form: str) -> bool:
 # From measurements to entries ----------------------------------------------------------------------------------
 
 
-def updated(book: Ledger, outcome: Outcome, day: date) -> Ledger:
+def updated(book: Ledger, outcome: Measured, day: date) -> Ledger:
     """The ledger with what a campaign found; forms that it did not measure keep their entries."""
     from harness.conformance import forms
 
     identity = outcome.identity
-    run = Run(identity.device, identity.target, identity.driver, identity.ptxas, day.isoformat())
+    run = Campaign(identity.device, identity.target, identity.driver, identity.ptxas, day.isoformat())
     name = _name(book, run)
     entries = {form: e for form, e in book.entries.items() if form in forms.bounds_of()}
     for form, tallies in outcome.tallies.items():
@@ -217,7 +217,7 @@ def with_opinions(book: Ledger, agreed: Mapping[str, Mapping[str, int]]) -> Ledg
     return Ledger(book.runs, entries)
 
 
-def _name(book: Ledger, run: Run) -> str:
+def _name(book: Ledger, run: Campaign) -> str:
     same = next((n for n, r in book.runs.items() if r == run), None)
     return same or str(1 + max((int(n) for n in book.runs), default=0))
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.conformance import bounds
-from harness.conformance.fetch import Device
+from harness.conformance.fetch import Executor
 from harness.conformance.forms import Port, Snippet
 from harness.conformance.inputs import Columns, Inputs, shape_of
 from harness.ptx import PtxError, emulate
@@ -24,7 +24,7 @@ HOST = 1 << 21
 
 
 @dataclass(frozen=True)
-class Offender:
+class WrongInput:
     """An input with the emulator's results and the hardware's, as hexadecimal patterns of the registers."""
 
     variant: str
@@ -50,9 +50,9 @@ class Tally:
     reached: int = 0
     total: int = 0
     mismatches: int = 0
-    offenders: list[Offender] = field(default_factory=list)
+    offenders: list[WrongInput] = field(default_factory=list)
     distance: int = 0
-    worst: Offender | None = None
+    worst: WrongInput | None = None
     errors: tuple[float, ...] = ()
     refused: str = ""
     failure: str = ""
@@ -73,7 +73,7 @@ class Tally:
         return min(self.edges + self.hosted, self.total or self.edges + self.hosted)
 
 
-def on_edges(device: Device, snippet: Snippet, tally: Tally, most: int) -> None:
+def on_edges(device: Executor, snippet: Snippet, tally: Tally, most: int) -> None:
     """Compare `harness.emulate` with the device on up to `most` combinations of edge values."""
     columns = Inputs(snippet).edges(most)
     step = -(-len(columns[0]) // most)
@@ -82,7 +82,7 @@ def on_edges(device: Device, snippet: Snippet, tally: Tally, most: int) -> None:
     _on_host(device, snippet, tally, columns)
 
 
-def on_host(device: Device, snippet: Snippet, tally: Tally, count: int) -> None:
+def on_host(device: Executor, snippet: Snippet, tally: Tally, count: int) -> None:
     """Compare `harness.emulate` with the device, up to input number `count`; go on where an earlier call ended."""
     inputs = Inputs(snippet)
     tally.total = inputs.count if inputs.exhaustive else 0
@@ -93,7 +93,7 @@ def on_host(device: Device, snippet: Snippet, tally: Tally, count: int) -> None:
         tally.hosted += some
 
 
-def _on_host(device: Device, snippet: Snippet, tally: Tally, columns: Columns) -> None:
+def _on_host(device: Executor, snippet: Snippet, tally: Tally, columns: Columns) -> None:
     expected = emulated(snippet, columns, device.identity.target)
     if isinstance(expected, str):
         tally.failure = expected
@@ -130,7 +130,7 @@ def _values(registers: NDArray[Any], port: Port) -> NDArray[np.float64]:
     return np.where(code >> (ebits + mbits) & 1, -size, size)
 
 
-def on_device(device: Device, snippet: Snippet, tally: Tally, count: int) -> None:
+def on_device(device: Executor, snippet: Snippet, tally: Tally, count: int) -> None:
     """Compare on the device, up to input number `count`; go on where an earlier call ended."""
     inputs = Inputs(snippet)
     tally.total = inputs.count if inputs.exhaustive else 0
@@ -143,7 +143,7 @@ def on_device(device: Device, snippet: Snippet, tally: Tally, count: int) -> Non
         _explain(device, snippet, tally, inputs, report)
 
 
-def _explain(device: Device, snippet: Snippet, tally: Tally, inputs: Inputs, report: Any) -> None:
+def _explain(device: Executor, snippet: Snippet, tally: Tally, inputs: Inputs, report: Any) -> None:
     """Turn indices into inputs and results, by way of the emulator itself."""
     wanted = list(report.indices[: OFFENDERS - len(tally.offenders)])
     farther = report.distance > tally.distance
@@ -211,10 +211,10 @@ def distances(expected: NDArray[Any], got: NDArray[Any], shape: tuple[int, int, 
     return worst
 
 
-def _offender(snippet: Snippet, place: int, columns: Columns, expected: Columns, got: Columns) -> Offender:
+def _offender(snippet: Snippet, place: int, columns: Columns, expected: Columns, got: Columns) -> WrongInput:
     def words(arrays: Sequence[NDArray[Any]], ports: Sequence[Any]) -> tuple[str, ...]:
         return tuple(f"0x{int(a[place]):0{p.bits // 4}x}" for a, p in zip(arrays, ports, strict=True))
 
-    return Offender(
+    return WrongInput(
         snippet.variant, words(columns, snippet.inputs), words(expected, snippet.outputs), words(got, snippet.outputs)
     )

@@ -15,8 +15,8 @@ from fractions import Fraction
 from harness.records import DECLARED, EXPECTED, PYTORCH, Key, Result, RunRecords, Share, evidence_of_passes, passes
 from harness.records.compare import (
     BETWEEN_RUNS,
+    Change,
     Comparison,
-    Difference,
     change_of,
     compare,
     definitions,
@@ -51,7 +51,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Objection:
     """One decision: `code` is the exit code it calls for, 0 for what is stated only."""
 
     code: int
@@ -63,7 +63,7 @@ class Finding:
 class Decision:
     """What the gate decided."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[Objection, ...]
     comparison: Comparison
     checked: int = 0
     """Results of the run that passed and match the baseline in every respect."""
@@ -113,17 +113,17 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
     return Decision(tuple(findings), comparison, comparison.equal, passes(run.results), totals)
 
 
-def _run_as_a_whole(run: RunRecords) -> Iterator[Finding]:
+def _run_as_a_whole(run: RunRecords) -> Iterator[Objection]:
     if run.end is None:
-        yield Finding(CORRECTNESS, RUN, "the run was cut short: what is missing was not checked")
+        yield Objection(CORRECTNESS, RUN, "the run was cut short: what is missing was not checked")
     if words := nothing_ran(run):
-        yield Finding(CORRECTNESS, RUN, words)
+        yield Objection(CORRECTNESS, RUN, words)
 
 
-def _reused(run: RunRecords) -> Iterator[Finding]:
+def _reused(run: RunRecords) -> Iterator[Objection]:
     if runs := sorted({r.reused for r in run.results if r.reused}):
         count = sum(bool(r.reused) for r in run.results)
-        yield Finding(CORRECTNESS, RUN, f"{count} results were reused from {', '.join(runs)}; run with --ptx-fresh")
+        yield Objection(CORRECTNESS, RUN, f"{count} results were reused from {', '.join(runs)}; run with --ptx-fresh")
 
 
 def unacceptable(run: RunRecords) -> str:
@@ -138,24 +138,24 @@ def nothing_ran(run: RunRecords) -> str:
     return f"nothing ran: {'nothing was executed' if run.results else 'the run holds no result'}"
 
 
-def no_passes(run: RunRecords, baseline: RunRecords | None = None) -> list[Finding]:
+def no_passes(run: RunRecords, baseline: RunRecords | None = None) -> list[Objection]:
     """The results that only `--accept-failures` accepts: failures, errors, and passes that became unsupported."""
     ran = {r.key.item for r in baseline.results if r.verdict == "pass"} if baseline else set()
     lost = [r for r in run.results if r.verdict == "unsupported" and r.key.item in ran]
     return [*_failures(run.results), *_grouped(lost, "passes in the baseline, unsupported")]
 
 
-def _failures(results: Iterable[Result]) -> list[Finding]:
+def _failures(results: Iterable[Result]) -> list[Objection]:
     return _grouped(r for r in results if _failed(r))
 
 
-def _accepted_failures(results: Iterable[Result]) -> list[Finding]:
+def _accepted_failures(results: Iterable[Result]) -> list[Objection]:
     """Failures that the baseline lists as accepted: they satisfy no gate."""
     found = _grouped(r for r in results if _failed(r))
-    return [Finding(ACCEPTED, f.subject, f"accepted in the baseline though it is no pass: {f.text}") for f in found]
+    return [Objection(ACCEPTED, f.subject, f"accepted in the baseline though it is no pass: {f.text}") for f in found]
 
 
-def _declared(run: RunRecords, baseline: RunRecords) -> Iterator[Finding]:
+def _declared(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
     """Bits that are wrong as the case declares: refused until a baseline has accepted these very bits."""
     accepted = {r.key: (r.inputs_digest, r.outputs_digest) for r in baseline.results if r.diagnosis == DECLARED}
     groups: dict[tuple[str, bool], list[Result]] = defaultdict(list)
@@ -166,7 +166,7 @@ def _declared(run: RunRecords, baseline: RunRecords) -> Iterator[Finding]:
     for (subject, known), members in groups.items():
         text = f"{DECLARED}, {members[0].words}; {len(members)} results"
         text += "" if known else ": no baseline has accepted these bits; look at them, then --accept"
-        yield Finding(ACCEPTED if known else CORRECTNESS, subject, text)
+        yield Objection(ACCEPTED if known else CORRECTNESS, subject, text)
 
 
 def _failed(r: Result) -> bool:
@@ -174,12 +174,12 @@ def _failed(r: Result) -> bool:
     return r.verdict not in ("pass", "unsupported", "not run") and not r.expected_failure
 
 
-def _grouped(results: Iterable[Result], words: str = "") -> list[Finding]:
+def _grouped(results: Iterable[Result], words: str = "") -> list[Objection]:
     groups: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
     for r in results:
         groups[(r.key.case, r.key.variant, words or r.verdict)].append(r)
     return [
-        Finding(
+        Objection(
             CORRECTNESS,
             f"{case}::{variant}",
             f"{what} on {_targets(members)}, {len(members)} results: {members[0].words or 'no reason recorded'}",
@@ -188,28 +188,30 @@ def _grouped(results: Iterable[Result], words: str = "") -> list[Finding]:
     ]
 
 
-def _missing(run: RunRecords, baseline: RunRecords, comparison: Comparison, policy: Policy) -> Iterator[Finding]:
+def _missing(run: RunRecords, baseline: RunRecords, comparison: Comparison, policy: Policy) -> Iterator[Objection]:
     ran = {r.key.backend for r in run.results if r.verdict != "not run"}
     for backend in policy.require:
         if backend not in ran:
-            yield Finding(CORRECTNESS, backend, f"backend {backend} is required and ran nothing")
+            yield Objection(CORRECTNESS, backend, f"backend {backend} is required and ran nothing")
     checked = {r.key.target for r in run.results if r.verdict in ("pass", "unsupported") or r.expected_failure}
     wanted = policy.targets or tuple(sorted({r.key.target for r in baseline.results if r.verdict == "pass"}))
     gone = [t for t in wanted if t not in checked]
     for target in gone:
-        yield Finding(CORRECTNESS, target, "expected target is missing from the run")
+        yield Objection(CORRECTNESS, target, "expected target is missing from the run")
     for d in comparison.of("vanished"):
         subject = _subject(d.key)
         if d.key.backend not in ran and d.key.backend != "*":
             # An ordinary runner has no GPU; what was accepted on one stands, and that it was not checked again is said.
-            yield Finding(ACCEPTED, subject, f"not checked here, backend {d.key.backend} did not run: {d.detail}")
+            yield Objection(ACCEPTED, subject, f"not checked here, backend {d.key.backend} did not run: {d.detail}")
         elif d.key.target not in gone:
-            yield Finding(CORRECTNESS, subject, f"in the baseline and not in the run: {d.detail or d.key}")
+            yield Objection(CORRECTNESS, subject, f"in the baseline and not in the run: {d.detail or d.key}")
     for d in comparison.of("new"):
-        yield Finding(ACCEPTED, _subject(d.key), f"new, judged by itself as the baseline has nothing on it: {d.detail}")
+        yield Objection(
+            ACCEPTED, _subject(d.key), f"new, judged by itself as the baseline has nothing on it: {d.detail}"
+        )
 
 
-def _redefined(run: RunRecords, baseline: RunRecords, redefined: set[tuple[str, str]]) -> Iterator[Finding]:
+def _redefined(run: RunRecords, baseline: RunRecords, redefined: set[tuple[str, str]]) -> Iterator[Objection]:
     """What changed in its asm, constraints, pack or reference, and how far that was verified again."""
     new = {r.key: r for r in run.results}
     for case, variant in sorted(redefined):
@@ -225,16 +227,16 @@ def _redefined(run: RunRecords, baseline: RunRecords, redefined: set[tuple[str, 
         hardware = [r for r in missing if r.evidence == "hardware"]
         if hardware:
             text += f"; not verified again on hardware: {_targets(hardware)}"
-        yield Finding(ACCEPTED if again or not before else CORRECTNESS, subject, text)
+        yield Objection(ACCEPTED if again or not before else CORRECTNESS, subject, text)
 
 
-def _cells(differences: Iterable[Difference]) -> set[Cell]:
+def _cells(differences: Iterable[Change]) -> set[Cell]:
     return {(d.key.case, d.key.variant, d.key.target) for d in differences}
 
 
 def _recompiled(
     run: RunRecords, baseline: RunRecords, comparison: Comparison, redefined: set[tuple[str, str]]
-) -> Iterator[Finding]:
+) -> Iterator[Objection]:
     """Variants with the same definition that compile to other PTX, because of another compiler for example."""
     changed: dict[tuple[str, str], set[str]] = defaultdict(set)
     for case, variant, target in _cells(comparison.of("ptx")):
@@ -246,10 +248,10 @@ def _recompiled(
         unverified = sorted(t for t in targets if (case, variant, t) in before - now)
         text = f"compiles to other PTX on {', '.join(sorted(targets))}, its definition is the same"
         text += f"; not verified again on {', '.join(unverified)}" if unverified else "; verified again"
-        yield Finding(CORRECTNESS if unverified else ACCEPTED, f"{case}::{variant}", text)
+        yield Objection(CORRECTNESS if unverified else ACCEPTED, f"{case}::{variant}", text)
 
 
-def _less_judged(run: RunRecords, baseline: RunRecords) -> Iterator[Finding]:
+def _less_judged(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
     """Results with a smaller judged share than the accepted one, or with more codes that differ unchecked."""
     accepted = {r.key: r for r in baseline.results if _executed(r)}
     groups: dict[tuple[str, str], list[tuple[Fraction, Fraction, Result]]] = defaultdict(list)
@@ -269,7 +271,7 @@ def _less_judged(run: RunRecords, baseline: RunRecords) -> Iterator[Finding]:
     for (subject, what), members in groups.items():
         grown, before, _ = max(members, key=lambda m: m[0])
         text = f"{what}: {_percent(before)} → {_percent(before + grown)} on {_targets(m[2] for m in members)}"
-        yield Finding(CORRECTNESS, subject, f"{text}, {len(members)} results")
+        yield Objection(CORRECTNESS, subject, f"{text}, {len(members)} results")
 
 
 def _unchecked(r: Result) -> Fraction:
@@ -288,9 +290,9 @@ def _executed(r: Result) -> bool:
     return r.verdict == "pass" and r.key.backend != "assembler"
 
 
-def _moved(comparison: Comparison, redefined: set[tuple[str, str]]) -> Iterator[Finding]:
+def _moved(comparison: Comparison, redefined: set[tuple[str, str]]) -> Iterator[Objection]:
     """Bits, errors and verdicts that are not as accepted. Of a variant defined anew they are expected, and stated."""
-    groups: dict[tuple[str, str, str, str, str], list[Difference]] = defaultdict(list)
+    groups: dict[tuple[str, str, str, str, str], list[Change]] = defaultdict(list)
     for d in comparison.of("bits", "ulp", "evidence", "inputs"):
         groups[
             (
@@ -311,13 +313,13 @@ def _moved(comparison: Comparison, redefined: set[tuple[str, str]]) -> Iterator[
             "evidence": f"evidence {before} → {after} on {where}",
             "inputs": f"other inputs than the baseline's on {where}, {len(members)} results: bits not compared",
         }[kind]
-        yield Finding(code, f"{case}::{variant}", text + ("; its definition changed" if anew else ""))
+        yield Objection(code, f"{case}::{variant}", text + ("; its definition changed" if anew else ""))
     yield from _verdicts(comparison)
 
 
-def _verdicts(comparison: Comparison) -> Iterator[Finding]:
+def _verdicts(comparison: Comparison) -> Iterator[Objection]:
     """Verdicts other than the accepted ones; failures and errors are told for themselves, with their words."""
-    groups: dict[tuple[str, str, str, bool | None], list[Difference]] = defaultdict(list)
+    groups: dict[tuple[str, str, str, bool | None], list[Change]] = defaultdict(list)
     for d in comparison.of("verdict"):
         if d.after in ("not run", "unsupported", EXPECTED) or d.worse is False:
             groups[(_subject(d.key), d.before, d.after, d.worse)].append(d)
@@ -326,10 +328,10 @@ def _verdicts(comparison: Comparison) -> Iterator[Finding]:
         detail = f": {members[0].detail}" if members[0].detail else ""
         if after == "not run":
             text = f"{before} in the baseline, not run here on {where}, {len(members)} results{detail}"
-            yield Finding(ACCEPTED, subject, text)
+            yield Objection(ACCEPTED, subject, text)
         else:
             text = f"verdict {before} → {after} on {where}, {len(members)} results{detail}"
-            yield Finding(CORRECTNESS if worse else ACCEPTED, subject, text)
+            yield Objection(CORRECTNESS if worse else ACCEPTED, subject, text)
 
 
 def _models(
@@ -338,7 +340,7 @@ def _models(
     redefined: set[tuple[str, str]],
     recompiled: set[Cell],
     policy: Policy,
-) -> Iterator[Finding]:
+) -> Iterator[Objection]:
     """Passes with nothing but a model behind them, unless the baseline has better evidence for the same definition.
 
     Evidence for other PTX does not count.
@@ -359,11 +361,11 @@ def _models(
     for (case, variant), targets in groups.items():
         text = f"passes on a model alone on {', '.join(targets)}: that satisfies no gate"
         code = ACCEPTED if policy.allow_model else CORRECTNESS
-        yield Finding(code, f"{case}::{variant}", text + (", and is let pass as asked" if policy.allow_model else ""))
+        yield Objection(code, f"{case}::{variant}", text + (", and is let pass as asked" if policy.allow_model else ""))
 
 
-def _regressions(comparison: Comparison, policy: Policy) -> Iterator[Finding]:
-    groups: dict[tuple[str, str, str, str, str], list[Difference]] = defaultdict(list)
+def _regressions(comparison: Comparison, policy: Policy) -> Iterator[Objection]:
+    groups: dict[tuple[str, str, str, str, str], list[Change]] = defaultdict(list)
     for d in comparison.of("spills", "registers", "instructions"):
         groups[(d.kind, d.key.case, d.key.variant, d.before, d.after)].append(d)
     for (kind, case, variant, before, after), members in groups.items():
@@ -371,17 +373,17 @@ def _regressions(comparison: Comparison, policy: Policy) -> Iterator[Finding]:
         beyond = growth > 0 if kind == "spills" else growth > policy.registers * int(before)
         where = ", ".join(sorted({d.key.target for d in members}))
         text = f"{'spilled bytes' if kind == 'spills' else kind} {before} → {after} on {where}"
-        yield Finding(REGRESSION if beyond else ACCEPTED, f"{case}::{variant}", text)
+        yield Objection(REGRESSION if beyond else ACCEPTED, f"{case}::{variant}", text)
     for d in comparison.of("speed"):
         ours = d.key.variant != PYTORCH
         code = REGRESSION if d.worse and policy.speed and ours else ACCEPTED
         change = {True: "slower", False: "faster", None: "speed"}[d.worse]
         text = f"{change} on {d.key.target} at {d.key.shape}: {d.detail}"
         gated = "speed is not gated" if not policy.speed else "" if ours else "what PyTorch does is not gated"
-        yield Finding(code, _subject(d.key), text + (f"; {gated}" if gated else ""))
+        yield Objection(code, _subject(d.key), text + (f"; {gated}" if gated else ""))
 
 
-def _untimed(run: RunRecords, baseline: RunRecords) -> Iterator[Finding]:
+def _untimed(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
     """What a gate on speed cannot decide: what is not timed any more, and what is too noisy to say."""
     timed = {t.key for t in run.timings}
     missing = [t for t in baseline.timings if t.key not in timed and t.key.variant != PYTORCH]
@@ -389,19 +391,19 @@ def _untimed(run: RunRecords, baseline: RunRecords) -> Iterator[Finding]:
     for t in missing:
         groups[_subject(t.key)].append(t.key.shape)
     if not timed and missing:
-        yield Finding(
+        yield Objection(
             REGRESSION, "run", f"speed is gated and nothing was timed; the baseline has {len(missing)} timings"
         )
     elif not baseline.timings:
-        yield Finding(ACCEPTED, "run", "speed is gated and the baseline has no timings")
+        yield Objection(ACCEPTED, "run", "speed is gated and the baseline has no timings")
     else:
         for subject, shapes in groups.items():
-            yield Finding(REGRESSION, subject, f"timed in the baseline and not in the run: {', '.join(shapes)}")
+            yield Objection(REGRESSION, subject, f"timed in the baseline and not in the run: {', '.join(shapes)}")
     for a, b in timed_twice(baseline.timings, run.timings):
         found = b.beside(a, least=BETWEEN_RUNS)
         if a.timer == b.timer and found.verdict == "too noisy to say":
             text = f"too noisy to say on {b.key.target} at {b.key.shape}: {change_of(found)}"
-            yield Finding(ACCEPTED, _subject(b.key), text)
+            yield Objection(ACCEPTED, _subject(b.key), text)
 
 
 def _subject(key: Key) -> str:

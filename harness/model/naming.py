@@ -111,7 +111,9 @@ def _one_word(word: str, target: str, backend: str) -> list[Named]:
     if chosen:
         return chosen
     if not of_case and (place.endswith(".py") or Path(place).is_dir()):
-        raise CaseError(_no_variant(f"{place} binds no case called {names[0]}, and", variant, everything))
+        there = ", ".join(f"{n.loaded.attribute}::{v}" for n in everything for v in n.variants)
+        missing = f"no case called {names[0]}, and has no variant {variant!r}"
+        raise CaseError(f"{place} binds {missing}; there are {there}")
     raise CaseError(_no_variant(place, variant, inside))
 
 

@@ -4,8 +4,8 @@ LLVM aborts the process on a wrong constraint string, so Triton's stages never r
 parent (`harness.processes.pool`) starts this module with two pipes for the protocol and a file as standard error: what
 a compiler writes there belongs to the request being served. Standard output goes nowhere.
 
-A message is an 8-byte big-endian length and a pickle. Requests are `Call`s, and a `Setup` before the first of them and
-wherever the parent's path has changed since.
+A message is an 8-byte big-endian length and a pickle. Requests are `Call`s, and an `ImportPath` before the first of
+them and wherever the parent's path has changed since.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HEADER = struct.Struct(">Q")
 
 
 @dataclass(frozen=True)
-class Setup:
+class ImportPath:
     """Makes the worker see the modules that its parent sees."""
 
     path: tuple[str, ...]
@@ -121,7 +121,7 @@ def serve(requests: int, replies: int) -> None:
             request = read_message(requests)
         except EOFError:
             return
-        if isinstance(request, Setup):
+        if isinstance(request, ImportPath):
             sys.path[:] = request.path
             continue
         reply = answer(_resolved, (request,))

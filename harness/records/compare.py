@@ -41,7 +41,7 @@ class CompareError(ValueError):
 
 
 @dataclass(frozen=True)
-class Difference:
+class Change:
     """One thing that is not as it was.
 
     kind: one of `KINDS`. key: the result's, or for `definition` and groups of `vanished` and `new` its significant
@@ -65,12 +65,12 @@ class Difference:
 class Comparison:
     """What comparing two runs found. matched: results that both have; equal: those of them without any difference."""
 
-    differences: tuple[Difference, ...]
+    differences: tuple[Change, ...]
     matched: int
     equal: int
     environment: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
-    def of(self, *kinds: str) -> list[Difference]:
+    def of(self, *kinds: str) -> list[Change]:
         """The differences of these kinds."""
         return [d for d in self.differences if d.kind in kinds]
 
@@ -117,26 +117,26 @@ def _on(run: RunRecords, target: str, pair: tuple[str, str]) -> RunRecords:
     return replace(run, results=results, timings=timings)
 
 
-def _differences(a: Result, b: Result) -> Iterator[Difference]:
+def _differences(a: Result, b: Result) -> Iterator[Change]:
     key = b.key
     if (a.verdict, a.expected_failure) != (b.verdict, b.expected_failure):
-        yield Difference("verdict", key, a.outcome, b.outcome, _worse_verdict(a, b), b.words)
+        yield Change("verdict", key, a.outcome, b.outcome, _worse_verdict(a, b), b.words)
     elif a.evidence != b.evidence:
-        yield Difference("evidence", key, a.evidence, b.evidence, strength(b.evidence) < strength(a.evidence))
+        yield Change("evidence", key, a.evidence, b.evidence, strength(b.evidence) < strength(a.evidence))
     if a.outputs_digest and b.outputs_digest:
         if a.inputs_digest != b.inputs_digest:
-            yield Difference("inputs", key, a.inputs_digest, b.inputs_digest)
+            yield Change("inputs", key, a.inputs_digest, b.inputs_digest)
         elif blocks := changed(a.outputs_digest, b.outputs_digest):
-            yield Difference("bits", key, detail=_blocks(blocks, len(b.outputs_digest)))
+            yield Change("bits", key, detail=_blocks(blocks, len(b.outputs_digest)))
     if a.body and b.body and a.body != b.body:
-        yield Difference("ptx", key, a.body[:8], b.body[:8])
+        yield Change("ptx", key, a.body[:8], b.body[:8])
     was, now = worst_ulp(a), worst_ulp(b)
     if was is not None and now is not None and was != now and a.inputs_digest == b.inputs_digest:
-        yield Difference("ulp", key, f"{was} ulp", f"{now} ulp", now > was)
+        yield Change("ulp", key, f"{was} ulp", f"{now} ulp", now > was)
     for kind, count in RESOURCES.items():
         before, after = count(a), count(b)
         if before is not None and after is not None and before != after:
-            yield Difference(kind, key, str(before), str(after), after > before)
+            yield Change(kind, key, str(before), str(after), after > before)
 
 
 def _worse_verdict(a: Result, b: Result) -> bool:
@@ -180,7 +180,7 @@ RESOURCES = {"spills": _spills, "registers": _registers, "instructions": _instru
 """Kind of difference to what is counted; None where it was not measured."""
 
 
-def _presence(kind: str, keys: Iterable[Key], others: Iterable[Key]) -> Iterator[Difference]:
+def _presence(kind: str, keys: Iterable[Key], others: Iterable[Key]) -> Iterator[Change]:
     """Keys that only one side has, gathered at the widest level that is wholly theirs."""
     rest, kept = set(keys), set(others)
     worse = True if kind == "vanished" else None
@@ -192,10 +192,10 @@ def _presence(kind: str, keys: Iterable[Key], others: Iterable[Key]) -> Iterator
                 groups[_part(k, level)].append(k)
         for part, members in sorted(groups.items()):
             named = replace(Key("*", "*", "*", "*"), **dict(zip(level, part, strict=True)))  # type: ignore[arg-type]
-            yield Difference(kind, named, worse=worse, detail=f"{len(members)} results")
+            yield Change(kind, named, worse=worse, detail=f"{len(members)} results")
             rest -= set(members)
     for k in sorted(rest):
-        yield Difference(kind, k, worse=worse)
+        yield Change(kind, k, worse=worse)
 
 
 def _part(key: Key, level: tuple[str, ...]) -> tuple[str, ...]:
@@ -207,24 +207,24 @@ def definitions(results: Iterable[Result]) -> dict[tuple[str, str], Mapping[str,
     return {(r.key.case, r.key.variant): r.fingerprint for r in results if r.fingerprint}
 
 
-def _definitions(old: Iterable[Result], new: Iterable[Result]) -> Iterator[Difference]:
+def _definitions(old: Iterable[Result], new: Iterable[Result]) -> Iterator[Change]:
     before, after = definitions(old), definitions(new)
     for (case, variant), now in after.items():
         was = before.get((case, variant))
         if was is not None and was != now:
             parts = sorted(n for n in was.keys() | now.keys() if was.get(n) != now.get(n))
-            yield Difference("definition", Key(case, variant, "*", "*"), detail=f"changed: {', '.join(parts)}")
+            yield Change("definition", Key(case, variant, "*", "*"), detail=f"changed: {', '.join(parts)}")
 
 
-def _speed(old: Iterable[Timing], new: Iterable[Timing]) -> Iterator[Difference]:
+def _speed(old: Iterable[Timing], new: Iterable[Timing]) -> Iterator[Change]:
     for a, b in timed_twice(old, new):
         if a.timer != b.timer:
-            yield Difference("speed", b.key, detail=f"timed by {a.timer}, then by {b.timer}: not compared")
+            yield Change("speed", b.key, detail=f"timed by {a.timer}, then by {b.timer}: not compared")
             continue
         found = b.beside(a, least=BETWEEN_RUNS)
         if found.verdict in ("slower", "faster"):
             slower = found.verdict == "slower"
-            yield Difference("speed", b.key, f"{a.median:.4g} s", f"{b.median:.4g} s", slower, change_of(found))
+            yield Change("speed", b.key, f"{a.median:.4g} s", f"{b.median:.4g} s", slower, change_of(found))
 
 
 def timed_twice(old: Iterable[Timing], new: Iterable[Timing]) -> Iterator[tuple[Timing, Timing]]:

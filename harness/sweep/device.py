@@ -10,7 +10,7 @@ it, whatever the size of the set.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,14 +30,12 @@ from harness.sweep.oracle import Oracle, numbers
 from harness.sweep.result import ROW, OracleFault
 from harness.sweep.sample import Sampler
 from harness.sweep.windows import Windows
-from harness.triton.launch import Tensor as Argument
-from references.formats import Format
+from harness.triton.guarded import PATTERNS, Layout
+from harness.triton.launch import TensorLayout as Argument
 
 CHUNK_BYTES = 1 << 30
-GUARD = 256
-PATTERNS = (0xA5, 0x5A)
 
-Launch = Callable[[Mapping[str, Tensor]], Any]
+StartKernel = Callable[[Mapping[str, Tensor]], Any]
 
 
 @dataclass
@@ -52,20 +50,20 @@ class Findings:
     failing: Any = None
 
 
-class Buffer:
+class ChunkTensor:
     """A chunk of one tensor on the device between guard zones."""
 
-    def __init__(self, fmt: Format, size: int, device: str, view: torch.dtype) -> None:
-        unit = fmt.unit_bits // 8
-        self.raw = torch.full((size * unit + 2 * GUARD,), PATTERNS[0], dtype=torch.uint8, device=device)
-        self.bytes = self.raw[GUARD : GUARD + size * unit]
-        self.units = self.bytes.view(getattr(torch, f"int{fmt.unit_bits}"))
+    def __init__(self, tensor: Argument, device: str, view: torch.dtype) -> None:
+        layout = Layout(tensor)
+        self.raw = torch.full((layout.size,), PATTERNS[0], dtype=torch.uint8, device=device)
+        self.bytes = self.raw[layout.span]
+        self.units = self.bytes.view(getattr(torch, f"int{tensor.format.unit_bits}"))
         self.pointer = self.bytes.view(view)
+        self._outside = (self.raw[: layout.span.start], self.raw[layout.span.stop :])
 
     def guards_hold(self) -> bool:
         """Whether nothing was written outside."""
-        outside = torch.cat([self.raw[:GUARD], self.raw[-GUARD:]])
-        return bool((outside == PATTERNS[0]).all())
+        return all(bool((zone == PATTERNS[0]).all()) for zone in self._outside)
 
 
 def chunk_size(count: int, unit_bytes: int, *, compiled: bool) -> int:
@@ -83,7 +81,7 @@ class DeviceSweep:
     """
 
     def __init__(
-        self, job: Job, policy: Policies, generator: Generator, count: int, launch: Launch,
+        self, job: Job, policy: Policies, generator: Generator, count: int, launch: StartKernel,
         arguments: tuple[Argument, ...], views: Mapping[str, torch.dtype], *, device: str, compiled: bool,
         first: int = 0,
     ) -> None:  # fmt: skip
@@ -94,7 +92,10 @@ class DeviceSweep:
         self.examiner = Examiner(self.oracle, first, count // ROW, device)
         self.launch, self.device = launch, device
         self.chunk = job.setup.shape[0]
-        self.buffers = {a.name: Buffer(a.format, self.chunk, device, views[a.name]) for a in arguments}
+        self.buffers = {
+            a.name: ChunkTensor(replace(a, shape=(self.chunk,), row_stride=None), device, views[a.name])
+            for a in arguments
+        }
         self.tools = tools_of(self.oracle, job, self.chunk, device) if compiled else plain_tools(self.oracle)
         self.found = Findings()
         self._filled: dict[str, int] = {}

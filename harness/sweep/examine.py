@@ -24,7 +24,7 @@ from harness.model.policies import Policies
 from harness.records import Offender, Share
 from harness.sweep.agree import classify, doubtful
 from harness.sweep.onarrays import on_device
-from harness.sweep.oracle import Comparison, Oracle
+from harness.sweep.oracle import Oracle, ReferenceCheck
 from harness.sweep.result import ROW
 from references.formats import Format, as_codes, is_finite, is_nan, ordinal, to_float64, unpack
 from references.rounding import bit_length
@@ -107,7 +107,7 @@ class Examiner:
         return details
 
     def _differences(
-        self, comparison: Comparison, codes: Mapping[str, Tensor], got: Mapping[str, Tensor]
+        self, comparison: ReferenceCheck, codes: Mapping[str, Tensor], got: Mapping[str, Tensor]
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         best: dict[str, Tensor] = {}
         unsure: dict[str, Tensor] = {}
@@ -122,7 +122,7 @@ class Examiner:
         return best, unsure
 
     def _classes(
-        self, comparison: Comparison, name: str, codes: Mapping[str, Tensor], expected: Tensor, got: Tensor
+        self, comparison: ReferenceCheck, name: str, codes: Mapping[str, Tensor], expected: Tensor, got: Tensor
     ) -> Tensor:
         fmt, match, nan = self.oracle.outputs[name], comparison.match[name], self.policy.nan
         difference = classify(fmt, match, nan, expected, got)

@@ -34,7 +34,7 @@ Codes = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ReferenceCheck:
     """One reference that results are held to.
 
     match: by output. own: whether it is the variant's own reference. flushes: for each accepted answer, which inputs
@@ -55,13 +55,13 @@ class Oracle:
         self.inputs = {n: format_of(a) for n, a in case.inputs.items()}
         self.outputs = {n: format_of(a) for n, a in case.outputs.items()}
         self.always_equal = _always_equal(policy.match.values())
-        self.comparisons = [Comparison(policy.reference, policy.match, True, self._flushes())]
+        self.comparisons = [ReferenceCheck(policy.reference, policy.match, True, self._flushes())]
         if policy.meets is not None:
             promised = dict.fromkeys(case.outputs, policy.meets.match)
             never: list[tuple[dict[str, bool], list[dict[str, bool]]]] = [
                 (dict.fromkeys(self.inputs, False), [dict.fromkeys(self.outputs, False)])
             ]
-            self.comparisons.append(Comparison(case.reference, promised, False, never))
+            self.comparisons.append(ReferenceCheck(case.reference, promised, False, never))
 
     def _flushes(self) -> list[tuple[dict[str, bool], list[dict[str, bool]]]]:
         """Spelt out ahead, because little of Python may stand in a function that torch compiles."""
@@ -88,7 +88,7 @@ class Oracle:
         """Output codes from storage units."""
         return {n: unpack(f, as_codes(units[n])) for n, f in self.outputs.items()}
 
-    def answers(self, comparison: Comparison, codes: Codes) -> list[dict[str, Tensor]]:
+    def answers(self, comparison: ReferenceCheck, codes: Codes) -> list[dict[str, Tensor]]:
         """Every accepted answer, as `harness.judging.evaluate.accepted` orders them."""
         found = []
         for reference, (flushed_inputs, results) in itertools.product(
@@ -121,7 +121,7 @@ class Oracle:
         assert flagged is not None
         return flagged, first
 
-    def _accepted(self, comparison: Comparison, codes: Codes, got: Codes, first: dict[str, Tensor]) -> Tensor:
+    def _accepted(self, comparison: ReferenceCheck, codes: Codes, got: Codes, first: dict[str, Tensor]) -> Tensor:
         """Which units agree in all outputs with the answers of one reference, inside its domain and outside."""
         answers = self.answers(comparison, codes)
         each = len(answers) // len(alternatives(comparison.reference))
@@ -138,7 +138,7 @@ class Oracle:
         return accepted
 
     def _agreeing(
-        self, comparison: Comparison, answers: list[dict[str, Tensor]], got: Codes, first: dict[str, Tensor]
+        self, comparison: ReferenceCheck, answers: list[dict[str, Tensor]], got: Codes, first: dict[str, Tensor]
     ) -> dict[str, Tensor]:
         """By output, where some of the answers agrees under the policy, and under the one outside its domain."""
         inside: dict[str, Tensor] = {}

@@ -19,7 +19,7 @@ from harness.model.arguments import format_of
 from harness.model.case import Case
 from harness.model.load import LoadedCase
 from harness.records import PYTORCH
-from harness.timing.rounds import COPY, EMPTY, TWIN, Launch
+from harness.timing.rounds import COPY, EMPTY, TWIN, TimedCall
 from harness.timing.sizes import Size, setup_of
 from harness.triton import templates
 from harness.triton.diagnostics import Refusal, one_line
@@ -35,7 +35,7 @@ BINADES = 8  # floats lie within so many on either side of 1: ordinary numbers, 
 class Arms:
     """launches: what is timed, by name. setups: of the variants among them. notes: of what could not be."""
 
-    launches: Mapping[str, Launch]
+    launches: Mapping[str, TimedCall]
     setups: Mapping[str, Setup]
     notes: tuple[str, ...]
 
@@ -47,7 +47,7 @@ def arms_of(loaded: LoadedCase, target: str, size: Size, variants: Sequence[str]
     """
     case = loaded.case
     scalars, tensors = inputs_of(case, loaded.name, size)
-    launches: dict[str, Launch] = {}
+    launches: dict[str, TimedCall] = {}
     setups: dict[str, Setup] = {}
     notes: list[str] = []
     outputs: dict[str, Any] = {}
@@ -122,14 +122,14 @@ def _tensor(fmt: Format, extent: int) -> Any:
     return torch.empty(extent * fmt.unit_bits // 8, dtype=torch.uint8, device=gpu.DEVICE).view(gpu.torch_dtype(fmt))
 
 
-def _copy(size: int) -> Launch:
+def _copy(size: int) -> TimedCall:
     """A copy that reads and writes `size` bytes in all."""
     source = torch.zeros(max(1, size // 2), dtype=torch.uint8, device=gpu.DEVICE).random_()
     target = torch.empty_like(source)
     return lambda: target.copy_(source)
 
 
-def _compiled(case: Case, tensors: Mapping[str, Any]) -> Launch:
+def _compiled(case: Case, tensors: Mapping[str, Any]) -> TimedCall:
     """The case's expression in PyTorch after torch.compile, on tensors of the types whose values they hold."""
     assert case.pytorch is not None
     arguments = []

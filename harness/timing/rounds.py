@@ -23,7 +23,7 @@ TWIN = "/twin"  # the first variant once more: the A/A run
 COPY = "/copy"  # a device copy of as many bytes: the floor
 EMPTY = "/empty"  # a kernel that does nothing: what a launch takes at least
 
-Launch = Callable[[], Any]
+TimedCall = Callable[[], Any]
 
 
 class Timer(Protocol):
@@ -33,7 +33,7 @@ class Timer(Protocol):
     def name(self) -> str:
         """How, in a word; times by different timers are not compared."""
 
-    def times(self, launches: Sequence[Launch]) -> list[float]:
+    def times(self, launches: Sequence[TimedCall]) -> list[float]:
         """Seconds of device time of each launch, the L2 emptied before it."""
 
 
@@ -52,7 +52,7 @@ class Samples:
 
 
 def measure(
-    arms: Mapping[str, Launch],
+    arms: Mapping[str, TimedCall],
     timer: Timer,
     *,
     seed: int,

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import triton
 
-from harness.timing.rounds import Launch, Timer
+from harness.timing.rounds import TimedCall, Timer
 from harness.triton.templates import ptxdiff_flush
 
 FLUSH_BLOCK = 4096
@@ -42,7 +42,7 @@ class EventTimer:
     def __init__(self, flush: Callable[[], Any]) -> None:
         self._flush = flush
 
-    def times(self, launches: Sequence[Launch]) -> list[float]:
+    def times(self, launches: Sequence[TimedCall]) -> list[float]:
         """See `harness.timing.rounds.Timer`."""
         found: list[float] = []
         for start in range(0, len(launches), QUEUED):
@@ -70,7 +70,7 @@ class CuptiTimer:
     def __init__(self, flush: Callable[[], Any]) -> None:
         self._flush = flush
 
-    def times(self, launches: Sequence[Launch]) -> list[float]:
+    def times(self, launches: Sequence[TimedCall]) -> list[float]:
         """See `harness.timing.rounds.Timer`. Raises LostRecords where CUPTI kept no account of a launch."""
         with _recording() as recorded:
             for launch in launches:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from harness.model.identity import digest_with_code
-from harness.processes.pool import DEFAULT_TIMEOUT, Outcome, shared_pool
+from harness.processes.pool import DEFAULT_TIMEOUT, Completion, shared_pool
 from harness.triton.diagnostics import Refusal, from_outcome
 from harness.triton.ptxtext import body_hash
 
@@ -202,14 +202,15 @@ Held = Mapping[FunctionRef, Any]
 def submit(spec: KernelSpec, *, held: Held | None = None, timeout: float = DEFAULT_TIMEOUT) -> Future[Compiled]:
     """Have a worker compile `spec` to PTX; equal specs are compiled once a process.
 
-    held: those of the spec's functions that a worker would not find. A fork of this process then compiles, at once.
+    held: those of the spec's functions that a worker would not find. A fork of this process then compiles, at once, and
+    nothing is kept on disk: patches and settings of this process may have had a part in it.
     """
     identity = identity_of(spec)
     result, first = _memo.claim(identity)
     if first:
         try:
             if held:
-                result.set_result(_judge(spec, identity, _in_fork(spec, held, timeout)))
+                result.set_result(_judge(spec, "", _in_fork(spec, held, timeout)))
             else:
                 _start(spec, identity, timeout, result)
         except BaseException as error:
@@ -223,7 +224,7 @@ def compile_kernel(spec: KernelSpec, *, held: Held | None = None, timeout: float
     return submit(spec, held=held, timeout=timeout).result()
 
 
-def _in_fork(spec: KernelSpec, held: Held, timeout: float) -> Outcome:
+def _in_fork(spec: KernelSpec, held: Held, timeout: float) -> Completion:
     from harness.processes.fork import call_in_fork
     from harness.triton.lower import lower  # before the fork, which would import it every time
 
@@ -237,7 +238,7 @@ def _start(spec: KernelSpec, identity: str, timeout: float, result: Future[Compi
         result.set_result(_compiled(spec, *found))
         return
 
-    def finish(done: Future[Outcome]) -> None:
+    def finish(done: Future[Completion]) -> None:
         if done.cancelled():
             result.cancel()
         elif error := done.exception():
@@ -248,14 +249,16 @@ def _start(spec: KernelSpec, identity: str, timeout: float, result: Future[Compi
     shared_pool().submit("harness.triton.lower:lower", spec, timeout=timeout).add_done_callback(finish)
 
 
-def _judge(spec: KernelSpec, identity: str, outcome: Outcome) -> Compiled:
+def _judge(spec: KernelSpec, identity: str, outcome: Completion) -> Compiled:
+    """The compilation, or what the compiler had against it. identity: that under which it is kept; "": nowhere."""
     from harness.triton import kept
 
     refusal = from_outcome(outcome)
     if refusal or outcome.reply is None:
         return refusal or Refusal("error", "the compiler gave no answer")
     lowered: Lowered = outcome.reply.value
-    kept.keep(identity, lowered, outcome.reply.warnings)
+    if identity:
+        kept.keep(identity, lowered, outcome.reply.warnings)
     return _compiled(spec, lowered, outcome.reply.warnings)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from harness.triton.compile import FunctionRef, KernelSpec
 from harness.triton.diagnostics import Refusal
 from harness.triton.ptxtext import marked
-from harness.triton.specialise import Constant, Parameters, Pointer, specialise
+from harness.triton.specialise import Constant, Parameters, PointerType, specialise
 
 TEMPLATES = "harness.triton.templates"
 TEMPLATE_FILE = str(Path(__file__).resolve().with_name("templates.py"))
@@ -160,7 +160,7 @@ class Elementwise:
     def spec(self, target: str, *, enable_fp_fusion: bool) -> KernelSpec:
         """What the worker compiles: the specialisation that Triton chooses for a launch of `arguments`."""
         aligned = self.alignment % 16 == 0
-        ins, outs = (tuple(Pointer(t, aligned) for t in types) for types in (self.inputs, self.outputs))
+        ins, outs = (tuple(PointerType(t, aligned) for t in types) for types in (self.inputs, self.outputs))
         arguments = self.arguments(ins, outs, constexpr=Constant)
         return specialise(
             FunctionRef(TEMPLATES, TEMPLATE_FILE, self.template),

@@ -1,6 +1,6 @@
 """From a case's variant and a setup to a kernel launch: which kernel, which tensors, which arguments.
 
-One description serves both compiling ahead (pointers are `Pointer`s) and launching (pointers are tensors).
+One description serves both compiling ahead (pointers are `PointerType`s) and launching (pointers are tensors).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from harness.triton.build import Built, build
 from harness.triton.compile import Compilation, FunctionRef, KernelSpec
 from harness.triton.diagnostics import Refusal
 from harness.triton.elementwise import Elementwise, InlineAsm, PlainFunction
-from harness.triton.specialise import Parameters, Pointer, entry_values, specialise
+from harness.triton.specialise import Parameters, PointerType, entry_values, specialise
 from references.formats import Format, Scalar, Shaped
 
 
 @dataclass(frozen=True)
-class Tensor:
+class TensorLayout:
     """A tensor of a launch. row_stride: units between the starts of rows, where it is more than the columns."""
 
     name: str
@@ -51,8 +51,8 @@ class Launch:
     inputs, outputs: the tensors passed by pointer. fixed: the other arguments, by name.
     """
 
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    inputs: tuple[TensorLayout, ...]
+    outputs: tuple[TensorLayout, ...]
     grid: tuple[int, ...]
     setup: Setup
     elementwise: Elementwise | None = None
@@ -61,7 +61,7 @@ class Launch:
     fixed: Mapping[str, Any] | None = None
 
     @property
-    def tensors(self) -> tuple[Tensor, ...]:
+    def tensors(self) -> tuple[TensorLayout, ...]:
         """Inputs, then outputs."""
         return (*self.inputs, *self.outputs)
 
@@ -79,7 +79,7 @@ class Launch:
         if self.elementwise is not None:
             return self.elementwise.spec(target, enable_fp_fusion=setup.fusion)
         aligned = setup.alignment % 16 == 0
-        pointers = {t.name: Pointer(t.format.element_type, aligned) for t in self.tensors}
+        pointers = {t.name: PointerType(t.format.element_type, aligned) for t in self.tensors}
         arguments = self.arguments(pointers, constexpr=lambda value: value)
         return specialise(
             FunctionRef.of(self.function),
@@ -152,8 +152,8 @@ def _elementwise(job: Job) -> Launch:
     )
     stride = kernel.row_stride if len(setup.shape) == 2 else None
 
-    def tensors(arguments: Mapping[str, Argument]) -> tuple[Tensor, ...]:
-        return tuple(Tensor(n, format_of(a), setup.shape, stride) for n, a in arguments.items())
+    def tensors(arguments: Mapping[str, Argument]) -> tuple[TensorLayout, ...]:
+        return tuple(TensorLayout(n, format_of(a), setup.shape, stride) for n, a in arguments.items())
 
     return Launch(tensors(case.inputs), tensors(case.outputs), kernel.grid, setup, elementwise=kernel)
 
@@ -197,7 +197,7 @@ def _kernel(job: Job, variant: KernelVariant) -> Launch:
     FunctionRef.of(variant.function)  # refuses what no worker could find, before anything else can fail
     sizes = dict(setup.sizes)
     by_pointer = {n: a for n, a in {**case.inputs, **case.outputs}.items() if not isinstance(a, Scalar)}
-    tensors = {n: Tensor(n, format_of(a), _shape(a, setup)) for n, a in by_pointer.items()}
+    tensors = {n: TensorLayout(n, format_of(a), _shape(a, setup)) for n, a in by_pointer.items()}
     if case.elementwise:
         sizes.setdefault("n", math.prod(setup.shape))
     scalars = {n: _scalar(a.format, job.inputs.get(n)) for n, a in case.inputs.items() if isinstance(a, Scalar)}

@@ -15,7 +15,7 @@ from harness.triton.compile import FunctionRef, KernelSpec, Place, Type
 
 
 @dataclass(frozen=True)
-class Pointer:
+class PointerType:
     """A tensor argument: Triton's name of its element type, and whether its address is divisible by 16."""
 
     element: str
@@ -68,7 +68,7 @@ def specialise(
 ) -> KernelSpec:
     """The compilation that launching `function` with `arguments` asks for.
 
-    arguments: by name in the order of the parameters, all of them: `Pointer`s, Python numbers, None, `Constant`s,
+    arguments: by name in the order of the parameters, all of them: `PointerType`s, Python numbers, None, `Constant`s,
     tuples of these, and any value for a compile-time parameter.
     Raises TypeError for a value that Triton could not pass.
     """
@@ -109,7 +109,7 @@ def _type(name: str, value: Any, place: Place, special: bool, const: bool, facts
     """The value's type; what is known of the value goes to `facts`."""
     if isinstance(value, tuple):
         return tuple(_type(name, v, (*place, n), special, const, facts) for n, v in enumerate(value))
-    if isinstance(value, Pointer):
+    if isinstance(value, PointerType):
         if value.aligned and special:
             facts.divisible.append(place)
         return f"*{'k' if const else ''}{value.element}"

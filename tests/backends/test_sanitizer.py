@@ -3,8 +3,8 @@
 import pytest
 
 from harness.backends import sanitizer
-from harness.backends.sanitizer import Finding, findings, parsed
-from harness.backends.watched import Tool
+from harness.backends.sanitizer import SanitizerReport, findings, parsed
+from harness.backends.watched import Sanitizer
 from harness.jobs import Outcome
 
 # compute-sanitizer on an H200, as it wrote it.
@@ -50,7 +50,7 @@ LINE = (
 
 def test_every_fault_is_read_with_its_place():
     first, second = parsed("memcheck", MEMCHECK)
-    assert first == Finding(
+    assert first == SanitizerReport(
         tool="memcheck",
         kind="Invalid __global__ read of size 4 bytes",
         kernel="reads_far",
@@ -91,7 +91,7 @@ def test_a_fault_without_a_source_line_is_still_one():
 
 def test_what_the_tool_finds_makes_an_outcome_fail_once():
     """What it stopped has run, and failed; what it said before is not said again."""
-    tool = Tool("memcheck")
+    tool = Sanitizer("memcheck")
     (tool._folder / "17.log").write_text(MEMCHECK)
     found = tool.added(Outcome("error", "the process on the GPU aborted (SIGABRT)"))
     assert (found.status, found.words, found.findings, found.evidence) == ("ran", "", (LINE,), "hardware")

@@ -313,7 +313,10 @@ def test_run_hands_pytest_the_addresses_of_what_is_named(here, monkeypatch):
         (["sweep", "flip::left", "--journal", "j"], "flip has no variant 'left'; it has right, wrong"),
         (["list", "flip", "left"], "flip has no variant 'left'; it has right, wrong"),
         (["list", "flip::right[sm_1-gpu]"], "'sm_1' is no target that ptxdiff knows"),
-        (["list", "flip.py::left"], "flip.py binds no case called left, and has no variant 'left'; it has right"),
+        (
+            ["list", "flip.py::left"],
+            "flip.py binds no case called left, and has no variant 'left'; there are case::right",
+        ),
     ],
 )
 def test_what_a_name_does_not_mean_is_said_alike_by_every_verb(here, capsys, words, message):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.conformance.fetch import Identity, Report
+from harness.conformance.fetch import ComparedOnDevice, Identity
 from harness.conformance.inputs import Inputs
 from harness.conformance.measure import apart_of, emulated
 
@@ -54,7 +54,7 @@ class Pretended:
         wrong = np.flatnonzero(apart < 0)
         farthest = int(np.argmax(apart))
         found = tuple(int(start + w) for w in wrong[:8])
-        return Report(len(wrong), found, max(int(apart[farthest]), 0), start + farthest)
+        return ComparedOnDevice(len(wrong), found, max(int(apart[farthest]), 0), start + farthest)
 
 
 def adds_one_to_nan(columns, results):

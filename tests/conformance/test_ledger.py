@@ -7,11 +7,11 @@ import pytest
 
 from harness.conformance import bounds, forms, ledger
 from harness.conformance.fetch import Identity
-from harness.conformance.ledger import Entry, Ledger, LedgerError, Run
-from harness.conformance.measure import Offender, Tally
+from harness.conformance.ledger import Campaign, Entry, Ledger, LedgerError
+from harness.conformance.measure import Tally, WrongInput
 
 IDENTITY = Identity("A GPU", "sm_90a", "1.2", "12.9")
-RUN = Run("A GPU", "sm_90a", "1.2", "12.9", "2026-01-02")
+RUN = Campaign("A GPU", "sm_90a", "1.2", "12.9", "2026-01-02")
 
 
 @pytest.fixture
@@ -73,13 +73,13 @@ def test_what_the_device_lacks_is_specification_only():
 
 
 def outcome(**tallies):
-    from harness.conformance.campaign import Outcome
+    from harness.conformance.campaign import Measured
 
-    return Outcome(IDENTITY, {t[0].form: t for t in tallies.values()})
+    return Measured(IDENTITY, {t[0].form: t for t in tallies.values()})
 
 
 def test_measurements_become_entries():
-    wrong = Offender("", ("0x1",), ("0x2",), ("0x3",))
+    wrong = WrongInput("", ("0x1",), ("0x2",), ("0x3",))
     exact = [Tally("add.u32", "", edges=10, hosted=20, reached=1000)]
     different = [Tally("sub.u32", "", reached=1000, mismatches=7, offenders=[wrong])]
     approximate = [Tally("rcp.approx.f32", "", reached=1 << 32, total=1 << 32, distance=1, worst=wrong)]

@@ -96,9 +96,9 @@ def test_a_device_that_disagrees_with_the_emulator_about_the_definition_confirms
 
 
 def measure_report(start):
-    from harness.conformance.fetch import Report
+    from harness.conformance.fetch import ComparedOnDevice
 
-    return Report(1, (start,))
+    return ComparedOnDevice(1, (start,))
 
 
 F32 = shape_of(TYPES["f32"], 32)

@@ -16,7 +16,7 @@ pytest.importorskip("triton", reason="Triton is not installed; it compiles the k
 from harness.ptx.errors import ExecutionError, MemoryFault, NotElementwise, UndefinedBits
 from harness.ptx.kernel.run import Buffer, Executed, load_kernel, run_kernel
 from harness.triton.compile import Compilation, FunctionRef, compile_kernel
-from harness.triton.specialise import Parameters, Pointer, specialise
+from harness.triton.specialise import Parameters, PointerType, specialise
 
 sys.path.insert(0, str(Path(__file__).parent))
 import triton_kernels
@@ -38,7 +38,7 @@ def compile_for(
     name: str, target: str, arguments: dict[str, Any], num_warps: int = 4, debug: bool = False
 ) -> Compilation:
     function = getattr(triton_kernels, name)
-    seen = {k: Pointer(NAMES[v.dtype.name]) if isinstance(v, np.ndarray) else v for k, v in arguments.items()}
+    seen = {k: PointerType(NAMES[v.dtype.name]) if isinstance(v, np.ndarray) else v for k, v in arguments.items()}
     spec = specialise(
         FunctionRef.of(function),
         seen,

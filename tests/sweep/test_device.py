@@ -17,7 +17,7 @@ from harness.model.variants import asm  # noqa: E402
 from harness.sweep import OracleFault, device  # noqa: E402
 from harness.sweep.device import DeviceSweep  # noqa: E402
 from harness.sweep.fused.tools import Tools  # noqa: E402
-from harness.triton.launch import Tensor as Argument  # noqa: E402
+from harness.triton.launch import TensorLayout as Argument  # noqa: E402
 from references import arithmetic, conversion  # noqa: E402
 from references.formats import E2M1, E4M3, F16  # noqa: E402
 

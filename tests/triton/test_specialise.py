@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.triton.compile import FunctionRef
-from harness.triton.specialise import Constant, Parameters, Pointer, integer_type, specialise
+from harness.triton.specialise import Constant, Parameters, PointerType, integer_type, specialise
 
 triton = pytest.importorskip("triton")
 torch = pytest.importorskip("torch")
@@ -51,7 +51,7 @@ def test_a_kernel_s_arguments(number, offset):
     y = torch.zeros(64, dtype=torch.bfloat16)[8 * offset :]
     numbers = {"M": number, "N": 7, "stride": number, "factor": 1.5}
     theirs = triton_says(samples.scale_rows, {"x_ptr": x, "y_ptr": y, **numbers, "BLOCK": 64})
-    pointers = {"x_ptr": Pointer("fp32", offset == 0), "y_ptr": Pointer("bf16")}
+    pointers = {"x_ptr": PointerType("fp32", offset == 0), "y_ptr": PointerType("bf16")}
     ours = we_say(samples.scale_rows, {**pointers, **numbers, "BLOCK": 64})
     assert ours[0] == theirs[0]
     assert ours[1] == {place: plain(value) for place, value in theirs[1].items()}
@@ -63,7 +63,7 @@ def test_an_annotated_size_keeps_its_type(number):
     values = {"M": 5, "N": number, "stride": 5, "factor": 1.0, "BLOCK": 64}
     x = torch.zeros(64, dtype=torch.float32)
     theirs = triton_says(samples.scale_rows, {"x_ptr": x, "y_ptr": x, **values})
-    ours = we_say(samples.scale_rows, {"x_ptr": Pointer("fp32"), "y_ptr": Pointer("fp32"), **values})
+    ours = we_say(samples.scale_rows, {"x_ptr": PointerType("fp32"), "y_ptr": PointerType("fp32"), **values})
     assert ours[0]["N"] == theirs[0]["N"] == "i64"
     assert ours[2] == theirs[2]
 
@@ -96,7 +96,7 @@ def test_values_that_triton_cannot_pass_are_refused():
 
 def test_tuples_may_hold_compile_time_values():
     spec = specialise(
-        FunctionRef("m", "p", "q"), {"t": (Pointer("fp32"), Constant("c"), 3)}, Parameters(), target="sm_90a",
+        FunctionRef("m", "p", "q"), {"t": (PointerType("fp32"), Constant("c"), 3)}, Parameters(), target="sm_90a",
         enable_fp_fusion=False,
     )  # fmt: skip
     assert spec.signature == (("t", ("*fp32", "constexpr", "i32")),)

@@ -76,6 +76,13 @@ class Buffer:
         return self.base + self.residue
 
     @property
+    def unwritten(self) -> Array | None:
+        """For each byte of the array, whether it has bits that nobody wrote; None where all were given."""
+        if self.undefined is None:
+            return None
+        return np.asarray(self.undefined[self.residue : self.residue + self.size] != 0)
+
+    @property
     def writable(self) -> bool:
         """Whether a kernel may store to it: whether one of the arrays whose memory it is can be written."""
         return any(a.flags.writeable for a in self.owners or [self.array])

@@ -13,12 +13,12 @@ import torch
 
 from harness.sweep.fused.narrow import Value
 from harness.sweep.fused.operations import OPERATIONS, SLOTS
-from harness.sweep.fused.writer import NotFused, Slots, Writer
+from harness.sweep.fused.writer import KernelText, NotFused, Slots
 
 _OF_TENSORS = ("dtype", "layout", "device", "pin_memory", "memory_format")
 
 
-class Body(Writer):
+class Body(KernelText):
     """The lines that compute a graph's results from its arguments; None stands for the inputs' numbers.
 
     results: what the graph returns, spelt out.

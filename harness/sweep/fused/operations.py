@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from harness.sweep.fused.narrow import RANGES, Value, bitwise, constant, corners, hull, literal, register, within
-from harness.sweep.fused.writer import TRACED, NotFused, Slots, Writer
+from harness.sweep.fused.writer import TRACED, KernelText, NotFused, Slots
 
 
 def _integers(*values: Value) -> bool:
@@ -36,7 +36,7 @@ _FLOATS = ("float32", "float64")
 
 
 def _arithmetic(operation: str) -> Callable[..., Value]:
-    def emit(body: Writer, dtype: str, a: Any, b: Any) -> Value:
+    def emit(body: KernelText, dtype: str, a: Any, b: Any) -> Value:
         left, right = body.operand(a), body.operand(b)
         if dtype == "bool" and operation == "*":
             return body.let(f"{left.text} & {right.text}", "bool")
@@ -50,18 +50,18 @@ def _arithmetic(operation: str) -> Callable[..., Value]:
     return emit
 
 
-def _reversed_subtraction(body: Writer, dtype: str, a: Any, b: Any) -> Value:
+def _reversed_subtraction(body: KernelText, dtype: str, a: Any, b: Any) -> Value:
     return _arithmetic("-")(body, dtype, b, a)
 
 
-def _divided(body: Writer, dtype: str, a: Any, b: Any) -> Value:
+def _divided(body: KernelText, dtype: str, a: Any, b: Any) -> Value:
     left, right = (_float(body.operand(x), dtype) for x in (a, b))
     if dtype not in _FLOATS:
         raise NotFused(f"division in {dtype}")
     return body.let(f"tl.div_rn({left}, {right})" if dtype == "float32" else f"{left} / {right}", dtype)
 
 
-def _floor_divided(body: Writer, dtype: str, a: Any, b: Any) -> Value:
+def _floor_divided(body: KernelText, dtype: str, a: Any, b: Any) -> Value:
     left, right = body.operand(a), body.operand(b)
     if not _integers(left, right) or left.bounds[0] < 0 or right.bounds[0] <= 0:
         raise NotFused("floor_divide of what may be negative")
@@ -70,7 +70,7 @@ def _floor_divided(body: Writer, dtype: str, a: Any, b: Any) -> Value:
 
 
 def _bits(operation: str) -> Callable[..., Value]:
-    def emit(body: Writer, dtype: str, a: Any, b: Any) -> Value:
+    def emit(body: KernelText, dtype: str, a: Any, b: Any) -> Value:
         for number, mask in ((a, b), (b, a)):
             if operation == "&" and isinstance(number, Value) and number.shift is not None and isinstance(mask, int):
                 return body.masked(number.shift, mask) if mask >= 0 else body.spelt(number)
@@ -89,7 +89,7 @@ def _bits(operation: str) -> Callable[..., Value]:
     return emit
 
 
-def _inverted(body: Writer, dtype: str, a: Any) -> Value:
+def _inverted(body: KernelText, dtype: str, a: Any) -> Value:
     value = body.operand(a)
     if dtype == "bool":
         return body.let(f"~{value.text}", "bool")
@@ -97,14 +97,14 @@ def _inverted(body: Writer, dtype: str, a: Any) -> Value:
     return body.modular("^", value, constant(-1), (~high, ~low), dtype)
 
 
-def _left(body: Writer, dtype: str, a: Any, b: Any) -> Value:
+def _left(body: KernelText, dtype: str, a: Any, b: Any) -> Value:
     left, right = _as_int(body.operand(a)), body.operand(b)
     if right.is_constant and right.bounds[0] == 0:
         return left
     return body.modular("<<", left, right, corners(left.bounds, right.bounds, "<<"), dtype)
 
 
-def _right(body: Writer, dtype: str, a: Any, b: Any) -> Value:
+def _right(body: KernelText, dtype: str, a: Any, b: Any) -> Value:
     if isinstance(a, Value) and a.shift is not None and isinstance(b, int):
         return Value("", "int", body.number_bounds(a.shift + b), shift=a.shift + b)
     left, right = _as_int(body.operand(a)), body.operand(b)
@@ -115,14 +115,14 @@ def _right(body: Writer, dtype: str, a: Any, b: Any) -> Value:
     return body.let(f"({left.as_(kind)} >> {right.as_(kind)}).to(tl.{register(bounds)})", "int", bounds)
 
 
-def _negated(body: Writer, dtype: str, a: Any) -> Value:
+def _negated(body: KernelText, dtype: str, a: Any) -> Value:
     value = body.operand(a)
     if dtype in RANGES:
         return body.modular("-", constant(0), value, (-value.bounds[1], -value.bounds[0]), dtype)
     return body.let(f"-{value.text}", dtype)
 
 
-def _absolute(body: Writer, dtype: str, a: Any) -> Value:
+def _absolute(body: KernelText, dtype: str, a: Any) -> Value:
     value = body.operand(a)
     if dtype not in RANGES:
         return body.let(f"tl.abs({value.text})", dtype)
@@ -135,7 +135,7 @@ def _absolute(body: Writer, dtype: str, a: Any) -> Value:
 
 
 def _compared(operation: str) -> Callable[..., Value]:
-    def emit(body: Writer, dtype: str, a: Any, b: Any) -> Value:
+    def emit(body: KernelText, dtype: str, a: Any, b: Any) -> Value:
         left, right = body.operand(a), body.operand(b)
         if left.kind == "bool" and right.is_constant and right.bounds[0] in (0, 1) and operation in ("==", "!="):
             same = (operation == "==") == (right.bounds[0] == 1)
@@ -169,7 +169,7 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 }  # fmt: skip
 
 
-def _where(body: Writer, dtype: str, condition: Any, a: Any, b: Any) -> Value:
+def _where(body: KernelText, dtype: str, condition: Any, a: Any, b: Any) -> Value:
     chosen, left, right = body.operand(condition), body.operand(a), body.operand(b)
     if dtype == "bool":
         return body.let(f"({chosen.text} & {left.text}) | (~{chosen.text} & {right.text})", "bool")
@@ -181,7 +181,7 @@ def _where(body: Writer, dtype: str, condition: Any, a: Any, b: Any) -> Value:
     return body.let(f"tl.where({chosen.text}, {_float(left, dtype)}, {_float(right, dtype)})", dtype)
 
 
-def _clamped(body: Writer, dtype: str, a: Any, low: Any = None, high: Any = None) -> Value:
+def _clamped(body: KernelText, dtype: str, a: Any, low: Any = None, high: Any = None) -> Value:
     value = body.operand(a)
     if dtype not in RANGES:
         raise NotFused(f"clamp of {dtype}")
@@ -198,7 +198,7 @@ def _clamped(body: Writer, dtype: str, a: Any, low: Any = None, high: Any = None
     return value
 
 
-def _converted(body: Writer, dtype: str, a: Any) -> Any:
+def _converted(body: KernelText, dtype: str, a: Any) -> Any:
     if isinstance(a, Tensor):
         return a.to(getattr(torch, dtype))
     if isinstance(a, Value) and a.shift == 0 and dtype == "int32":
@@ -217,7 +217,7 @@ def _converted(body: Writer, dtype: str, a: Any) -> Any:
     return body.let(_float(_as_int(value), dtype), dtype)
 
 
-def _viewed(body: Writer, dtype: str, a: Any, _: Any) -> Value:
+def _viewed(body: KernelText, dtype: str, a: Any, _: Any) -> Value:
     value = body.operand(a)
     if dtype in RANGES:
         if value.kind == "int" and not within(value.bounds, RANGES[dtype]):
@@ -231,27 +231,27 @@ def _viewed(body: Writer, dtype: str, a: Any, _: Any) -> Value:
     return body.let(f"{value.as_(width)}.to(tl.{dtype}, bitcast=True)", dtype)
 
 
-def _signbit(body: Writer, _: str, a: Any) -> Value:
+def _signbit(body: KernelText, _: str, a: Any) -> Value:
     value = body.operand(a)
     width = {"float64": "int64", "float32": "int32"}[value.kind]
     return body.let(f"{value.text}.to(tl.{width}, bitcast=True) < 0", "bool")
 
 
-def _filled(body: Writer, dtype: str, _: Any, number: Any = 0) -> Value:
+def _filled(body: KernelText, dtype: str, _: Any, number: Any = 0) -> Value:
     return _constant(body, dtype, number)
 
 
-def _ones(body: Writer, dtype: str, _: Any) -> Value:
+def _ones(body: KernelText, dtype: str, _: Any) -> Value:
     return _constant(body, dtype, 1)
 
 
-def _constant(body: Writer, dtype: str, number: Any) -> Value:
+def _constant(body: KernelText, dtype: str, number: Any) -> Value:
     if dtype == "bool":
         return body.operand(bool(number))
     return body.operand(int(number) if dtype in RANGES else float(number))
 
 
-def _looked_up(body: Writer, dtype: str, table: Any, indices: Any) -> Value:
+def _looked_up(body: KernelText, dtype: str, table: Any, indices: Any) -> Value:
     (index,) = indices
     if not isinstance(table, Tensor) or table.dim() != 1:
         raise NotFused("an index into what is no constant table")
@@ -262,12 +262,12 @@ def _looked_up(body: Writer, dtype: str, table: Any, indices: Any) -> Value:
     return body.let(f"tl.load(t{len(body.tables) - 1} + {place}).to(tl.{register(bounds)})", "int", bounds)
 
 
-def _same(body: Writer, _: str, a: Any) -> Any:
+def _same(body: KernelText, _: str, a: Any) -> Any:
     return a
 
 
 def _special(test: str) -> Callable[..., Value]:
-    def emit(body: Writer, _: str, a: Any) -> Value:
+    def emit(body: KernelText, _: str, a: Any) -> Value:
         value = body.operand(a)
         infinity = literal(float("inf"), value.kind)
         return body.let(test.format(x=value.text, infinity=infinity), "bool")
@@ -276,7 +276,7 @@ def _special(test: str) -> Callable[..., Value]:
 
 
 def _function(name: str) -> Callable[..., Value]:
-    def emit(body: Writer, dtype: str, a: Any) -> Value:
+    def emit(body: KernelText, dtype: str, a: Any) -> Value:
         if dtype != "float64":
             raise NotFused(f"{name} in {dtype}")
         return body.let(f"{name}({body.operand(a).text})", dtype)
@@ -284,26 +284,26 @@ def _function(name: str) -> Callable[..., Value]:
     return emit
 
 
-def _stacked(body: Writer, shape: Sequence[int], parts: Any, dim: int = 0) -> Slots:
+def _stacked(body: KernelText, shape: Sequence[int], parts: Any, dim: int = 0) -> Slots:
     if dim not in (-1, 1) or any(isinstance(p, Slots) for p in parts):
         raise NotFused("a stack of other than codes of one unit")
     return Slots(parts)
 
 
-def _reshaped(body: Writer, shape: Sequence[int], value: Any, *_: Any) -> Any:
+def _reshaped(body: KernelText, shape: Sequence[int], value: Any, *_: Any) -> Any:
     count = len(value) if isinstance(value, Slots) else 1
     if list(shape) not in ([TRACED * count], [TRACED, count]):
         raise NotFused(f"a shape of {list(shape)}")
     return value
 
 
-def _expanded(body: Writer, shape: Sequence[int], value: Any, *_: Any) -> Any:
+def _expanded(body: KernelText, shape: Sequence[int], value: Any, *_: Any) -> Any:
     if isinstance(value, Slots) or len(shape) != 2 or shape[0] != TRACED:
         raise NotFused(f"an expansion to {list(shape)}")
     return Slots([value] * shape[1]) if shape[1] > 1 else value
 
 
-def _all(body: Writer, shape: Sequence[int], value: Any, dim: int = 0) -> Any:
+def _all(body: KernelText, shape: Sequence[int], value: Any, dim: int = 0) -> Any:
     if not isinstance(value, Slots) or dim not in (-1, 1):
         raise NotFused("all of other than the codes of a unit")
     found = value[0]
@@ -312,7 +312,7 @@ def _all(body: Writer, shape: Sequence[int], value: Any, dim: int = 0) -> Any:
     return found
 
 
-def _selected(body: Writer, shape: Sequence[int], value: Any, dim: int, index: int) -> Any:
+def _selected(body: KernelText, shape: Sequence[int], value: Any, dim: int, index: int) -> Any:
     if not isinstance(value, Slots) or dim not in (-1, 1):
         raise NotFused("a choice among inputs")
     return value[index]

@@ -26,7 +26,7 @@ TRACED = 8
 """Inputs that a graph is recorded with."""
 
 
-class Writer:
+class KernelText:
     """The lines so far, for the inputs of numbers `base + off`.
 
     base: the name of an int64 multiple of `ROW` that all share; off: below `ROW`. number_bits: what a number may need.
