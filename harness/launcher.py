@@ -21,7 +21,7 @@ from harness.model.targets import normal
 from harness.ptx.limits import KERNEL_SECONDS
 
 if TYPE_CHECKING:
-    from harness.triton.compile import FunctionRef
+    from harness.triton.spec import FunctionRef
 
 _OPTIONS = ("num_ctas", "num_stages", "maxnreg")
 _ON = ("1", "true", "on", "yes", "y")
@@ -149,7 +149,7 @@ def _unwrapped(kernel: Any) -> Any:
 
 def _reference(function: Any, held: dict[FunctionRef, Any]) -> FunctionRef:
     """The reference to a function, which goes to `held` where a compiler's process would not find it."""
-    from harness.triton.compile import FunctionRef
+    from harness.triton.spec import FunctionRef
 
     reference = FunctionRef.of_any(function)
     if not reference.is_found(function):

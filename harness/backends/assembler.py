@@ -10,9 +10,10 @@ from harness.triton.assemble import Disassembly, disassemble
 from harness.triton.build import Built
 from harness.triton.compile import submit
 from harness.triton.diagnostics import Refusal
+from harness.triton.installation import NoTriton
 from harness.triton.launch import launch_of, launched_experiment
 from harness.triton.ptxtext import contraction_open
-from harness.triton.targets import NoTriton, probe, tool
+from harness.triton.targets import probe, tool
 
 
 class AssemblerBackend:

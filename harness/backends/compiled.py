@@ -22,12 +22,13 @@ from harness.ptx import PtxError
 from harness.ptx.errors import ExecutionError, NotElementwise, TimeLimit, UndefinedBits, UnsupportedOnTarget
 from harness.ptx.limits import KERNEL_SECONDS, shared_memory
 from harness.ptx.targets import Target
-from harness.triton.compile import Compilation, compile_kernel
+from harness.triton.compile import compile_kernel
 from harness.triton.diagnostics import Refusal
 from harness.triton.elementwise import TEMPLATE_FILE
 from harness.triton.guarded import PATTERNS, Layout, input_overwritten, never_written
 from harness.triton.launch import Launch, TensorLayout, entry_parameters, launch_of, launched_experiment
 from harness.triton.ptxtext import asm_line
+from harness.triton.spec import Compilation
 
 if TYPE_CHECKING:
     from harness.ptx.kernel.kernel import Kernel

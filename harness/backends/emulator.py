@@ -67,7 +67,7 @@ class EmulatorBackend:
 
     def _compiled(self, job: Job) -> Outcome:
         from harness.backends.compiled import compile_job, run_compiled
-        from harness.triton.targets import NoTriton
+        from harness.triton.installation import NoTriton
 
         try:
             kernel = compile_job(job)
@@ -154,7 +154,7 @@ def _is_large(job: Job) -> bool:
 
 
 def _has_triton() -> bool:
-    from harness.triton.targets import NoTriton, triton_folder
+    from harness.triton.installation import NoTriton, triton_folder
 
     try:
         triton_folder()

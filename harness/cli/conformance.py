@@ -102,7 +102,7 @@ def _measure(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry
 
     from harness.conformance import campaign, ledger
     from harness.conformance.cuda import NoDevice
-    from harness.triton.targets import NoTriton
+    from harness.triton.installation import NoTriton
 
     console = Console(stderr=True, highlight=False)
     plan = campaign.Plan(args.seconds, args.inputs, args.everything, args.emulated)

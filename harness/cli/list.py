@@ -44,7 +44,8 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _targets() -> int:
-    from harness.triton.targets import NoTriton, probe
+    from harness.triton.installation import NoTriton
+    from harness.triton.targets import probe
 
     try:
         table = probe()

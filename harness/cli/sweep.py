@@ -67,7 +67,7 @@ def _task(args: argparse.Namespace) -> Task:
     from harness.model.naming import agreed, one_variant
     from harness.model.targets import normal
     from harness.model.variants import AsmVariant
-    from harness.running.run import Item, fingerprint_of
+    from harness.running.item import Item, fingerprint_of
     from harness.running.shardworker import bits_of
     from harness.sweep.shards import SHARD_BITS, Task
 

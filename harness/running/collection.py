@@ -21,8 +21,9 @@ from harness.processes.gpus import gpus
 from harness.records import Record, to_json
 from harness.records.shown import line, terminal
 from harness.running import reuse
+from harness.running.item import Item, ItemResults, fingerprint_of
 from harness.running.replay import TokenError, parse
-from harness.running.run import Item, ItemResults, fingerprint_of, run_item
+from harness.running.run import run_item
 from harness.timing.items import benchmark_items, only_benchmarks, timing_item
 
 _BACKENDS = pytest.StashKey[dict[str, Backend]]()
@@ -150,7 +151,8 @@ def places(config: pytest.Config) -> list[tuple[str, str]]:
 
 def _all_targets(config: pytest.Config) -> tuple[str, ...]:
     if _TARGETS not in config.stash:
-        from harness.triton.targets import NoTriton, available
+        from harness.triton.installation import NoTriton
+        from harness.triton.targets import available
 
         try:
             config.stash[_TARGETS] = available()
@@ -199,7 +201,7 @@ class VariantItem(pytest.Item):
             self._conclude(done)
             return
         if self.item.target == NO_DEVICE:
-            from harness.running.run import not_run
+            from harness.running.item import not_run
 
             self.found = not_run(self.item, "no NVIDIA GPU on this machine")
         else:

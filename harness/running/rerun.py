@@ -16,7 +16,8 @@ from harness.judging.judge import judge_same
 from harness.model import load as loader
 from harness.model.variants import CaseError
 from harness.records import CaseInfo, Disagreement, Key, Result, Split
-from harness.running.run import Item, fingerprint_of, run_again
+from harness.running.item import Item, fingerprint_of
+from harness.running.run import run_again
 
 LINES_SHOWN = 12
 PAIRS_LOOKED_AT = 24

@@ -5,6 +5,7 @@ the whole case (the case's reference decides the inputs), the text of the case f
 limits, the text of the harness and its ledger, and what is installed: Python, the packages that compute, and each file
 of Triton. A part that cannot be encoded is equal to nothing of another process.
 
+Nothing is kept by a process in whose lifetime the harness was edited: it may run the text of before.
 Kept are items that ended in verdicts which repeat: no errors, and nothing that was not run. A reference that reads a
 file or a clock when it is called is no function of its inputs; `--ptx-fresh` is for that.
 """
@@ -17,18 +18,22 @@ import importlib.metadata
 import json
 import os
 import platform
+import time
 import zlib
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import harness as harness_package
+import references
 from harness.diskcache import DiskCache
 from harness.model.identity import digest, digest_with_code
 from harness.model.identity.definition import definition
 from harness.model.identity.experiment import harness
 from harness.model.identity.source import file_text
 from harness.records import RecordError, Result, Text, from_json, to_json
-from harness.running.run import Item, ItemResults, fingerprint_of
+from harness.running.item import Item, ItemResults, fingerprint_of
 
 BACKENDS = ("emulator", "assembler")
 _VERDICTS = ("pass", "fail", "unsupported")
@@ -64,6 +69,8 @@ def keep(item: Item, found: ItemResults, run: str, *settings: Any) -> None:
     """Keep an item's results. run: the id of the run that made them."""
     if item.backend not in BACKENDS or not found.results or any(r.verdict not in _VERDICTS for r in found.results):
         return
+    if _edited_meanwhile():
+        return  # what this process runs is not what lies on the disk, and so not what the key names
     records = [*map(to_json, found.texts.values()), *map(to_json, found.results)]
     entry = {"run": run, "records": records, "files": _files(found.texts.values())}
     _kept.put(zlib.compress(json.dumps(entry).encode(), 1), *_key(item, settings))
@@ -79,7 +86,9 @@ def _case(item: Item) -> str:
     known = _cases.get((id(case), id(variant)))
     if known is None:
         whole = digest_with_code(case, exact=True)
-        made = digest((definition(case, variant, exact=True), whole, file_text(str(item.loaded.path.resolve()))))
+        path = item.loaded.path.resolve()
+        beside = [file_text(str(folder / "conftest.py")) for folder in path.parents]  # they may patch anything
+        made = digest((definition(case, variant, exact=True), whole, file_text(str(path)), beside))
         known = _cases[id(case), id(variant)] = (case, variant, made)
     return known[2]
 
@@ -88,12 +97,30 @@ _cases: dict[tuple[int, int], tuple[Any, Any, str]] = {}
 """By the ids of case and variant, which are kept alive, so that no other object gets them."""
 
 
+def _edited_meanwhile() -> bool:
+    """Whether a file of the harness or the references is newer than this process."""
+    began = _began()
+    folders = (Path(harness_package.__path__[0]), Path(references.__path__[0]))
+    return any(f.stat().st_mtime >= began for folder in folders for f in folder.rglob("*.py"))
+
+
+_IMPORTED = time.time()
+
+
+def _began() -> float:
+    """When this process began, in seconds since the epoch; when this module was imported where nobody tells."""
+    try:
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, AttributeError):
+        return _IMPORTED
+
+
 @functools.cache
 def _surroundings() -> str:
     """A digest of what runs the items: the harness, its ledger, what is installed, and settings of Triton."""
     from harness.conformance.ledger import PATH
-    from harness.triton.kept import installation
-    from harness.triton.targets import NoTriton
+    from harness.triton.installation import NoTriton, installation
 
     try:
         triton = installation()

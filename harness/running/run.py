@@ -2,93 +2,42 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.inputs import InputSet
 from harness.inputs.fill import kernel_inputs, shaped
 from harness.jobs import Backend, Job, Outcome, Setup, block_of
 from harness.judging.expectation import settle, settle_declared
-from harness.judging.failingmap import axes_of, packed
 from harness.judging.judge import Judgement, held_exactly, judge_same
 from harness.judging.message import headline, message
 from harness.judging.promise import pooled, too_little
-from harness.model.arguments import format_of
-from harness.model.derive import AsmForm, asm_form
-from harness.model.describe import reference_name
-from harness.model.identity.definition import definition
-from harness.model.load import LoadedCase
 from harness.model.match import DomainError
-from harness.model.policies import Policies, differs_on, policies
+from harness.model.policies import Policies, differs_on
 from harness.model.reference import ReferenceFault
-from harness.model.variants import AsmVariant, CaseError, Variant
-from harness.records import Key, Result, Share, Text, TextKind, Verdict, text_hash
-from harness.records.provenance import block_digests, digest
+from harness.model.variants import CaseError
+from harness.records import Key, Verdict
+from harness.records.provenance import digest
 from harness.running import plan as planning
 from harness.running.asmfaults import fault_of, special_registers_in
 from harness.running.contexts import run_loop, run_straight
 from harness.running.diagnosis import diagnose
 from harness.running.dump import write_dump
+from harness.running.item import Item, ItemResults
 from harness.running.judged import judged
 from harness.running.plan import WorkItem
-from harness.running.replay import Origin, Replay, check_formats, remarks, token
+from harness.running.replay import Replay, check_formats
+from harness.running.result import Recording
 from harness.sweep import LARGE, OracleFault, Swept
 from harness.sweep.dispatch import sweep
 
 Units = dict[str, NDArray[np.generic]]
-
-
-@dataclass
-class ItemResults:
-    """What one item gave: results in the order of the plan, and the texts (asm, PTX, SASS) they refer to."""
-
-    results: list[Result] = field(default_factory=list)
-    texts: dict[str, Text] = field(default_factory=dict)
-
-    @property
-    def verdict(self) -> Verdict:
-        """The item's verdict: its worst result's. An item without results is not run."""
-        order: tuple[Verdict, ...] = ("error", "fail", "unsupported", "pass", "not run")
-        found = {r.verdict for r in self.results if not r.expected_failure}
-        if not found and self.results:
-            return "fail"  # nothing but expected failures
-        return next((v for v in order if v in found), "not run")
-
-    def keep(self, kind: TextKind, text: str | None) -> str:
-        """Store a text and return its hash; an empty string for none."""
-        if not text:
-            return ""
-        found = text_hash(text)
-        self.texts.setdefault(found, Text(found, kind, text))
-        return found
-
-
-@dataclass(frozen=True)
-class Item:
-    """A test item: what pytest collects and a record's key begins with."""
-
-    loaded: LoadedCase
-    variant_name: str
-    target: str
-    backend: str
-
-    @property
-    def variant(self) -> Variant:
-        """The variant itself."""
-        return self.loaded.case.variants[self.variant_name]
-
-    @property
-    def label(self) -> str:
-        """`rcp.rn[sm_90a-emulator]`."""
-        return f"{self.variant_name}[{self.target}-{self.backend}]"
 
 
 def run_item(
@@ -120,29 +69,7 @@ def run_again(
     return _ItemRun(item, backend, effort, "").again(key, block)
 
 
-def fingerprint_of(item: Item) -> dict[str, str]:
-    """The hashes that the results of an item carry."""
-    return definition(item.loaded.case, item.variant)
-
-
-def not_run(item: Item, reason: str) -> ItemResults:
-    """The results of an item that nothing here can run."""
-    key = Key(item.loaded.name, item.variant_name, item.target, item.backend)
-    return ItemResults([Result(key=key, verdict="not run", words=reason)])
-
-
-class _ItemRun:
-    def __init__(self, item: Item, backend: Backend, effort: str, node: str, dump: Path | None = None) -> None:
-        self.item, self.backend, self.effort = item, backend, effort
-        self.case, self.variant = item.loaded.case, item.variant
-        self.policy = policies(self.case, self.variant)
-        self.node = node or f"{item.loaded.path}::{item.label}"
-        self.dump = dump
-        self.found = ItemResults()
-        self.fingerprint = fingerprint_of(item)
-        self.replay: Replay | None = None
-        self.judged: dict[str, Mapping[str, Share]] = {}  # by input set, of the straight runs
-
+class _ItemRun(Recording):
     def all(self, replay: Replay | None) -> ItemResults:
         item = WorkItem(Setup(), "")
         try:
@@ -236,13 +163,6 @@ class _ItemRun:
         inputs = self._set(item.input_set)
         item = planning.sized(item, inputs.count)
         return item, shaped(inputs, item.setup.shape, item.shuffled)
-
-    def _key(self, item: WorkItem) -> Key:
-        return planning.key_of(self.item.loaded.name, self.item.variant_name, self.item.target, self.backend.name, item)
-
-    def _set(self, name: str) -> InputSet:
-        sets = planning.sets_of(self.case, self.item.loaded.name, self.backend.name, self.effort)
-        return next(s for s in sets if s.name == name)
 
     def _kernel_inputs(self, item: WorkItem) -> Units:
         return kernel_inputs(self.case, self.item.loaded.name, item.input_set, item.setup.sizes)
@@ -397,100 +317,6 @@ class _ItemRun:
                 message=message(result, self.policy, judgement, self._command(result), against, load),
             )
         self.found.results.append(result)
-
-    def _against(self, item: WorkItem) -> str:
-        if item.setup.context == "loop":
-            steps = item.setup.steps
-            return f"the same variant applied {steps} time{'s' * (steps > 1)} straight"
-        if item.setup.context == "shared":
-            return "the same variant with every operand in a register of its own"
-        return reference_name(self.policy.reference) + (" (the variant's own)" if self.variant.reference else "")
-
-    def _command(self, result: Result) -> str:
-        return f"pytest {shlex.quote(self.node)} --ptx-replay={shlex.quote(result.replay)}"
-
-    def _record(self, item: WorkItem, outcome: Outcome, verdict: Verdict, seconds: float, words: str = "") -> None:
-        result = self._result(item, None, outcome, verdict, seconds, Judgement())
-        text = words or outcome.words
-        where = f"{result.key.case}::{self.item.label}"
-        failed = verdict in ("fail", "error")
-        self.found.results.append(replace(result, words=text, message=f"{where}: {verdict}: {text}" if failed else ""))
-
-    def _result(
-        self, item: WorkItem, job: Job | None, outcome: Outcome, verdict: Verdict, seconds: float, judgement: Judgement,
-        swept: Swept | None = None,
-    ) -> Result:  # fmt: skip
-        key = self._key(item)
-        first = judgement.offenders[0].index if judgement.offenders else 0
-        place = swept.place if swept else self._unit(judgement, first)
-        setup = job.setup if job and swept else item.setup
-        artifacts = outcome.artifacts
-        replayed = ""
-        if verdict == "fail" and job and (job.inputs or not swept):
-            inputs = digest(job.inputs) if setup.sizes else ""
-            origin = Origin.of(self.fingerprint, "" if swept else artifacts.body, inputs)
-            replayed = token(setup, job.inputs, place, item.input_set, origin=origin)
-        axes = axes_of(self.case)
-        return Result(
-            key=key,
-            verdict=verdict,
-            evidence=outcome.evidence,
-            total=judgement.total,
-            different=judgement.different,
-            unchecked=judgement.unchecked,
-            judged=judgement.judged,
-            classes=judgement.classes,
-            ulps=judgement.ulps,
-            ranges=judgement.ranges,
-            grid=packed(axes, judgement.failing) if judgement.failing is not None and axes else None,
-            worst=judgement.worst,
-            offenders=tuple(judgement.offenders),
-            findings=outcome.findings,
-            replay=replayed,
-            inputs_digest=digest(job.inputs) if job and job.inputs and not swept else "",
-            outputs_digest=swept.blocks if swept else block_digests(outcome.outputs),
-            seed=self._seed(item),
-            contraction_open=outcome.contraction_open,
-            asm=self.found.keep("asm", self._asm(item)),
-            ptx=self.found.keep("ptx", artifacts.ptx),
-            sass=self.found.keep("sass", artifacts.sass),
-            resources=artifacts.resources,
-            instructions=artifacts.instructions,
-            fingerprint=self.fingerprint,
-            seconds=round(seconds, 4),
-            sweep=swept.measured if swept else {},
-            notes=(*remarks(self.replay, self.fingerprint, artifacts.body), *(swept or outcome).notes),
-            device=outcome.device,
-            identity=outcome.identity,
-            body=artifacts.body,
-        )
-
-    def _unit(self, judgement: Judgement, code_index: int) -> int:
-        """The input element behind a code of the first offender's output."""
-        if not judgement.offenders:
-            return 0
-        name = judgement.offenders[0].output.partition(" ")[0]
-        return code_index // format_of(self.case.outputs[name]).codes_per_unit
-
-    def _seed(self, item: WorkItem) -> int:
-        if not self.case.elementwise or item.input_set in ("none", "replay", ""):
-            return 0
-        return self._set(item.input_set).seed
-
-    def _asm(self, item: WorkItem) -> str | None:
-        if not isinstance(self.variant, AsmVariant):
-            return None
-        form = self._form(item)
-        return form.text if form else self.variant.texts[min(self.variant.texts)].text
-
-    def _form(self, item: WorkItem) -> AsmForm | None:
-        """The asm that an item runs; None for a variant without, or where none can be derived."""
-        if not isinstance(self.variant, AsmVariant):
-            return None
-        try:
-            return asm_form(self.case, self.variant, item.setup.pack)
-        except CaseError:
-            return None
 
     def _settle_promises(self) -> None:
         """A policy that judges next to nothing would pass whatever the variant computed: an error."""

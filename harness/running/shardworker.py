@@ -19,8 +19,8 @@ from harness.model import load as loader
 from harness.model.arguments import format_of
 from harness.model.policies import Policies, policies
 from harness.model.variants import CaseError
+from harness.running.item import Item, fingerprint_of
 from harness.running.replay import Origin, token
-from harness.running.run import Item, fingerprint_of
 from harness.sweep import OracleFault, Swept
 from harness.sweep.dispatch import sweep
 from harness.sweep.shards import ShardResult, Task

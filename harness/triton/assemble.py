@@ -21,9 +21,9 @@ from pathlib import Path
 
 from harness.diskcache import DiskCache
 from harness.model.identity.experiment import harness
-from harness.triton.compile import Compilation, Memo
 from harness.triton.diagnostics import Complaint, Refusal, kind_of, main_line, ptxas_complaints, with_hint
 from harness.triton.ptxtext import asm_line, blamed_line
+from harness.triton.spec import Compilation, Memo
 
 PTXAS_TIMEOUT = 120.0
 

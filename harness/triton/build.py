@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from harness.model.targets import capability
 from harness.triton.assemble import Assembly, assemble
-from harness.triton.compile import Compilation, KernelSpec, compile_kernel
+from harness.triton.compile import compile_kernel
 from harness.triton.diagnostics import Refusal
+from harness.triton.spec import Compilation, KernelSpec
 from harness.triton.targets import available
 
 # LLVM knows no instruction of the target for what a kernel asks.

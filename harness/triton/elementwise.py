@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.triton.compile import FunctionRef, KernelSpec
 from harness.triton.diagnostics import Refusal
 from harness.triton.ptxtext import marked
+from harness.triton.spec import FunctionRef, KernelSpec
 from harness.triton.specialise import Constant, Parameters, PointerType, specialise
 
 TEMPLATES = "harness.triton.templates"

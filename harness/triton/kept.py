@@ -11,18 +11,16 @@ What a compiler refuses is not kept. An entry is kept only where the worker that
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
-import os
-import platform
 import re
 import zlib
 from pathlib import Path
 
 from harness.diskcache import DiskCache
 from harness.model.identity.experiment import harness
-from harness.triton.compile import Lowered
+from harness.triton.installation import installation
+from harness.triton.spec import Lowered
 
 _kept = DiskCache("ptx", 40_000, 1 << 30)
 _FILE = re.compile(r'^\s*\.file\s+\d+\s+"((?:[^"\\]|\\.)*)"', re.M)
@@ -55,21 +53,6 @@ def keep(identity: str, lowered: Lowered, notes: tuple[str, ...]) -> None:
 
 def _key(identity: str) -> tuple[bytes, ...]:
     return identity.encode(), installation().encode(), harness().encode()
-
-
-@functools.cache
-def installation() -> str:
-    """A digest of what compiles here: each file of the installed Triton by size and time, other tools alike."""
-    from harness.triton.targets import triton_folder
-
-    root = triton_folder()
-    files = [p for p in sorted(root.rglob("*")) if "__pycache__" not in p.parts and p.is_file()]
-    files += [Path(v) for n, v in sorted(os.environ.items()) if n.startswith("TRITON_") and n.endswith("_PATH")]
-    told = hashlib.sha256(f"{platform.python_version()} {platform.machine()}".encode())
-    for path in files:
-        status = path.stat() if path.exists() else None
-        told.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode() if status else f"{path}\n".encode())
-    return told.hexdigest()
 
 
 def files_named(ptx: str) -> dict[str, str]:

@@ -19,9 +19,9 @@ from harness.model.identity.experiment import Experiment, experiment
 from harness.model.policies import policies
 from harness.model.variants import AsmVariant, CaseError, KernelVariant, PlainVariant
 from harness.triton.build import Built, build
-from harness.triton.compile import Compilation, FunctionRef, KernelSpec
 from harness.triton.diagnostics import Refusal
 from harness.triton.elementwise import Elementwise, InlineAsm, PlainFunction
+from harness.triton.spec import Compilation, FunctionRef, KernelSpec
 from harness.triton.specialise import Parameters, PointerType, entry_values, specialise
 from references.formats import Format, Scalar, Shaped
 

@@ -23,8 +23,8 @@ from harness.model.identity.experiment import harness
 from harness.model.identity.modules import execute_file
 from harness.model.targets import capability
 from harness.processes.worker import forget_output
-from harness.triton.compile import FunctionRef, KernelSpec, Lowered
 from harness.triton.ptxtext import asm_blocks
+from harness.triton.spec import FunctionRef, KernelSpec, Lowered
 
 
 class CompileFailure(Exception):

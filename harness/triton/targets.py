@@ -24,8 +24,10 @@ from harness.diskcache import DiskCache
 from harness.model.targets import KNOWN, capability
 from harness.processes.pool import default_size
 from harness.triton.assemble import Assembly, assemble, disassemble
-from harness.triton.compile import Compilation, Compiled, FunctionRef, KernelSpec, submit
+from harness.triton.compile import submit
 from harness.triton.diagnostics import Refusal
+from harness.triton.installation import triton_folder
+from harness.triton.spec import Compilation, Compiled, FunctionRef, KernelSpec
 
 SCHEMA = 1
 _TOOLS = ("ptxas", "ptxas-blackwell", "nvdisasm")
@@ -33,10 +35,6 @@ _OVERRIDES = {"ptxas": "TRITON_PTXAS_PATH", "ptxas-blackwell": "TRITON_PTXAS_BLA
 _OLDEST = 75  # the oldest that the ISA in use still documents instructions for and both ptxas releases know
 # A probe that ended so says something of the machine's day, not of the installation.
 _TRANSIENT = ("was killed", "was stopped", "gave no answer", "did not finish")
-
-
-class NoTriton(RuntimeError):
-    """Triton is not installed here, so nothing can be compiled."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +55,6 @@ class TargetInfo:
 
 
 @functools.cache
-def triton_folder() -> Path:
-    """Where Triton is installed, found without importing it; raises NoTriton."""
-    found = importlib.util.find_spec("triton")
-    if found is None or not found.origin:
-        raise NoTriton("triton is not installed: pip install triton")
-    return Path(found.origin).parent
-
-
 def tool(name: str) -> Path:
     """The path of a tool that Triton carries ("nvdisasm"), or that its environment variable names."""
     override = os.environ.get(_OVERRIDES.get(name, ""), "")

@@ -11,7 +11,8 @@ from harness import Case, Meets, absolute, asm, exact, magnitude, relative, ulp
 from harness.backends import emulator
 from harness.backends.emulator import EmulatorBackend
 from harness.model.load import LoadedCase
-from harness.running.run import Item, ItemResults, run_item
+from harness.running.item import Item, ItemResults
+from harness.running.run import run_item
 from references import reciprocal
 from references.formats import F32
 from tests.running.test_run import Scripted

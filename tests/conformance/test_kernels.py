@@ -109,7 +109,7 @@ def test_a_definition_that_needs_a_library_is_not_for_devices():
 
 @pytest.fixture(scope="module")
 def assembler():
-    from harness.triton.targets import NoTriton
+    from harness.triton.installation import NoTriton
 
     try:
         return kernels.assemblers()[-1]

@@ -6,7 +6,8 @@ import pytest
 
 from harness.backends import create
 from harness.model.load import load
-from harness.running.run import Item, run_item
+from harness.running.item import Item
+from harness.running.run import run_item
 from tests.identity_cases import FILES, VERDICTS
 
 torch = pytest.importorskip("torch")

@@ -12,8 +12,9 @@ pytestmark = [
 
 from harness.backends.gpu import GpuBackend, device_target  # noqa: E402
 from harness.model import load as loader  # noqa: E402
+from harness.running.item import Item  # noqa: E402
 from harness.running.replay import parse  # noqa: E402
-from harness.running.run import Item, run_item  # noqa: E402
+from harness.running.run import run_item  # noqa: E402
 
 PATH = Path(__file__).with_name("swept_cases.py")
 

@@ -115,7 +115,8 @@ def test_a_planted_mistake_leaves_its_map_in_the_records(tmp_path: Any) -> None:
     """Bytes compared as signed: wrong exactly where the top bits differ."""
     from harness.backends.emulator import EmulatorBackend
     from harness.model.load import load
-    from harness.running.run import Item, run_item
+    from harness.running.item import Item
+    from harness.running.run import run_item
 
     (tmp_path / "greater.py").write_text(
         """

@@ -12,7 +12,8 @@ from harness import absolute, between, exact, magnitude, relative, ulp
 from harness.model.case import Case
 from harness.model.load import LoadedCase
 from harness.model.variants import asm
-from harness.running.run import Item, run_item
+from harness.running.item import Item
+from harness.running.run import run_item
 from references.formats import BF16, E4M3, F16, F32, F64, Format, is_finite, is_nan, is_subnormal, is_zero, unpack
 from tests.judging.test_promise import Path, Scripted
 

@@ -18,7 +18,8 @@ from harness.model.load import LoadedCase
 from harness.records import End, Result, Run, RunRecords, Share, from_json, to_json
 from harness.running import contexts
 from harness.running import run as runner
-from harness.running.run import Item, ItemResults, run_item
+from harness.running.item import Item, ItemResults
+from harness.running.run import run_item
 from references.formats import BF16, F16, F32, F64
 
 TEXT = "mov.b32 $0, $1; mov.b32 $2, $3;"

@@ -22,7 +22,8 @@ from harness.model.identity import digest_with_code, encode
 from harness.model.identity import source as identity_source
 from harness.model.identity.definition import changed_parts, definition
 from harness.model.load import load
-from harness.running.run import Item, run_item
+from harness.running.item import Item
+from harness.running.run import run_item
 from tests.identity_cases import FILES, VERDICTS
 
 UNLIKE = [

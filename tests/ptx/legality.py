@@ -21,7 +21,8 @@ from harness.ptx.isa.forms import FORMS, Bound, Form
 from harness.ptx.targets import Target
 from harness.ptx.text.parser import parse_asm
 from harness.ptx.text.types import REGISTER_TYPES, TYPES, ScalarType
-from harness.triton.targets import NoTriton, tool
+from harness.triton.installation import NoTriton
+from harness.triton.targets import tool
 
 isa.load()
 TARGETS = [

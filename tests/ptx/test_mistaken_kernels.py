@@ -16,7 +16,8 @@ from harness.backends.emulator import EmulatorBackend
 from harness.launcher import LaunchError
 from harness.model.load import LoadedCase
 from harness.ptx.errors import MemoryFault, PtxError, UndefinedBits
-from harness.running.run import Item, run_item
+from harness.running.item import Item
+from harness.running.run import run_item
 from references.formats import U8
 from tests import mistaken_kernels as k
 

@@ -15,7 +15,8 @@ pytest.importorskip("triton", reason="Triton is not installed; it compiles the k
 
 from harness.ptx.errors import ExecutionError, MemoryFault, NotElementwise, UndefinedBits
 from harness.ptx.kernel.run import Buffer, Executed, load_kernel, run_kernel
-from harness.triton.compile import Compilation, FunctionRef, compile_kernel
+from harness.triton.compile import compile_kernel
+from harness.triton.spec import Compilation, FunctionRef
 from harness.triton.specialise import Parameters, PointerType, specialise
 
 sys.path.insert(0, str(Path(__file__).parent))

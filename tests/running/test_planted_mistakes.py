@@ -13,7 +13,8 @@ import pytest
 from harness.backends import create
 from harness.jobs import Backend
 from harness.model import load as loader
-from harness.running.run import Item, ItemResults, run_item
+from harness.running.item import Item, ItemResults
+from harness.running.run import run_item
 
 CASES = Path(__file__).parents[2] / "cases"
 

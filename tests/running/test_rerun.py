@@ -14,8 +14,9 @@ from harness.jobs import Outcome
 from harness.model import load as loader
 from harness.model.describe import case_info
 from harness.records import Block, Disagreement, Split, from_json, splits, to_json
+from harness.running.item import Item
 from harness.running.rerun import Agreement, ptx_lines
-from harness.running.run import Item, run_item
+from harness.running.run import run_item
 from reports import html
 from reports.summary import terminal
 from tests.reports import synthetic

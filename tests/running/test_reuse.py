@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import reuse
 from harness.diskcache import DiskCache
 from harness.model.identity import source
-from harness.running import collection
+from harness.running import collection, reuse
 
 CASE = """
 from harness import Case, asm
@@ -205,6 +204,17 @@ def test_what_cannot_be_encoded_is_never_reused(runs):
     )
     runs(case=opaque)
     assert len(runs(case=opaque)[1]) == 3
+
+
+def test_a_process_that_runs_an_edited_harness_keeps_nothing(runs, monkeypatch):
+    """It may have imported the text of before, and would file its results under the text of now."""
+    with monkeypatch.context() as patch:
+        patch.setattr(reuse, "_began", lambda: 0.0)
+        runs()
+    _, ran, _ = runs()
+    assert len(ran) == 3
+    _, ran, _ = runs()
+    assert ran == []
 
 
 def test_the_variable_turns_it_off(runs, monkeypatch):

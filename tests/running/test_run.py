@@ -16,7 +16,8 @@ from harness.jobs import Job, Outcome
 from harness.model.load import LoadedCase, load
 from harness.records import Key, Result
 from harness.running import run as runner
-from harness.running.run import Item, ItemResults, run_item
+from harness.running.item import Item, ItemResults
+from harness.running.run import run_item
 from references.formats import U8
 from tests.case_sources import CONSTRAINTS
 

@@ -9,7 +9,8 @@ from harness.model.case import Case
 from harness.model.load import LoadedCase
 from harness.model.variants import asm
 from harness.running import run as running
-from harness.running.run import Item, run_item
+from harness.running.item import Item
+from harness.running.run import run_item
 from harness.sweep import chunks
 from references.formats import F16
 

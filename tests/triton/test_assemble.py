@@ -5,10 +5,11 @@ import re
 import pytest
 
 from harness.triton.assemble import Assembly, Disassembly, assemble, disassemble, opcodes, resources
-from harness.triton.compile import Tool, compile_kernel
+from harness.triton.compile import compile_kernel
 from harness.triton.diagnostics import Refusal, ptxas_complaints
 from harness.triton.elementwise import Elementwise, InlineAsm
 from harness.triton.ptxtext import asm_line
+from harness.triton.spec import Tool
 from harness.triton.targets import available, probe, tool
 
 

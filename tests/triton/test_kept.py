@@ -17,7 +17,8 @@ from harness.processes.pool import Outcome
 from harness.processes.worker import Reply
 from harness.triton import compile as compiling
 from harness.triton import kept, targets
-from harness.triton.compile import Compilation, FunctionRef, KernelSpec, Lowered, Memo, identity_of
+from harness.triton.compile import identity_of
+from harness.triton.spec import Compilation, FunctionRef, KernelSpec, Lowered, Memo
 
 HELPER = """
 import triton

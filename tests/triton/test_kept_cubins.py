@@ -8,8 +8,8 @@ import pytest
 
 from harness.triton import assemble as assembling
 from harness.triton.assemble import Assembly, assemble
-from harness.triton.compile import Compilation, FunctionRef, KernelSpec, Memo, Tool
 from harness.triton.diagnostics import Refusal
+from harness.triton.spec import Compilation, FunctionRef, KernelSpec, Memo, Tool
 
 
 @pytest.fixture

@@ -99,7 +99,8 @@ def test_many_faults_at_once_leave_every_answer_where_it_belongs():
         (MOVE, "=r,r", ""),
         WRONG["stray dollar"],
     ]
-    from harness.triton.compile import Compilation, submit
+    from harness.triton.compile import submit
+    from harness.triton.spec import Compilation
 
     specs = [
         Elementwise(InlineAsm(text + f" // {n}", c), ("fp32",), ("fp32",), (64,)).spec("sm_80", enable_fp_fusion=False)

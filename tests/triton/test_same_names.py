@@ -5,7 +5,8 @@ import sys
 import pytest
 
 from harness.model.load import load_module
-from harness.triton.compile import Compilation, FunctionRef, KernelSpec, compile_kernel
+from harness.triton.compile import compile_kernel
+from harness.triton.spec import Compilation, FunctionRef, KernelSpec
 
 FIRST = "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef change(x):\n    tl.store(x, 1111111)\n\n\n"
 SECOND = FIRST.partition("\n\n\n")[2].replace("1111111", "2222222")

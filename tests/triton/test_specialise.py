@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.triton.compile import FunctionRef
+from harness.triton.spec import FunctionRef
 from harness.triton.specialise import Constant, Parameters, PointerType, integer_type, specialise
 
 triton = pytest.importorskip("triton")

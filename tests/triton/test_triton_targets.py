@@ -5,7 +5,7 @@ import json
 import pytest
 
 from harness.model.targets import KNOWN, capability
-from harness.triton import targets
+from harness.triton import installation, targets
 
 
 @pytest.fixture
@@ -74,10 +74,10 @@ def test_a_folder_that_cannot_be_written_is_no_error(monkeypatch, tmp_path):
 
 
 def test_without_triton_the_reason_is_told(monkeypatch):
-    targets.triton_folder.cache_clear()
-    monkeypatch.setattr(targets.importlib.util, "find_spec", lambda name: None)
+    installation.triton_folder.cache_clear()
+    monkeypatch.setattr(installation.importlib.util, "find_spec", lambda name: None)
     try:
-        with pytest.raises(targets.NoTriton, match="pip install triton"):
-            targets.triton_folder()
+        with pytest.raises(installation.NoTriton, match="pip install triton"):
+            installation.triton_folder()
     finally:
-        targets.triton_folder.cache_clear()
+        installation.triton_folder.cache_clear()

@@ -1,0 +1,66 @@
+"""Test items, and what running one gave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from harness.model.identity.definition import definition
+from harness.model.load import LoadedCase
+from harness.model.variants import Variant
+from harness.records import Key, Result, Text, TextKind, Verdict, text_hash
+
+
+@dataclass
+class ItemResults:
+    """What one item gave: results in the order of the plan, and the texts (asm, PTX, SASS) they refer to."""
+
+    results: list[Result] = field(default_factory=list)
+    texts: dict[str, Text] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The item's verdict: its worst result's. An item without results is not run."""
+        order: tuple[Verdict, ...] = ("error", "fail", "unsupported", "pass", "not run")
+        found = {r.verdict for r in self.results if not r.expected_failure}
+        if not found and self.results:
+            return "fail"  # nothing but expected failures
+        return next((v for v in order if v in found), "not run")
+
+    def keep(self, kind: TextKind, text: str | None) -> str:
+        """Store a text and return its hash; an empty string for none."""
+        if not text:
+            return ""
+        found = text_hash(text)
+        self.texts.setdefault(found, Text(found, kind, text))
+        return found
+
+
+@dataclass(frozen=True)
+class Item:
+    """A test item: what pytest collects and a record's key begins with."""
+
+    loaded: LoadedCase
+    variant_name: str
+    target: str
+    backend: str
+
+    @property
+    def variant(self) -> Variant:
+        """The variant itself."""
+        return self.loaded.case.variants[self.variant_name]
+
+    @property
+    def label(self) -> str:
+        """`rcp.rn[sm_90a-emulator]`."""
+        return f"{self.variant_name}[{self.target}-{self.backend}]"
+
+
+def fingerprint_of(item: Item) -> dict[str, str]:
+    """The hashes that the results of an item carry."""
+    return definition(item.loaded.case, item.variant)
+
+
+def not_run(item: Item, reason: str) -> ItemResults:
+    """The results of an item that nothing here can run."""
+    key = Key(item.loaded.name, item.variant_name, item.target, item.backend)
+    return ItemResults([Result(key=key, verdict="not run", words=reason)])

@@ -1,0 +1,141 @@
+"""From a work item's outcome and judgement to its record."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from harness.inputs import InputSet
+from harness.jobs import Backend, Job, Outcome
+from harness.judging.failingmap import axes_of, packed
+from harness.judging.judge import Judgement
+from harness.model.arguments import format_of
+from harness.model.derive import AsmForm, asm_form
+from harness.model.describe import reference_name
+from harness.model.policies import policies
+from harness.model.variants import AsmVariant, CaseError
+from harness.records import Key, Result, Share, Verdict
+from harness.records.provenance import block_digests, digest
+from harness.running import plan as planning
+from harness.running.item import Item, ItemResults, fingerprint_of
+from harness.running.plan import WorkItem
+from harness.running.replay import Origin, Replay, remarks, token
+from harness.sweep import Swept
+
+
+class Recording:
+    """The results of one item, each made from what its work item gave."""
+
+    def __init__(self, item: Item, backend: Backend, effort: str, node: str, dump: Path | None = None) -> None:
+        self.item, self.backend, self.effort = item, backend, effort
+        self.case, self.variant = item.loaded.case, item.variant
+        self.policy = policies(self.case, self.variant)
+        self.node = node or f"{item.loaded.path}::{item.label}"
+        self.dump = dump
+        self.found = ItemResults()
+        self.fingerprint = fingerprint_of(item)
+        self.replay: Replay | None = None
+        self.judged: dict[str, Mapping[str, Share]] = {}  # by input set, of the straight runs
+
+    def _key(self, item: WorkItem) -> Key:
+        return planning.key_of(self.item.loaded.name, self.item.variant_name, self.item.target, self.backend.name, item)
+
+    def _set(self, name: str) -> InputSet:
+        sets = planning.sets_of(self.case, self.item.loaded.name, self.backend.name, self.effort)
+        return next(s for s in sets if s.name == name)
+
+    def _against(self, item: WorkItem) -> str:
+        if item.setup.context == "loop":
+            steps = item.setup.steps
+            return f"the same variant applied {steps} time{'s' * (steps > 1)} straight"
+        if item.setup.context == "shared":
+            return "the same variant with every operand in a register of its own"
+        return reference_name(self.policy.reference) + (" (the variant's own)" if self.variant.reference else "")
+
+    def _command(self, result: Result) -> str:
+        return f"pytest {shlex.quote(self.node)} --ptx-replay={shlex.quote(result.replay)}"
+
+    def _record(self, item: WorkItem, outcome: Outcome, verdict: Verdict, seconds: float, words: str = "") -> None:
+        result = self._result(item, None, outcome, verdict, seconds, Judgement())
+        text = words or outcome.words
+        where = f"{result.key.case}::{self.item.label}"
+        failed = verdict in ("fail", "error")
+        self.found.results.append(replace(result, words=text, message=f"{where}: {verdict}: {text}" if failed else ""))
+
+    def _result(
+        self, item: WorkItem, job: Job | None, outcome: Outcome, verdict: Verdict, seconds: float, judgement: Judgement,
+        swept: Swept | None = None,
+    ) -> Result:  # fmt: skip
+        key = self._key(item)
+        first = judgement.offenders[0].index if judgement.offenders else 0
+        place = swept.place if swept else self._unit(judgement, first)
+        setup = job.setup if job and swept else item.setup
+        artifacts = outcome.artifacts
+        replayed = ""
+        if verdict == "fail" and job and (job.inputs or not swept):
+            inputs = digest(job.inputs) if setup.sizes else ""
+            origin = Origin.of(self.fingerprint, "" if swept else artifacts.body, inputs)
+            replayed = token(setup, job.inputs, place, item.input_set, origin=origin)
+        axes = axes_of(self.case)
+        return Result(
+            key=key,
+            verdict=verdict,
+            evidence=outcome.evidence,
+            total=judgement.total,
+            different=judgement.different,
+            unchecked=judgement.unchecked,
+            judged=judgement.judged,
+            classes=judgement.classes,
+            ulps=judgement.ulps,
+            ranges=judgement.ranges,
+            grid=packed(axes, judgement.failing) if judgement.failing is not None and axes else None,
+            worst=judgement.worst,
+            offenders=tuple(judgement.offenders),
+            findings=outcome.findings,
+            replay=replayed,
+            inputs_digest=digest(job.inputs) if job and job.inputs and not swept else "",
+            outputs_digest=swept.blocks if swept else block_digests(outcome.outputs),
+            seed=self._seed(item),
+            contraction_open=outcome.contraction_open,
+            asm=self.found.keep("asm", self._asm(item)),
+            ptx=self.found.keep("ptx", artifacts.ptx),
+            sass=self.found.keep("sass", artifacts.sass),
+            resources=artifacts.resources,
+            instructions=artifacts.instructions,
+            fingerprint=self.fingerprint,
+            seconds=round(seconds, 4),
+            sweep=swept.measured if swept else {},
+            notes=(*remarks(self.replay, self.fingerprint, artifacts.body), *(swept or outcome).notes),
+            device=outcome.device,
+            identity=outcome.identity,
+            body=artifacts.body,
+        )
+
+    def _unit(self, judgement: Judgement, code_index: int) -> int:
+        """The input element behind a code of the first offender's output."""
+        if not judgement.offenders:
+            return 0
+        name = judgement.offenders[0].output.partition(" ")[0]
+        return code_index // format_of(self.case.outputs[name]).codes_per_unit
+
+    def _seed(self, item: WorkItem) -> int:
+        if not self.case.elementwise or item.input_set in ("none", "replay", ""):
+            return 0
+        return self._set(item.input_set).seed
+
+    def _asm(self, item: WorkItem) -> str | None:
+        if not isinstance(self.variant, AsmVariant):
+            return None
+        form = self._form(item)
+        return form.text if form else self.variant.texts[min(self.variant.texts)].text
+
+    def _form(self, item: WorkItem) -> AsmForm | None:
+        """The asm that an item runs; None for a variant without, or where none can be derived."""
+        if not isinstance(self.variant, AsmVariant):
+            return None
+        try:
+            return asm_form(self.case, self.variant, item.setup.pack)
+        except CaseError:
+            return None
