@@ -14,6 +14,7 @@ class NoTriton(RuntimeError):
     """Triton is not installed here, so nothing can be compiled."""
 
 
+@functools.cache
 def triton_folder() -> Path:
     """Where Triton is installed, found without importing it; raises NoTriton."""
     found = importlib.util.find_spec("triton")

@@ -54,7 +54,6 @@ class TargetInfo:
     disassembles: bool = False
 
 
-@functools.cache
 def tool(name: str) -> Path:
     """The path of a tool that Triton carries ("nvdisasm"), or that its environment variable names."""
     override = os.environ.get(_OVERRIDES.get(name, ""), "")
