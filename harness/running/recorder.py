@@ -197,9 +197,8 @@ class Recorder:
         if found and self.path is not None:
             self._write(found)
         if missing and (self.writer is not None or self.resumed):
-            if self.writer is not None:
-                self.writer.close()
             self.fault = f"{self.path} (cut short: {missing}; --ptx-resume goes on)"
+            self._leave_open()
         elif self.writer is not None:
             finished = datetime.now(UTC).isoformat(timespec="seconds")
             try:
@@ -210,6 +209,16 @@ class Recorder:
             self.writer.close()
         if self._nothing_ran and exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+
+    def _leave_open(self) -> None:
+        """Close the file without an end. A resumed one that got no record loses the end that it had, and its errors."""
+        try:
+            if self.writer is None and self.completion.collected:
+                self._open()
+        except WriteError as e:
+            self.fault = str(e)
+        if self.writer is not None:
+            self.writer.close()
 
     def _disagreements(self, parted: list[Split]) -> list[Disagreement]:
         from harness.running.collection import backend_of
@@ -281,6 +290,11 @@ class Completion:
         """An item that was set up has no result yet."""
         if report.when != "setup" or not report.passed:
             self._reported.add(report.nodeid)
+
+    @property
+    def collected(self) -> bool:
+        """Whether it is known what is to run."""
+        return self._planned is not None
 
     @property
     def missing(self) -> str:

@@ -294,7 +294,7 @@ def test_run_hands_pytest_the_addresses_of_what_is_named(here, monkeypatch):
 
     (here / "cases" / "two.py").write_text(OTHER)
     called: list[list[str]] = []
-    monkeypatch.setattr(run, "_call", lambda words: called.append(words) or 0)
+    monkeypatch.setattr(run, "_call", lambda words, environment: called.append(words) or 0)
     for words, address in {
         "flip right": "cases/flip.py::right",
         "flip::wrong[sm_90a-emulator]": "cases/flip.py::wrong[sm_90a-emulator]",

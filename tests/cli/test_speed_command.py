@@ -111,7 +111,7 @@ def test_without_a_gpu_it_says_so(here, capsys, monkeypatch):
 
 def test_run_hands_the_option_on(here, monkeypatch):
     asked = []
-    monkeypatch.setattr("harness.cli.run._call", lambda words: asked.append(words) or 0)
+    monkeypatch.setattr("harness.cli.run._call", lambda words, environment: asked.append(words) or 0)
     main(["run", "flip.py"])
     main(["run", "flip.py", "--timing"])
     assert ["--ptx-timing" in words for words in asked] == [False, True]

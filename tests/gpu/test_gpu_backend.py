@@ -109,7 +109,7 @@ def test_what_was_compiled_ahead_is_what_runs(shape, context):
     inputs = bytes_and_floats(shape)
     asked = job("maximum", "clobbers", inputs, shape=shape, pack=4, context=context, steps=3)
     launch = launch_of(asked)
-    buffers = {t.name: gpu._Buffer(t, 16, 0xA5, inputs.get(t.name)) for t in launch.tensors}
+    buffers = {t.name: gpu._DeviceTensor(t, 16, 0xA5, inputs.get(t.name)) for t in launch.tensors}
     kernel = gpu.start(asked, launch, {name: b.device for name, b in buffers.items()})
     assert body(kernel.asm["ptx"]) == body(launch.build(device_target()).compilation.ptx)
 

@@ -32,7 +32,7 @@ import numpy as np
 
 from harness.ptx import PtxError, emulate
 from harness.ptx.errors import InternalError
-from harness.ptx.kernel import Buffer, load_kernel, run_kernel
+from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
 from tests.ptx import random_ptx as rp
 from tests.ptx.random_modules import MODULES
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from harness.model.targets import KNOWN
-from harness.ptx import api, kernel
+from harness.ptx import api
 from harness.ptx.api import assemble
 from harness.ptx.errors import OperandError, ParseError, PtxError, UnsupportedOnTarget
-from harness.ptx.kernel import Buffer, load_kernel, run_kernel
+from harness.ptx.kernel import load
+from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
 from harness.ptx.limits import shared_memory
 from harness.ptx.targets import AskedTarget, ByAnswers, Requirement, Target, answers_alike
 from harness.ptx.text.header import without_header
@@ -65,9 +66,9 @@ def fresh(monkeypatch):
 
     def forget() -> None:
         load_kernel.cache_clear()
-        kernel._parsed.cache_clear()
+        load._parsed.cache_clear()
         api._parsed.cache_clear()
-        monkeypatch.setattr(kernel, "_checked", ByAnswers(128))
+        monkeypatch.setattr(load, "_checked", ByAnswers(128))
         monkeypatch.setattr(api, "_blocks", ByAnswers(512))
 
     forget()

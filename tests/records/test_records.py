@@ -8,6 +8,7 @@ import json
 import math
 import sys
 import typing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,8 @@ OFFENDER = Offender(
     "sign of zero",
     0,
 )
-RUN = Run("20260101T000000Z", "2026-01-01T00:00:00+00:00", "quick", 0, {"gpus": [{"name": "H200"}]}, ("cases",))
+RUN = Run("20260101T000000Z", "2026-01-01T00:00:00+00:00", "quick", 0, {"gpus": [{"name": "H200"}]}, ("cases",),
+          planned=("rcp::rcp.rn[sm_90a-emulator]",))  # fmt: skip
 GRID = Grid("a", "b", (2, 1), "eJxjZoAAAAAgAAQ=", (Bits("0x0", "0.0"),), (Bits("0xf", "-6.0"),),
             (Area((Bits("0x0", "0.0"),), (Bits("0xf", "-6.0"),), 3),), 1)  # fmt: skip
 RESULT = Result(
@@ -233,7 +235,7 @@ def test_a_resumed_run_does_the_rest(run_cases, pytester):
     result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", flip=FLIP)
     result.assert_outcomes(passed=1, failed=1)
     found = records_of(pytester)
-    assert found.run == first.run
+    assert found.run == replace(first.run, planned=("flip::right[sm_100a-emulator]", "flip::wrong[sm_100a-emulator]"))
     assert found.results[: len(first.results)] == first.results
     assert len({r.key for r in found.results}) == len(found.results) == 40
     assert found.end.verdicts == {"pass": 20, "fail": 20}
@@ -250,7 +252,7 @@ def test_results_of_another_form_of_the_variant_are_refused(run_cases):
     changed = FLIP.replace("0x01010101;", "0x02020202;")
     result = run_cases("--ptx-records=run.jsonl", "--ptx-resume", "-kright", folder="more/cases", flip=changed)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*--ptx-resume, and the records hold results of this variant before it*changed*"])
+    result.stdout.fnmatch_lines(["*--ptx-resume, and the records hold results of this variant from before: *changed*"])
 
 
 ELSEWHERE = '''"""A case whose reference, domain and constants lie in a module beside it."""
@@ -315,7 +317,7 @@ def test_a_resumed_run_notices_any_edit_of_a_case_or_of_what_it_imports(run_case
         result = run_cases(*options, folder=f"{folder}/cases", elsewhere=edit(ELSEWHERE))
     sys.modules.pop("helpers_of_elsewhere", None)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*--ptx-resume, and the records hold results of this variant before it*changed*"])
+    result.stdout.fnmatch_lines(["*--ptx-resume, and the records hold results of this variant from before: *changed*"])
 
 
 def test_another_environment_is_no_resumed_run(run_cases, monkeypatch):

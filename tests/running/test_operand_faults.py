@@ -93,7 +93,9 @@ def test_a_result_that_depends_on_a_special_register_fails_on_every_backend(resu
     assert {r.verdict for r in found["of no effect"] + found["a word like one"]} == {"pass"}
     assert {r.verdict for r in found["by lane"]} == {"fail"}
     (told,) = found["by lane"][0].findings
-    assert "a result depends on %laneid, which has no value in asm alone: element 0 of output 0" in told
+    assert (
+        "a result depends on %laneid, which has no value in asm alone: line 1, column 16: element 0 of output 0" in told
+    )
 
 
 CLOBBER = '''"""Clear the lowest bit that is set, in bytes: asm that writes its output before it has read its input."""

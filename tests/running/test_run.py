@@ -161,7 +161,7 @@ def test_an_error_ends_the_item_and_outweighs_what_passed():
 def test_a_fault_of_the_harness_is_kept_as_an_error_with_its_traceback():
     found = run(Scripted(lambda job: {}["missing"]))
     assert found.verdict == "error"
-    assert found.results[0].words.startswith("KeyError: 'missing' (test_runner.py:")
+    assert found.results[0].words.startswith("KeyError: 'missing' (test_run.py:")
     assert "Traceback" in found.results[0].message
 
 
