@@ -16,7 +16,7 @@ from harness.model.identity.modules import execute_file
 from harness.processes.pool import Completion
 from harness.processes.worker import Reply
 from harness.triton import compile as compiling
-from harness.triton import kept, targets
+from harness.triton import installation, kept
 from harness.triton.compile import identity_of
 from harness.triton.spec import Compilation, FunctionRef, KernelSpec, Lowered, Memo
 
@@ -158,7 +158,7 @@ def test_the_installation_is_every_file_of_triton_and_the_tools_that_are_named(t
     (root / "compiler").mkdir(parents=True)
     for path in (root / "compiler" / "code.py", root / "_C.so", tmp_path / "ptxas"):
         path.write_text("1")
-    monkeypatch.setattr(targets, "triton_folder", lambda: root)
+    monkeypatch.setattr(installation, "triton_folder", lambda: root)
     monkeypatch.setenv("TRITON_PTXAS_PATH", str(tmp_path / "ptxas"))
     found = []
     for path in (None, root / "compiler" / "code.py", root / "_C.so", tmp_path / "ptxas"):
