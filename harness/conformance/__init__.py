@@ -16,6 +16,7 @@ what came out is a line of `ledger.jsonl`. Two comparisons are made of each form
 | `distance` | how far apart two results are |
 | `kernels` | from a snippet to PTX, and to a cubin |
 | `cuda` | the few calls of the driver that are needed, without a package |
+| `fetch` | what a campaign needs of a device, and the GPU that gives it |
 | `measure` | one form, measured |
 | `campaign` | all forms, on all cores, within a time budget |
 | `ledger` | the file, what it says of a form, and what of it is out of date |

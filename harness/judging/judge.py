@@ -127,7 +127,7 @@ def held_exactly(policy: Policies, approximate: Mapping[str, Sequence[str]]) -> 
     """Findings on emulated outputs that depend on approximate instructions under an exact policy.
 
     The emulator's model is the correctly rounded result, which hardware does not promise: equal bits prove nothing.
-    approximate: as `harness.backends.Outcome` has it.
+    approximate: as `harness.jobs.Outcome` has it.
     """
     found = []
     for name, instructions in approximate.items():

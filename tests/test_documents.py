@@ -1,0 +1,61 @@
+"""ARCHITECTURE.md and CONTRIBUTING.md name files, modules and objects that exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = ("ARCHITECTURE.md", "CONTRIBUTING.md")
+FOLDERS = ("harness", "references", "reports", "cases", "tests")
+_TICKED = re.compile(r"`([^`\n]+)`")
+_PATH = re.compile(r"\w+(?:/[\w.]+)*/?")
+_DOTTED = re.compile(rf"(?:{'|'.join(FOLDERS)})(?:\.\w+)+")
+
+
+def wrong_names(text):
+    """The names between backticks that stand for nothing.
+
+    Names with a slash are paths below the root or below harness/, with or without `.py`. `harness.x.y` is a module,
+    or a name in one.
+    """
+    names = [name for name in _TICKED.findall(text) if " " not in name]
+    return [
+        name
+        for name in names
+        if ("/" in name and _PATH.fullmatch(name) and not _is_place(name))
+        or (_DOTTED.fullmatch(name) and not _is_object(name))
+    ]
+
+
+def _is_place(name):
+    return any((folder / (name + end)).exists() for folder in (ROOT, ROOT / "harness") for end in ("", ".py"))
+
+
+def _is_object(name):
+    path, *rest = name.split(".")
+    place = ROOT / path
+    while rest and (place / rest[0]).is_dir():
+        place /= rest.pop(0)
+    if rest and (place / f"{rest[0]}.py").is_file():
+        place = place / f"{rest.pop(0)}.py"
+    else:
+        place /= "__init__.py"
+    return not rest or re.search(rf"\b{re.escape(rest[0])}\b", place.read_text()) is not None
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_what_the_documents_name_exists(document):
+    assert wrong_names((ROOT / document).read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "backends/device", "sweep/graphs", "harness/grid.py", "tests/gpu/test_nothing.py", "rooms/",
+        "harness.backends.device", "harness.model.variants.DIAGNOSIS_LIST", "references/format.py",
+    ],
+)  # fmt: skip
+def test_a_wrong_name_is_found(planted):
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    assert wrong_names(f"{text}\nSee `{planted}` and `judging/judge`.\n") == [planted]
