@@ -70,9 +70,12 @@ class _Maker:
         return self.fmt.max_finite >> self.fmt.ignored_bits
 
     def size_below(self, value: Fraction) -> int:
-        """The size of the largest value not above `value`, or of the smallest positive one."""
-        smallest = self.fmt.min_positive
-        code = smallest if value <= fraction(self.fmt, smallest) else nearest_below(self.fmt, value)
+        """The size of the largest finite value not above `value`, or of the smallest positive one."""
+        smallest, largest = self.fmt.min_positive, self.fmt.max_finite
+        if value <= fraction(self.fmt, smallest):
+            code = smallest
+        else:
+            code = largest if value >= fraction(self.fmt, largest) else nearest_below(self.fmt, value)
         return code >> self.fmt.ignored_bits
 
     def limits(self, large: bool) -> Codes:
@@ -99,7 +102,8 @@ class _Maker:
 
     def signed(self, sizes: Codes, negative: Codes | NDArray[np.bool_]) -> Codes:
         sign = -(1 << 63) if self.fmt.code_bits == 64 else 1 << self.fmt.sign_shift
-        return (sizes << self.fmt.ignored_bits) | np.where(negative, sign if self.fmt.has_sign else 0, 0)
+        codes: Codes = (sizes << self.fmt.ignored_bits) | np.where(negative, sign if self.fmt.has_sign else 0, 0)
+        return codes
 
     def either_sign(self, sizes: Codes, runs: _Runs) -> Codes:
         return self.signed(sizes, runs.integers(0, 1))
@@ -108,7 +112,8 @@ class _Maker:
         """Sizes of ordinary numbers, those of a run within eight binades."""
         middle = encode(self.fmt, 1.0) >> self.fmt.ignored_bits
         middles = middle + self.binade * runs.integers(-8, 8, each=False)
-        return np.clip(middles + runs.integers(-4 * self.binade, 4 * self.binade, each), 1, self.top)
+        sizes: Codes = np.clip(middles + runs.integers(-4 * self.binade, 4 * self.binade, each), 1, self.top)
+        return sizes
 
     def zeros(self, runs: _Runs) -> Codes:
         return self.either_sign(np.zeros(runs.shape, np.int64), runs)

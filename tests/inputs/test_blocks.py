@@ -150,12 +150,16 @@ def test_a_wrong_quantisation_that_edges_and_random_bits_pass_dies_on_blocks(wro
 # ---- The set -------------------------------------------------------------------------------------------------
 
 
-def whole_rows(fmt, kind: str, width: int = 40) -> Codes:
-    """The rows that are one run of a kind, of a tensor with many rows: every third row is uncut."""
+@functools.cache
+def uncut_rows(fmt, width: int) -> Codes:
+    """Every third row of a tensor with many rows is one run."""
     case = of_shape("M", "N", sizes=[{"M": 600, "N": width}], fmt=fmt)
-    rows = unpack(fmt, kernel_inputs(case, "c", "blocks/1", case.sizes[0])["x"])[2::3]
+    return unpack(fmt, kernel_inputs(case, "c", "blocks/1", case.sizes[0])["x"])[2::3]
+
+
+def whole_rows(fmt, kind: str, width: int = 40) -> Codes:
     order = kinds_of(fmt.single, "c/x")
-    return rows[order.index(kind) :: len(order)]
+    return uncut_rows(fmt, width)[order.index(kind) :: len(order)]
 
 
 @pytest.mark.parametrize("fmt", [f for f in FORMATS.values() if f.is_float], ids=lambda f: f.name)
@@ -208,10 +212,7 @@ def test_ties_lie_between_the_steps_of_a_grid_that_ends_at_the_largest(fmt, top,
 
 def test_tiny_and_large_runs_straddle_the_limits_of_the_declared_formats():
     """s is e4m3: a scale of x's maximum underflows and overflows there, far from x's own limits."""
-    case = of_shape("M", "N", sizes=[{"M": 600, "N": 64}], fmt=F32)
-    order = kinds_of(F32, "c/x")
-    rows = np.abs(to_float64(F32, unpack(F32, kernel_inputs(case, "c", "blocks/1", case.sizes[0])["x"])))[2::3]
-    tiny, large = (rows[order.index(k) :: len(order)].max(axis=1) for k in ("tiny", "large"))
+    tiny, large = (np.abs(to_float64(F32, whole_rows(F32, k))).max(axis=1) for k in ("tiny", "large"))
     for limit, found in ((2.0**-9, tiny), (2.0**-6, tiny), (448.0, large)):
         assert ((found >= limit / 16) & (found < limit)).any()
         assert ((found > limit) & (found <= limit * 16)).any()
