@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.inputs import blocks
 from harness.inputs.sets import InputSet, seed_of, stream
-from harness.model.arguments import format_of
+from harness.model.arguments import Argument, format_of
 from harness.model.case import Case
 from harness.model.variants import CaseError
 from references.formats import Shaped
@@ -33,6 +36,8 @@ def shaped(inputs: InputSet, shape: tuple[int, ...], shuffled: int | None = None
 def kernel_inputs(case: Case, case_name: str, set_name: str, sizes: Mapping[str, int]) -> Units:
     """Inputs of a whole kernel: what the case generates, or each tensor filled with edges or random bits of its format.
 
+    `blocks/1` fills tensors of floats with runs of each kind; integers and scalars get random bits there.
+
     Raises CaseError where the case generates other names, shapes or storage than it declares.
     """
     shapes = {n: a.shape(sizes) if isinstance(a, Shaped) else () for n, a in case.inputs.items()}
@@ -40,9 +45,24 @@ def kernel_inputs(case: Case, case_name: str, set_name: str, sizes: Mapping[str,
         return _generated(case, case_name, set_name, sizes, shapes)
     units: Units = {}
     for name, argument in case.inputs.items():
+        if set_name == blocks.NAME and has_blocks(argument):
+            units[name] = _blocks(case, f"{case_name}/{name}", argument, sizes)
+            continue
         size = int(np.prod(shapes[name]))
         units[name] = stream(format_of(argument), f"{case_name}/{name}", set_name, size).reshape(shapes[name])
     return units
+
+
+def has_blocks(argument: Argument) -> TypeGuard[Shaped]:
+    """Whether `blocks/1` fills an argument with something other than random bits."""
+    return isinstance(argument, Shaped) and bool(argument.dims) and argument.format.is_float
+
+
+def _blocks(case: Case, name: str, argument: Shaped, sizes: Mapping[str, int]) -> NDArray[np.generic]:
+    formats = [format_of(a) for a in (*case.inputs.values(), *case.outputs.values())]
+    before = [argument.shape(s) for s in itertools.takewhile(lambda s: dict(s) != dict(sizes), case.sizes)]
+    declared = [f for f in formats if f.is_float]
+    return blocks.block_units(argument.format, name, argument.shape(sizes), before, declared)
 
 
 def _generated(

@@ -84,7 +84,7 @@ def _codes(source: Format, values: list[Fraction]) -> Codes:
     """The codes at the values, where the format holds them (beside them where it does not), and one step around."""
     found: set[int] = set()
     for value in values:
-        place = ordinal(source, _nearest_below(source, value))
+        place = ordinal(source, nearest_below(source, value))
         for neighbour in (place - 1, place, place + 1):
             if 0 <= neighbour <= ordinal(source, source.max_finite):
                 found.add(from_ordinal(source, neighbour))
@@ -93,7 +93,7 @@ def _codes(source: Format, values: list[Fraction]) -> Codes:
     return np.array([c - (1 << 64) if c >> 63 else c for c in both], dtype=np.int64)
 
 
-def _nearest_below(source: Format, value: Fraction) -> int:
+def nearest_below(source: Format, value: Fraction) -> int:
     """The code of the largest value of the format that is not above `value` (0 or more)."""
     if value <= 0:
         return 0

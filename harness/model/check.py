@@ -56,6 +56,8 @@ def _check_sizes(case: Declaration) -> None:
         if case.sizes:
             raise CaseError("sizes= gives values to the names of dimensions; no argument of this case has any")
         return
+    if case.where is not None:
+        raise CaseError("where= speaks of single elements; take what a whole kernel must not meet out in generate=")
     if not case.sizes:
         raise CaseError("arguments with dimensions need sizes to run: sizes=[{'M': 4, 'N': 64}]")
     for sizes in case.sizes:

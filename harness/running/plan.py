@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.backends.sharing import may_share
-from harness.inputs import InputSet, input_sets, stratified
+from harness.inputs import InputSet, blocks, input_sets, stratified
+from harness.inputs.fill import has_blocks
 from harness.jobs import Setup, block_of
 from harness.model.arguments import format_of
 from harness.model.case import Case
@@ -200,7 +201,8 @@ def _assembly_items(case: Case, variant: Variant, packs: Sequence[int], effort: 
 def _kernel_items(case: Case, variant: KernelVariant, backend: str, effort: str) -> Iterator[WorkItem]:
     alignments = (16,) if effort == "quick" else (16, _unit_bytes(case))
     made = ("generated/1",) * (case.generate is not None)
-    sets = ("none",) if backend == "assembler" else (*made, "edges/1", "random/1")
+    runs = (blocks.NAME,) * any(has_blocks(a) for a in case.inputs.values())
+    sets = ("none",) if backend == "assembler" else (*made, "edges/1", "random/1", *runs)
     for size, alignment, fusion, name in itertools.product(case.sizes, alignments, _fusions(variant), sets):
         yield WorkItem(Setup(sizes=dict(size), alignment=alignment, num_warps=variant.num_warps, fusion=fusion), name)
 

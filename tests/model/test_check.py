@@ -88,6 +88,7 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"match": 1}, r"match=1; write exact\(\), ulp"),
     ({"sizes": [{"M": 1}]}, "no argument of this case has any"),
     ({"inputs": {"x": F32["M"]}}, "arguments with dimensions need sizes"),
+    ({"inputs": {"x": F32["M"]}, "sizes": [{"M": 4}], "where": POSITIVE}, "where= speaks of single elements"),
     ({"inputs": {"x": F32["M"]}, "sizes": [{"N": 1}]}, "no size given for M"),
     ({"inputs": {"x": F32["M/3"]}, "sizes": [{"M": 4}]}, "not a whole number"),
     ({"inputs": {"x": F32["M"]}, "sizes": [{"M": 4}]}, "asm.. computes elementwise; arguments with dimensions need k"),
