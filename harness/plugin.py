@@ -193,22 +193,22 @@ def is_case_file(path: Path, config: pytest.Config) -> bool:
 
     A test module in a folder of cases is one too: it may hold both.
     """
-    from harness.model import files as casefiles
+    from harness.model import files
 
     if path.suffix != ".py":
         return False
     if path in _named(config):
         return True
-    if casefiles.hidden(path, path.parent):
+    if files.hidden(path, path.parent):
         return False
     if any(path.match(pattern) for pattern in config.getini("ptx_cases")):
         return True
-    folder = casefiles.folder_of(path, config.rootpath)
-    if folder is None or casefiles.hidden(path, folder):
+    folder = files.folder_of(path, config.rootpath)
+    if folder is None or files.hidden(path, folder):
         return False
     ours = config.stash.setdefault(_OURS, {})
     if folder not in ours:
-        ours[folder] = casefiles.is_ours(folder, config.rootpath)
+        ours[folder] = files.is_ours(folder, config.rootpath)
     return ours[folder]
 
 

@@ -41,8 +41,7 @@ from references.codes import (
     unpack,
     value,
 )
-from references.description import Format
-from references.shapes import Scalar, Shaped
+from references.description import Format, Scalar, Shaped
 
 __all__ = [
     "BF16",

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from harness.model import files as casefiles
+from harness.model import files
 from harness.model.case import Case
 from harness.model.identity.modules import execute_file
 from harness.model.variants import CaseError
@@ -145,8 +145,8 @@ def in_folder(folder: Path) -> list[LoadedCase]:
     """The cases of all case files that a folder stands for. Raises CaseError, also where two have one name."""
     found: list[LoadedCase] = []
     named: dict[str, Path] = {}
-    for file in casefiles.case_files(folder):
-        tests = casefiles.is_test_file(file, casefiles.TEST_FILES)  # pytest runs what else is in it
+    for file in files.case_files(folder):
+        tests = files.is_test_file(file, files.TEST_FILES)  # pytest runs what else is in it
         for loaded in cases_of(file) if tests else load(file):
             claim(named, loaded)
             found.append(loaded)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.model import files as casefiles
+from harness.model import files
 from harness.model.load import LoadedCase, claim, in_folder, load
 from harness.model.targets import normal
 from harness.model.variants import CaseError
@@ -131,10 +131,10 @@ def _cases_at(place: str) -> list[LoadedCase]:
     if path.is_dir():
         return in_folder(path)
     if path.suffix == ".py":
-        files = [path] if path.exists() else [f for f in _here() if place == f.name or str(f).endswith(f"/{place}")]
-        if not files:
+        meant = [path] if path.exists() else [f for f in _here() if place == f.name or str(f).endswith(f"/{place}")]
+        if not meant:
             raise CaseError(f"{place}: no such file; no such file or folder: {place}; name case files, or a case")
-        return [c for f in files for c in load(f)]
+        return [c for f in meant for c in load(f)]
     if path.exists():
         raise CaseError(f"{place} is no Python file; name case files, folders of them, or cases")
     found = _cases_called(place)
@@ -145,8 +145,8 @@ def _cases_at(place: str) -> list[LoadedCase]:
 
 
 def _here() -> list[Path]:
-    folder = Path(casefiles.FOLDER)
-    return casefiles.case_files(folder) if folder.is_dir() else []
+    folder = Path(files.FOLDER)
+    return files.case_files(folder) if folder.is_dir() else []
 
 
 def _cases_called(name: str) -> list[LoadedCase]:

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.processes import locks as devicelock
+from harness.processes import locks
 from harness.processes.gpus import Gpu, gpus, share, worker_number
 from harness.processes.pool import Worker
 from harness.processes.worker import Call, resolve
@@ -144,7 +144,7 @@ class Device(Process):
 
         alone: keep every other ptxdiff process of this user off the GPU meanwhile.
         """
-        with devicelock.alone(self.gpu.uuid) if alone else devicelock.shared(self.gpu.uuid):
+        with locks.alone(self.gpu.uuid) if alone else locks.shared(self.gpu.uuid):
             return super().call(function, *arguments, limit=limit)
 
     def _start(self) -> None:

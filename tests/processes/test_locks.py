@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.processes import locks as devicelock
+from harness.processes import locks
 
 HOLD = """
 import sys
-from harness.processes import locks as devicelock
+from harness.processes import locks
 print("asks", flush=True)
-with getattr(devicelock, sys.argv[1])(sys.argv[2]):
+with getattr(locks, sys.argv[1])(sys.argv[2]):
     print("held", flush=True)
     sys.stdin.readline()
 print("done", flush=True)
@@ -100,5 +100,5 @@ def test_a_killed_process_leaves_no_lock(start):
 def test_gpus_do_not_wait_for_each_other(start):
     assert held(start("alone", "GPU-1"))
     assert held(start("alone", "GPU-2"))
-    with devicelock.alone("GPU-3"), devicelock.shared("GPU-4"):
+    with locks.alone("GPU-3"), locks.shared("GPU-4"):
         pass

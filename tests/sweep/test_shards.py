@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.processes import locks as devicelock
+from harness.processes import locks
 from harness.processes.child import Device
 from harness.processes.gpus import Gpu
 from harness.sweep import shards
@@ -66,7 +66,7 @@ def test_a_second_start_does_what_is_missing_and_what_failed(tmp_path, on_stand_
 
 def test_a_sweep_waits_for_who_times_and_who_times_waits_for_it(tmp_path, on_stand_in):
     """The lock of the GPU, as all other work on it takes it."""
-    with devicelock.alone(GPUS[0].uuid):
+    with locks.alone(GPUS[0].uuid):
         running = threading.Thread(target=swept, args=(tmp_path, range(3), "always", GPUS[:1]))
         running.start()
         running.join(timeout=5)
