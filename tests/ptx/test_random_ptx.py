@@ -16,6 +16,7 @@ from harness.ptx.binding.builder import BINDERS
 from harness.ptx.errors import InternalError
 from harness.ptx.kernel.run import load_kernel
 from harness.ptx.machine import lockstep as machine
+from harness.ptx.targets import ByAnswers
 from tests.ptx import random_campaign
 
 QUICK, LONG = 150, 20_000
@@ -237,9 +238,15 @@ def test_an_operation_that_nobody_binds_is_seen(monkeypatch: pytest.MonkeyPatch)
         check("operands", 1500)
 
 
+def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget which blocks were checked, for all targets."""
+    api.assemble.cache_clear()
+    monkeypatch.setattr(api, "_blocks", ByAnswers(512))
+
+
 def test_a_label_that_is_not_found_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Well-typed programs have loops and branches."""
-    api.assemble.cache_clear()
+    _forget(monkeypatch)
     monkeypatch.setattr("harness.ptx.binding.scope.Scope.label", lambda scope, name: None)
     with pytest.raises(PtxError, match="there is no label"):
         check_well_typed(QUICK)
@@ -247,7 +254,7 @@ def test_a_label_that_is_not_found_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_scope_that_hides_nothing_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Well-typed programs declare a name again in an inner block."""
-    api.assemble.cache_clear()
+    _forget(monkeypatch)
     monkeypatch.setattr("harness.ptx.binding.scope.Scope.__init__", _shared_scope)
     with pytest.raises(PtxError, match="declared twice"):
         check_well_typed(QUICK)

@@ -12,6 +12,7 @@ from harness.triton import installation, targets
 def fresh(monkeypatch, tmp_path):
     """An empty cache folder, and a module that has probed nothing."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("PTXDIFF_CACHE_DIR", raising=False)
     targets.probe.cache_clear()
     yield tmp_path
     targets.probe.cache_clear()
@@ -65,6 +66,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(monkeypatch, tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+    monkeypatch.delenv("PTXDIFF_CACHE_DIR", raising=False)
     targets.probe.cache_clear()
     monkeypatch.setattr(targets, "_probe", lambda: {"sm_80": targets.TargetInfo("sm_80", True)})
     try:
