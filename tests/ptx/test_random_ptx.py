@@ -135,6 +135,7 @@ def test_an_unexpected_exception_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_short_campaign_finds_nothing(kind: str) -> None:
     counts, findings, _ = random_campaign.batch(1, range(60), (kind,))
     assert (counts.total(), findings) == (60, [])
+    assert set(counts) - {"answer"}, "nothing was refused: the emulator cannot have looked at the texts"
 
 
 @pytest.mark.slow
