@@ -88,7 +88,10 @@ def _operands(case: Case, form: AsmForm) -> tuple[AsmOperand, ...]:
 
 
 def _incomplete(tried: int, hazards: int) -> str:
-    return f"registers were shared in {tried} assignments, not all: each of {hazards} pairs alone, some together"
+    from harness.ptx.analysis.sharing import HAZARDS
+
+    which = f"the first {hazards:,} pairs, no others," if hazards >= HAZARDS else f"each of {hazards} pairs"
+    return f"registers were shared in {tried} assignments, not all: {which} in one of them at least"
 
 
 def _words(case: Case, form: AsmForm, hazard: Hazard) -> str:

@@ -123,3 +123,22 @@ def random_block(rng):
         written.append(to)
     lines += [f"add.u32 {o}, {rng.choice(written)}, b;" for o in ("$0", "$1")]
     return "{ " + " ".join(lines) + " }", "=r,=r,r,r,r"
+
+
+def test_blocks_of_many_operands_are_covered_in_bounded_work():
+    """Outputs before inputs, one instruction each: every output is written before all later inputs are read."""
+    count = 150
+    text = "".join(f"add.u32 ${k}, ${count + k}, 1;\n" for k in range(count))
+    found = sharing(text, ",".join(["=r"] * count + ["r"] * count))
+    pairs = {(h.output, h.input) for h in found.hazards}
+    assert len(pairs) == count * (count - 1) // 2
+    assert not found.complete
+    assert {pair for share in found.assignments for pair in share.items()} == pairs
+    assert len(found.assignments) < count
+
+
+def test_hazards_beyond_the_limit_are_said_to_be_left_out(monkeypatch):
+    monkeypatch.setattr("harness.ptx.analysis.sharing.HAZARDS", 2)
+    text = "mov.u32 $0, $2; mov.u32 $1, $3; add.u32 $0, $0, $4;"
+    found = sharing(text, "=r,=r,r,r,r")
+    assert (len(found.hazards), found.complete) == (2, False)

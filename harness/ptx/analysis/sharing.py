@@ -17,10 +17,14 @@ from dataclasses import dataclass
 
 from harness.ptx.api import AsmBlock, assemble
 from harness.ptx.binding.constraints import REGISTER_WIDTH, parse_constraints
-from harness.ptx.binding.program import Program, Step
+from harness.ptx.binding.program import Program
 
 ASSIGNMENTS = 64
 """Assignments of registers that are tried where there are more, besides those that cover every hazard."""
+HAZARDS = 1 << 14
+"""Hazards that are looked for; asm that people write has some dozens."""
+SINGLES = 512
+"""Hazards of which each is tried alone too; of more, only largest assignments that cover all are tried."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Hazard:
 class Sharing:
     """The hazards of a block, and assignments (output to input) to try: all that there are, unless `complete` is False.
 
-    Every hazard is in an assignment of its own; one with a tied input is in no other.
+    Every hazard is in an assignment, of its own where there are few; one with a tied input is in no other.
     """
 
     hazards: tuple[Hazard, ...]
@@ -51,13 +55,13 @@ class Sharing:
 
 def sharing(asm: str, constraints: str, target: str | None = None) -> Sharing:
     """The hazards of a block and the assignments in which they show. Raises PtxError as `emulate` would."""
-    hazards = tuple(_hazards(assemble(asm, constraints, target), constraints))
+    hazards = tuple(itertools.islice(_hazards(assemble(asm, constraints, target), constraints), HAZARDS))
     pairs = [(h.output, h.input) for h in hazards if h.tied < 0]
     tied = [{h.output: h.input} for h in hazards if h.tied >= 0]
     found = list(itertools.islice(_matchings(pairs), ASSIGNMENTS + 1))
-    if len(found) <= ASSIGNMENTS:
+    if len(found) <= ASSIGNMENTS and len(hazards) < HAZARDS:
         return Sharing(hazards, (*sorted(found, key=len), *tied), True)
-    singles = [{o: i} for o, i in pairs]
+    singles = [{o: i} for o, i in pairs] if len(pairs) <= SINGLES else []
     return Sharing(hazards, (*singles, *_covering(pairs), *tied), False)
 
 
@@ -65,6 +69,10 @@ def _hazards(block: AsmBlock, constraints: str) -> Iterator[Hazard]:
     parsed = parse_constraints(constraints)
     tied = {c.tied: number for number, c in enumerate(parsed) if c.tied is not None}
     program = block.program
+    reads: dict[int, list[int]] = {}
+    for at, step in enumerate(program.steps):
+        for slot in {step.guard, *(r.slot for r in step.sources)}:
+            reads.setdefault(slot, []).append(at)
     for output, constraint in enumerate(parsed):
         if not constraint.output or constraint.early:
             continue
@@ -74,11 +82,10 @@ def _hazards(block: AsmBlock, constraints: str) -> Iterator[Hazard]:
                 continue
             if REGISTER_WIDTH[other.letter] != REGISTER_WIDTH[constraint.letter]:
                 continue
-            for read, step in enumerate(program.steps):
-                if read in first and _reads(step, block.slots[number]):
-                    written = _line(program, first[read])
-                    yield Hazard(output, number, written, _line(program, read), tied.get(output, -1))
-                    break
+            read = next((at for at in reads.get(block.slots[number], ()) if at in first), None)
+            if read is not None:
+                written = _line(program, first[read])
+                yield Hazard(output, number, written, _line(program, read), tied.get(output, -1))
 
 
 def _first_write_before(program: Program, slot: int) -> dict[int, int]:
@@ -106,10 +113,6 @@ def following(program: Program, at: int) -> Iterator[int]:
         yield at + 1
 
 
-def _reads(step: Step, slot: int) -> bool:
-    return step.guard == slot or any(r.slot == slot for r in step.sources)
-
-
 def _line(program: Program, at: int) -> int:
     return program.source.position(program.steps[at].node.offset)[0]
 
@@ -128,9 +131,11 @@ def _covering(pairs: Sequence[tuple[int, int]]) -> Iterator[dict[int, int]]:
     uncovered = dict.fromkeys(pairs)
     while uncovered:
         chosen: dict[int, int] = {}
+        taken: set[int] = set()
         for output, source in itertools.chain(list(uncovered), pairs):
-            if output not in chosen and source not in chosen.values():
+            if output not in chosen and source not in taken:
                 chosen[output] = source
+                taken.add(source)
                 uncovered.pop((output, source), None)
         yield chosen
 
