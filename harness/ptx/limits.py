@@ -35,7 +35,7 @@ TEXT = Limit(8_000_000, "characters in one text", "some hundred times a large ke
 TOKENS = Limit(2_000_000, "words and signs in one text", "they take 100 bytes each")
 NAME = Limit(10_000, "characters in one name", "the longest mangled names of C++ have a few thousand")
 INSTRUCTIONS = Limit(
-    80_000, "statements, those of called functions counted at each call", "checking them takes four to eight seconds"
+    60_000, "statements, those of called functions counted at each call", "checking them takes three to nine seconds"
 )
 NESTING = Limit(150, "blocks, calls, operands and constants within each other", "Python's stack ends at some hundred")
 MODIFIERS = Limit(32, "modifiers of one instruction", "no instruction has more than 16")
