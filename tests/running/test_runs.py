@@ -55,6 +55,11 @@ def refused(path: Path, capsys: pytest.CaptureFixture[str]) -> bool:
 # ---- A run that is stopped -----------------------------------------------------------------------------------------
 
 
+def heed_ctrl_c() -> None:
+    """A shell lets what it starts in the background ignore SIGINT, and these tests inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def start(tmp_path):
     """Starts pytest on case files in a process of its own, in a session of its own."""
@@ -70,7 +75,7 @@ def start(tmp_path):
         words += ["--ptx-target=sm_100a", "--ptx-records=run.jsonl", *plugin(), *options]
         process = subprocess.Popen(
             words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, start_new_session=True,
+            stderr=subprocess.STDOUT, text=True, start_new_session=True, preexec_fn=heed_ctrl_c,
         )  # fmt: skip
         started.append(process)
         return process
