@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import hashlib
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 KEPT = 8000  # files of one kind; beyond it those that were read longest ago go, until half are left
@@ -115,6 +117,23 @@ class DiskCache:
         if path.name.startswith("00"):  # one in 256: counting a folder is not free
             self._make_room()
 
+    @contextlib.contextmanager
+    def making(self, *parts: bytes) -> Iterator[None]:
+        """While one process makes the contents of `parts`, others wait here, to find them afterwards.
+
+        Within the block, look again before making anything. Where the folder cannot be written, nobody waits.
+        """
+        path = self._path(*parts)
+        file = None if path is None else _opened(path.parent / f"{path.name[:2]}.lock")
+        if file is None:
+            yield
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)  # let go of when the process ends, however it ends
+            yield
+        finally:
+            os.close(file)
+
     def _make_room(self) -> None:
         if self.folder is None:
             return
@@ -129,6 +148,14 @@ class DiskCache:
                     break
                 path.unlink(missing_ok=True)
                 count, total = count - 1, total - length
+
+
+def _opened(path: Path) -> int | None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
 
 
 def _age(entry: tuple[float, int, Path]) -> float:

@@ -43,6 +43,7 @@ class Setup:
     with outputs in registers of inputs, in every assignment that may change bits, on the emulator alone.
     fusion: Triton's enable_fp_fusion and ptxas's --fmad.
     padding: a seed for the bits that fill up a partial pack, where the backend can choose; None leaves them undefined.
+    alone: the emulator runs the asm by itself, without the kernel that Triton makes around it.
     """
 
     pack: int = 1
@@ -55,6 +56,7 @@ class Setup:
     steps: int = 1
     fusion: bool = False
     padding: int | None = None
+    alone: bool = False
 
     @property
     def shape_text(self) -> str:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from harness.jobs import BACKEND_NAMES, Backend
 
 
-def create(name: str, *, limit: float | None = None, sanitize: str = "") -> Backend:
+def create(
+    name: str, *, limit: float | None = None, sanitize: str = "", disassembled: Collection[str] | None = None
+) -> Backend:
     """The backend called `name`; raises ValueError for a name that is none.
 
     limit: seconds after which work on a GPU, or one run on the emulator, is given up; None for the defaults. sanitize:
-    the tool of compute-sanitizer that watches kernels on a GPU.
+    the tool of compute-sanitizer that watches kernels on a GPU. disassembled: the targets whose machine code the
+    assembler also takes apart; None for all.
     """
     if name == "gpu":
         from harness.backends.watched import WatchedGpu
@@ -22,5 +27,5 @@ def create(name: str, *, limit: float | None = None, sanitize: str = "") -> Back
     if name == "assembler":
         from harness.backends.assembler import AssemblerBackend
 
-        return AssemblerBackend()
+        return AssemblerBackend(disassembled=disassembled)
     raise ValueError(f"no backend is called {name!r}; known: {', '.join(BACKEND_NAMES)}")

@@ -62,8 +62,11 @@ class EmulatorBackend:
         refusal = _refusal(job, job.variant)
         if refusal is not None:
             return refusal
-        alone = job.setup.context != "straight" or job.setup.padding is not None or not _has_triton() or _is_large(job)
-        return self._snippet(job, job.variant) if alone else self._compiled(job)
+        setup = job.setup
+        alone = setup.alone or setup.context != "straight" or setup.padding is not None
+        if alone or _is_large(job) or not _has_triton():
+            return self._snippet(job, job.variant)
+        return self._compiled(job)
 
     def _compiled(self, job: Job) -> Outcome:
         from harness.backends.compiled import compile_job, run_compiled

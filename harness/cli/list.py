@@ -53,5 +53,5 @@ def _targets() -> int:
         raise UsageError(str(e)) from None
     for name, info in table.items():
         line = f"ptxas {info.ptxas}, PTX {info.ptx_version}" if info.available else f"not served: {info.words}"
-        say(f"{name:<10} {line}{'' if info.disassembles or not info.available else ', no disassembly'}")
+        say(f"{name:<10} {line}")
     return 0

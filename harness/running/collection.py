@@ -188,8 +188,8 @@ class VariantItem(pytest.Item):
         here = os.path.relpath(self.config.rootpath / file, self.config.invocation_params.dir)
         self.address = f"{Path(here).as_posix()}{colons}{rest}"
         self.add_marker(item.backend)
-        # With `--dist loadgroup`, one worker gets a variant's emulator items and computes each distinct body once.
-        self.add_marker(pytest.mark.xdist_group(f"{item.loaded.name}::{item.variant_name}::{item.backend}"))
+        # With `--dist loadgroup`, one worker gets a variant's items: it compiles each kernel and runs each body once.
+        self.add_marker(pytest.mark.xdist_group(f"{item.loaded.name}::{item.variant_name}"))
 
     def runtest(self) -> None:
         """Run the item and turn its verdict into pytest's outcome."""
@@ -238,7 +238,8 @@ class VariantItem(pytest.Item):
     def _settings(self) -> tuple[Any, ...]:
         """What decides the results beside the item: effort, limit, and the words that repeat the item."""
         option = self.config.option
-        return option.ptx_effort, str(option.ptx_limit), str(self.config.getini("ptx_limit")), self.address
+        limits = str(option.ptx_limit), str(self.config.getini("ptx_limit"))
+        return option.ptx_effort, limits, self.address, _disassembled(self.config)
 
     def _check_unchanged(self, done: ItemResults) -> None:
         """Results of another form of the variant are no results of this one."""
@@ -318,8 +319,24 @@ def backend_of(config: pytest.Config, name: str) -> Backend:
     made = config.stash.setdefault(_BACKENDS, {})
     if name not in made:
         limit = config.option.ptx_limit or config.getini("ptx_limit")
-        made[name] = create(name, limit=float(limit) if limit else None, sanitize=config.option.ptx_sanitize or "")
+        made[name] = create(
+            name,
+            limit=float(limit) if limit else None,
+            sanitize=config.option.ptx_sanitize or "",
+            disassembled=_disassembled(config),
+        )
     return made[name]
+
+
+def _disassembled(config: pytest.Config) -> tuple[str, ...] | None:
+    """The targets whose SASS is taken; None for all.
+
+    nvdisasm takes a fifth of a second and more, however small the kernel. A quick run on many targets takes the SASS of
+    one alone; it is there for every target that `--ptx-target` names, or at full effort.
+    """
+    if config.option.ptx_effort != "quick" or config.option.ptx_target:
+        return None
+    return ("sm_90a",)
 
 
 def _done(config: pytest.Config) -> dict[tuple[str, str, str, str], ItemResults]:

@@ -1,9 +1,14 @@
 """The plan: which setups and input sets one variant is run with on one target, at an effort.
 
 Every input set goes through the plain setup of every pack. The other axes (shape, alignment, num_warps, pack, context,
-fusion, placement) are crossed on the edge set only: the whole product at full effort, pairwise at the others
-(exhaustive effort is about inputs). Shapes matter
-to the compiler only as one, divisible by 16, or neither; the rest of the shapes are there for masks and partial packs.
+fusion, placement) are crossed on the edge set only: the whole product at full effort, pairwise at exhaustive effort,
+which is about inputs, and pairwise on a GPU.
+
+At quick effort the emulator and the assembler spread the pairs over the case's targets: each target has every value of
+every axis, and every pair of values is run on two targets or more, where the case has as many. Compiling takes most of
+a quick run, and a pair (such as pack 4 with eight warps) seldom fails on one target alone. The emulator runs asm by
+itself wherever that says the same: on every input set, on partial packs with chosen padding, and round a loop. Triton's
+kernel around the asm runs on the edges, in the rows that the assembler compiles too.
 """
 
 from __future__ import annotations
@@ -21,15 +26,18 @@ from harness.model.arguments import format_of
 from harness.model.case import Case
 from harness.model.derive import packs_of
 from harness.model.policies import policies
+from harness.model.targets import KNOWN, TargetSet, capability
 from harness.model.variants import AsmVariant, KernelVariant, Variant
 from harness.records import Key
+from harness.running.covering import pairwise, spread
 from harness.sweep import LARGE
 
 LOOP_STEPS = 3
 _PRIME = 1009
 
 # By name, because they depend on the block: one, one below and one above a block, a prime, several blocks, and two
-# dimensions with a ragged row.
+# dimensions with a ragged row. To the compiler sizes differ as one, divisible by 16, or neither; the rest of the shapes
+# are there for masks and partial packs.
 _SHAPES: dict[str, Callable[[int], tuple[int, ...]]] = {
     "one": lambda block: (1,),
     "below": lambda block: (block - 1,),
@@ -38,7 +46,11 @@ _SHAPES: dict[str, Callable[[int], tuple[int, ...]]] = {
     "blocks": lambda block: (4 * block,),
     "rows": lambda block: (7, 129),
 }
+_RAGGED = ("below", "above", "prime")
 _SHUFFLE_SEED, _PADDING_SEED = 7, 11
+
+MOST_PARTS = 6
+"""Over how many targets pairs are spread at most; of twelve targets, two run each pair."""
 
 
 @dataclass(frozen=True)
@@ -53,27 +65,34 @@ class WorkItem:
     shuffled: int | None = None
 
 
-def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str) -> list[WorkItem]:
+def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str, target: str) -> list[WorkItem]:
     """The work of one test item, in the order in which it is run: the plain setup first."""
     if not case.elementwise:
         assert isinstance(variant, KernelVariant)
         return list(_kernel_items(case, variant, backend, effort))
     packs = packs_of(case, variant) if isinstance(variant, AsmVariant) else (1,)
+    part = _part(policies(case, variant).targets, target) if effort == "quick" else (0, 1)
     if backend == "assembler":
-        return list(_assembly_items(case, variant, packs, effort))
+        return _unique(list(_assembly_items(case, variant, packs, effort, part)))
     sets = [s.name for s in sets_of(case, case_name, backend, effort)]
-    warps = _num_warps(variant)
-    items = [
-        WorkItem(Setup(pack=pack, block=block_of(pack), fusion=bool(variant.fusion), num_warps=warps[0]), name)
-        for pack in packs
-        for name in sets
-    ]
+    alone = effort == "quick" and _emulated_alone(variant, backend)
+    plain = Setup(fusion=bool(variant.fusion), num_warps=_num_warps(variant)[0], alone=alone)
+    items = [WorkItem(replace(plain, pack=p, block=block_of(p)), name) for p in packs for name in sets]
     if backend == "emulator" and isinstance(variant, AsmVariant):
         items += _shared_items(case, case_name, variant, packs, effort)
     crossed = _edge_like(sets)
     if crossed:
-        items += [WorkItem(setup, crossed, seed) for setup, seed in _crossed(case, variant, packs, backend, effort)]
+        rows = _crossed(case, variant, packs, backend, effort, part)
+        items += [WorkItem(setup, crossed, seed) for setup, seed in rows]
     return _unique(items)
+
+
+def _part(targets: TargetSet, target: str) -> tuple[int, int]:
+    """Which part of the pairs this target runs, out of how many. By the case's targets, so that no choice of targets
+    on the command line changes what one of them runs."""
+    declared = list(targets) if target in targets else list(KNOWN)
+    parts = max(1, min(MOST_PARTS, len(declared) // 2))
+    return (declared.index(target) if target in declared else capability(target)) % parts, parts
 
 
 def _shared_items(
@@ -168,8 +187,14 @@ def _unit_bytes(case: Case) -> int:
 
 
 def _crossed(
-    case: Case, variant: Variant, packs: Sequence[int], backend: str, effort: str
+    case: Case, variant: Variant, packs: Sequence[int], backend: str, effort: str, part: tuple[int, int]
 ) -> Iterator[tuple[Setup, int | None]]:
+    """Setups in which the edges are run again, each with the seed that shuffles them."""
+    if effort == "quick" and backend == "emulator":
+        yield from _compiled(case, variant, packs, part)
+        if _emulated_alone(variant, backend):
+            yield from _alone(case, variant, packs, part)
+        return
     axes = _axes(case, variant, packs, backend)
     rows = itertools.product(*axes.values()) if effort == "full" else pairwise(list(axes.values()))
     for row in rows:
@@ -180,14 +205,57 @@ def _crossed(
         yield _setup(values), shuffled
 
 
-def _assembly_items(case: Case, variant: Variant, packs: Sequence[int], effort: str) -> Iterator[WorkItem]:
-    """What differs for the compiler: pack, divisibility of the size, alignment, warps, context, fusion."""
+def _compiled(
+    case: Case, variant: Variant, packs: Sequence[int], part: tuple[int, int]
+) -> Iterator[tuple[Setup, int | None]]:
+    """A target's part of the setups that Triton compiles, and the assembler with it."""
+    axes = _axes(case, variant, packs, "assembler")
+    if isinstance(variant, AsmVariant):
+        axes["context"] = ("straight",)  # the emulator runs the loops of asm alone
+    axes["shape"] = [kind for kind in ("ragged", "one", "blocks", "rows") if kind != "rows" or "rows" in axes["shape"]]
+    for row in spread(list(axes.values()), *part):
+        values: dict[str, Any] = dict(zip(axes, row, strict=True))
+        if values["shape"] == "ragged":
+            values["shape"] = _RAGGED[part[0] % len(_RAGGED)]
+        shuffled = values.pop("shuffled")
+        yield _setup(values), shuffled
+
+
+def _alone(
+    case: Case, variant: Variant, packs: Sequence[int], part: tuple[int, int]
+) -> Iterator[tuple[Setup, int | None]]:
+    """A target's part of the setups that need no compiler: padding of partial packs, loops, and every shape."""
+    axes = _axes(case, variant, packs, "emulator")
+    del axes["alignment"], axes["num_warps"]
+    if axes["context"] == ("straight",):
+        axes["padding"] = (_PADDING_SEED,)
+    for row in spread(list(axes.values()), *part):
+        values: dict[str, Any] = dict(zip(axes, row, strict=True))
+        shuffled = values.pop("shuffled")
+        if values["context"] == "straight" and values["padding"] is None:
+            continue  # Triton's kernel runs that
+        yield replace(_setup({**values, "num_warps": _num_warps(variant)[0]}), alone=True), shuffled
+
+
+def _assembly_items(
+    case: Case, variant: Variant, packs: Sequence[int], effort: str, part: tuple[int, int]
+) -> Iterator[WorkItem]:
+    """What differs for the compiler: pack, divisibility of the size, alignment, warps, context, fusion.
+
+    At quick effort what the emulator runs on this target, and a loop.
+    """
     axes: dict[str, Sequence[object]] = {
         "pack": packs,
         "context": _contexts(case, variant),
         "fusion": _fusions(variant),
         "num_warps": _num_warps(variant)[:1],
     }
+    if effort == "quick":
+        yield from (WorkItem(setup, "none") for setup, _ in _compiled(case, variant, packs, part))
+        if isinstance(variant, KernelVariant) or "loop" not in axes["context"]:
+            return
+        axes["context"] = ("loop",)
+        axes["pack"] = [packs[part[0] % len(packs)]]
     if effort == "full":
         axes |= {
             "shape": _shapes(variant),
@@ -205,49 +273,6 @@ def _kernel_items(case: Case, variant: KernelVariant, backend: str, effort: str)
     sets = ("none",) if backend == "assembler" else (*made, "edges/1", "random/1", *runs)
     for size, alignment, fusion, name in itertools.product(case.sizes, alignments, _fusions(variant), sets):
         yield WorkItem(Setup(sizes=dict(size), alignment=alignment, num_warps=variant.num_warps, fusion=fusion), name)
-
-
-def pairwise(axes: Sequence[Sequence[object]]) -> list[tuple[object, ...]]:
-    """Rows in which every pair of values of any two axes occurs, greedily few; the first row is the first values.
-
-    Deterministic: the same axes give the same rows.
-    """
-    wanted = {
-        (i, a, j, b)
-        for i, j in itertools.combinations(range(len(axes)), 2)
-        for a in range(len(axes[i]))
-        for b in range(len(axes[j]))
-    }
-    row = [0] * len(axes)
-    rows: list[tuple[int, ...]] = []
-    while True:
-        rows.append(tuple(row))
-        wanted -= {(i, row[i], j, row[j]) for i, j in itertools.combinations(range(len(axes)), 2)}
-        if not wanted:
-            break
-        row = _next_row(axes, wanted)
-    if len(axes) == 1:
-        rows = [(k,) for k in range(len(axes[0]))]
-    return [tuple(axis[k] for axis, k in zip(axes, r, strict=True)) for r in rows]
-
-
-def _next_row(axes: Sequence[Sequence[object]], wanted: set[tuple[int, int, int, int]]) -> list[int]:
-    """A row that starts from the smallest pair still wanted and takes for each other axis what covers most."""
-    i, a, j, b = min(wanted)
-    chosen = {i: a, j: b}
-    for axis in range(len(axes)):
-        if axis in chosen:
-            continue
-
-        def gain(value: int, axis: int = axis) -> int:
-            return sum(_pair(axis, value, k, v) in wanted for k, v in chosen.items())
-
-        chosen[axis] = max(range(len(axes[axis])), key=lambda value: (gain(value), -value))
-    return [chosen[k] for k in range(len(axes))]
-
-
-def _pair(i: int, a: int, j: int, b: int) -> tuple[int, int, int, int]:
-    return (i, a, j, b) if i < j else (j, b, i, a)
 
 
 def sized(item: WorkItem, count: int) -> WorkItem:

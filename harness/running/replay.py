@@ -41,6 +41,7 @@ _SETUP_WORDS = (
     "steps",
     "fusion",
     "padding",
+    "alone",
     "inputs",
 )
 
@@ -161,6 +162,8 @@ def token(setup: Setup, inputs: Units, index: int, input_set: str = "", *, origi
     }
     if setup.padding is not None:
         head["padding"] = setup.padding
+    if setup.alone:
+        head["alone"] = 1
     if setup.sizes:
         head["inputs"] = input_set
         return ",".join(f"{k}={v}" for k, v in head.items())
@@ -198,6 +201,7 @@ def parse(text: str, case: Case) -> Replay:
             steps=int(words.pop("steps", "1")),
             fusion=words.pop("fusion", "0") == "1",
             padding=int(words.pop("padding")) if "padding" in words else None,
+            alone=words.pop("alone", "0") == "1",
         )
         place = int(words.pop("place", "0"))
         shape = words.pop("shape", "1")

@@ -121,7 +121,7 @@ class _ItemRun(Recording):
 
     def _planned(self) -> list[WorkItem]:
         name, case = self.item.loaded.name, self.case
-        work = planning.plan(case, name, self.variant, self.backend.name, self.effort)
+        work = planning.plan(case, name, self.variant, self.backend.name, self.effort, self.item.target)
         if not work:
             raise CaseError(
                 "there is nothing to run it on: where= excludes every input that was generated"

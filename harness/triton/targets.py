@@ -1,8 +1,8 @@
 """Which targets the installed Triton serves, probed once per installation.
 
 Triton's choice of ptxas, its LLVM and the ptxas releases each know another range of architectures, and asking for one
-too many aborts the process. So every candidate is tried: an empty kernel is compiled in a worker, assembled,
-disassembled. The result is kept in the user's cache folder, under a name that changes with the installation.
+too many aborts the process. So every candidate is tried: an empty kernel is compiled in a worker and assembled. The
+result is kept in the user's cache folder, under a name that changes with the installation.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pathlib import Path
 from harness.diskcache import DiskCache
 from harness.model.targets import KNOWN, capability
 from harness.processes.pool import default_size
-from harness.triton.assemble import Assembly, assemble, disassemble
+from harness.triton.assemble import Assembly, assemble
 from harness.triton.compile import submit
 from harness.triton.diagnostics import Refusal
 from harness.triton.installation import triton_folder
 from harness.triton.spec import Compilation, Compiled, FunctionRef, KernelSpec
 
-SCHEMA = 1
-_TOOLS = ("ptxas", "ptxas-blackwell", "nvdisasm")
+SCHEMA = 2
+_TOOLS = ("ptxas", "ptxas-blackwell")
 _OVERRIDES = {"ptxas": "TRITON_PTXAS_PATH", "ptxas-blackwell": "TRITON_PTXAS_BLACKWELL_PATH"}
 _OLDEST = 75  # the oldest that the ISA in use still documents instructions for and both ptxas releases know
 # A probe that ended so says something of the machine's day, not of the installation.
@@ -43,7 +43,6 @@ class TargetInfo:
 
     available: Triton compiles for it and its ptxas accepts the result. words: the reason where it is not.
     ptxas, ptx_version: the assembler that serves it ("13.4") and the PTX ISA version Triton writes ("9.4").
-    disassembles: whether nvdisasm reads the result.
     """
 
     name: str
@@ -51,7 +50,6 @@ class TargetInfo:
     words: str = ""
     ptxas: str = ""
     ptx_version: str = ""
-    disassembles: bool = False
 
 
 def tool(name: str) -> Path:
@@ -67,13 +65,21 @@ def _bundled(name: str) -> Path:
 @functools.cache
 def probe() -> Mapping[str, TargetInfo]:
     """Every candidate target by name, in order of capability. Cached on disk; safe to call from several processes."""
-    stored = _kept.get(*_installation())
-    if stored is not None:
-        return {entry["name"]: TargetInfo(**entry) for entry in json.loads(stored)}
-    table = _probe()
-    if not any(word in info.words for info in table.values() for word in _TRANSIENT):
-        _kept.put(json.dumps([dataclasses.asdict(info) for info in table.values()]).encode(), *_installation())
-    return table
+    installed = _installation()
+    if found := _found(installed):
+        return found
+    with _kept.making(*installed):
+        if found := _found(installed):
+            return found
+        table = _probe()
+        if not any(word in info.words for info in table.values() for word in _TRANSIENT):
+            _kept.put(json.dumps([dataclasses.asdict(info) for info in table.values()]).encode(), *installed)
+        return table
+
+
+def _found(installed: list[bytes]) -> dict[str, TargetInfo]:
+    stored = _kept.get(*installed)
+    return {entry["name"]: TargetInfo(**entry) for entry in json.loads(stored)} if stored else {}
 
 
 def available() -> tuple[str, ...]:
@@ -118,8 +124,7 @@ def _inspect(name: str, compiled: Compiled) -> TargetInfo:
     assembly = assemble(compiled)
     if not isinstance(assembly, Assembly):
         return replace(info, words=assembly.words)
-    readable = not isinstance(disassemble(assembly, str(tool("nvdisasm"))), Refusal)
-    return replace(info, available=True, disassembles=readable)
+    return replace(info, available=True)
 
 
 def _header(compiled: Compilation, directive: str) -> str:

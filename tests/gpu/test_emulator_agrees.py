@@ -44,7 +44,7 @@ def test_every_setup_of_the_sweep(loaded, variant):
     target, gpu = device_target(), GpuBackend()
     case = loaded.case
     compared = 0
-    for item in plan(case, loaded.name, case.variants[variant], "gpu", "quick"):
+    for item in plan(case, loaded.name, case.variants[variant], "gpu", "quick", "sm_90a"):
         if case.elementwise:
             inputs_set = next(s for s in input_sets(case, loaded.name, "quick") if s.name == item.input_set)
             item = sized(item, inputs_set.count)

@@ -259,7 +259,7 @@ def test_the_set_is_deterministic_and_in_storage_units(fmt, dims):
 @pytest.mark.parametrize("backend", ["emulator", "gpu"])
 def test_every_size_of_a_whole_kernel_is_planned(backend):
     case = quantize()
-    items = plan(case, "nvfp4_quantize", case.variants["integers"], backend, "quick")
+    items = plan(case, "nvfp4_quantize", case.variants["integers"], backend, "quick", "sm_90a")
     sizes = [dict(i.setup.sizes) for i in items if i.input_set == "blocks/1" and i.setup.fusion]
     assert sizes == [dict(s) for s in case.sizes]
 
@@ -267,5 +267,5 @@ def test_every_size_of_a_whole_kernel_is_planned(backend):
 def test_no_blocks_are_planned_without_a_tensor_of_floats():
     """They would be random bits again."""
     case = of_shape("N", sizes=[{"N": 4}], fmt=I32, eps=F32.scalar)
-    sets = {i.input_set for i in plan(case, "c", case.variants["v"], "emulator", "quick")}
+    sets = {i.input_set for i in plan(case, "c", case.variants["v"], "emulator", "quick", "sm_90a")}
     assert sets == {"edges/1", "random/1"}

@@ -1,4 +1,4 @@
-"""The plan: which setups are run, each once, every two values of any two axes together."""
+"""The plan: which setups are run, each once, and what is spread over the targets."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from harness import Case, asm
+from harness import Case, asm, only, since
 from harness.jobs import block_of
-from harness.running.plan import key_of, pairwise, plan, sized
+from harness.running.plan import key_of, plan, sized
 from references.formats import F32, U8
 
 
@@ -22,18 +22,8 @@ def case_of(fmt=F32, **fields) -> Case:
     )
 
 
-def planned(case: Case, backend: str, effort: str = "quick"):
-    return plan(case, "c", case.variants["v"], backend, effort)
-
-
-@pytest.mark.parametrize("axes", [[range(3)], [range(3), range(4)], [range(3), range(6), range(2), range(2), range(3)]])
-def test_every_two_values_of_any_two_axes_meet(axes):
-    rows = pairwise([list(a) for a in axes])
-    assert rows[0] == tuple(0 for _ in axes)
-    for i, j in itertools.combinations(range(len(axes)), 2):
-        assert {(r[i], r[j]) for r in rows} == set(itertools.product(axes[i], axes[j]))
-    largest = sorted((len(a) for a in axes), reverse=True)
-    assert len(rows) <= 2 * largest[0] * (largest[1] if len(largest) > 1 else 1)
+def planned(case: Case, backend: str, effort: str = "quick", target: str = "sm_90a"):
+    return plan(case, "c", case.variants["v"], backend, effort, target)
 
 
 @pytest.mark.parametrize("backend", ["gpu", "emulator"])
@@ -43,18 +33,52 @@ def test_every_input_set_goes_through_the_plain_setup_of_every_pack(backend):
     assert plain == set(itertools.product((1, 2, 4), ("edges/1", "outputs/1", "random/1")))
 
 
-def test_the_edges_meet_every_shape_context_and_placement():
-    items = [i for i in planned(case_of(carry={"y": "x"}), "emulator") if i.setup.shape]
+SHAPES = {(1,), (255,), (257,), (1009,), (1024,), (7, 129)}
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_121a"])
+def test_the_edges_meet_every_value_of_every_axis_on_each_target(target):
+    items = [i for i in planned(case_of(carry={"y": "x"}), "emulator", target=target) if i.setup.shape]
     assert {i.input_set for i in items} == {"edges/1"}
-    sizes = {len(i.setup.shape) for i in items}
-    assert sizes == {1, 2}
-    shapes = {i.setup.shape for i in items if i.setup.pack == 1}
-    assert {(1,), (255,), (257,), (1009,), (1024,), (7, 129)} <= shapes
+    assert {i.setup.pack for i in items} == {1, 2, 4}
+    assert {len(i.setup.shape) for i in items} == {1, 2}
     assert {i.setup.context for i in items} == {"straight", "loop"}
     assert {i.setup.fusion for i in items} == {False, True}
     assert {i.shuffled is None for i in items} == {True, False}
     assert {i.setup.padding is None for i in items} == {True, False}
     assert all(i.setup.steps == (3 if i.setup.context == "loop" else 1) for i in items)
+    compiled = [i for i in items if not i.setup.alone]
+    assert {i.setup.alignment for i in compiled} == {16, 4}
+    assert {i.setup.num_warps for i in compiled} == {1, 4, 8}
+
+
+def test_the_targets_of_a_case_together_have_every_shape_with_every_pack():
+    items = [i for t in since("sm_80") for i in planned(case_of(), "emulator", target=t)]
+    compiled = [i.setup for i in items if i.setup.shape and not i.setup.alone]
+    assert {s.shape for s in compiled if s.pack == 1} == SHAPES
+    assert {(s.pack, s.num_warps) for s in compiled} == set(itertools.product((1, 2, 4), (1, 4, 8)))
+    padded = [i.setup for i in items if i.setup.padding is not None]
+    assert {s.shape for s in padded if s.pack == 1} == SHAPES
+
+
+def test_a_case_for_one_target_has_every_pair_there():
+    items = [i for i in planned(case_of(targets=only("sm_100a")), "emulator", target="sm_100a") if i.setup.shape]
+    compiled = [i.setup for i in items if not i.setup.alone]
+    assert {(s.pack, s.num_warps) for s in compiled} == set(itertools.product((1, 2, 4), (1, 4, 8)))
+
+
+def test_which_targets_are_asked_for_changes_no_plan():
+    """A key of one run is in every run: a gate would miss it otherwise."""
+    case = case_of()
+    assert planned(case, "emulator", target="sm_90a") == planned(case, "emulator", target="sm_90a")
+    assert planned(case, "emulator", target="sm_90a") != planned(case, "emulator", target="sm_100a")
+
+
+def test_asm_runs_by_itself_but_for_the_rows_that_are_assembled_too():
+    items = planned(case_of(), "emulator")
+    inside = [i.setup for i in items if not i.setup.alone]
+    assert all(i.setup.alone for i in items if not i.setup.shape)
+    assert inside == [i.setup for i in planned(case_of(), "assembler")]
 
 
 def test_a_device_is_tried_with_misaligned_pointers_and_other_warps():
@@ -66,7 +90,8 @@ def test_a_device_is_tried_with_misaligned_pointers_and_other_warps():
 def test_the_assembler_needs_no_inputs():
     items = planned(case_of(carry={"y": "x"}), "assembler")
     assert {i.input_set for i in items} == {"none"}
-    assert {(i.setup.pack, i.setup.context) for i in items} == set(itertools.product((1, 2, 4), ("straight", "loop")))
+    assert {i.setup.pack for i in items} == {1, 2, 4}
+    assert {i.setup.context for i in items} == {"straight", "loop"}
 
 
 @pytest.mark.parametrize("backend", ["gpu", "emulator", "assembler"])

@@ -10,7 +10,7 @@ from harness.triton.diagnostics import Refusal, ptxas_complaints
 from harness.triton.elementwise import Elementwise, InlineAsm
 from harness.triton.ptxtext import asm_line
 from harness.triton.spec import Tool
-from harness.triton.targets import available, probe, tool
+from harness.triton.targets import available, tool
 
 
 def compiled(target="sm_90a", text="rcp.approx.ftz.f32 $0, $1;", fusion=False):
@@ -128,6 +128,5 @@ def test_predicated_instructions_count():
     }  # fmt: skip
 
 
-def test_every_target_that_disassembles_gives_sass():
-    named = [t for t in available() if probe()[t].disassembles]
-    assert {"sm_80", "sm_90a", "sm_100a", "sm_120a"} <= set(named)
+def test_targets_of_every_generation_are_available():
+    assert {"sm_80", "sm_90a", "sm_100a", "sm_120a"} <= set(available())

@@ -7,9 +7,11 @@ has changed that the definition takes helpers from, for they are compiled togeth
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import pickle
 import sys
+from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec, resolve_name
 from pathlib import Path
@@ -80,6 +82,13 @@ def attach(dispatcher: Any, key: str, module: str) -> None:
         dispatcher._cache = _cache(dispatcher.py_func, key, module)
     except (ImportError, AttributeError):
         return  # another numba inside: compile every time
+
+
+@contextlib.contextmanager
+def compiling(key: str) -> Iterator[None]:
+    """While one process compiles what is kept under `key`, others wait here, and load it afterwards."""
+    with _kept.making(key.encode()):
+        yield
 
 
 def _cache(function: Any, key: str, module: str) -> Any:

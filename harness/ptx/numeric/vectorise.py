@@ -146,7 +146,7 @@ def _compile(
     dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(scope["loop"])
     key = f"{function.__module__}.{function.__qualname__}({constants}, {sources}, {width})"
     compilecache.attach(dispatcher, key, function.__module__)
-    with wrapping(), _undisturbed():
+    with compilecache.compiling(key), wrapping(), _undisturbed():
         dispatcher.compile(tuple(kinds))
     dispatcher.disable_compile()
     return dispatcher

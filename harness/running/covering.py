@@ -1,0 +1,66 @@
+"""Rows of values in which every two values of any two axes meet: pairwise, and spread over targets."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Sequence
+
+
+def pairwise(axes: Sequence[Sequence[object]]) -> list[tuple[object, ...]]:
+    """Rows in which every pair of values of any two axes occurs, greedily few; the first row is the first values.
+
+    Deterministic: the same axes give the same rows.
+    """
+    places = _places(tuple(map(len, axes)))
+    return [tuple(axis[k] for axis, k in zip(axes, row, strict=True)) for row in places]
+
+
+def spread(axes: Sequence[Sequence[object]], part: int, parts: int) -> list[tuple[object, ...]]:
+    """The rows of one part out of `parts`. Each part has every value; all parts together have every pair of values.
+
+    For an axis that costs much and changes little, such as the target: a pair that one target does not run is run on
+    another. Deterministic: a part has the same rows, whichever other parts are run.
+    """
+    places = _places((*map(len, axes), parts))
+    mine = (row[:-1] for row in places if row[-1] == part)
+    return [tuple(axis[k] for axis, k in zip(axes, row, strict=True)) for row in mine]
+
+
+@functools.cache
+def _places(sizes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """The rows for axes of these sizes, as places on the axes."""
+    wanted = {
+        (i, a, j, b)
+        for i, j in itertools.combinations(range(len(sizes)), 2)
+        for a in range(sizes[i])
+        for b in range(sizes[j])
+    }
+    row = (0,) * len(sizes)
+    rows = []
+    while True:
+        rows.append(row)
+        wanted -= {(i, row[i], j, row[j]) for i, j in itertools.combinations(range(len(sizes)), 2)}
+        if not wanted:
+            break
+        row = _next_row(sizes, wanted)
+    return tuple((k,) for k in range(sizes[0])) if len(sizes) == 1 else tuple(rows)
+
+
+def _next_row(sizes: Sequence[int], wanted: set[tuple[int, int, int, int]]) -> tuple[int, ...]:
+    """A row that starts from the smallest pair still wanted and takes for each other axis what covers most."""
+    i, a, j, b = min(wanted)
+    chosen = {i: a, j: b}
+    for axis in range(len(sizes)):
+        if axis in chosen:
+            continue
+
+        def gain(value: int, axis: int = axis) -> int:
+            return sum(_pair(axis, value, k, v) in wanted for k, v in chosen.items())
+
+        chosen[axis] = max(range(sizes[axis]), key=lambda value: (gain(value), -value))
+    return tuple(chosen[k] for k in range(len(sizes)))
+
+
+def _pair(i: int, a: int, j: int, b: int) -> tuple[int, int, int, int]:
+    return (i, a, j, b) if i < j else (j, b, i, a)
