@@ -74,6 +74,20 @@ def asm_form(case: Case, variant: AsmVariant, pack: int) -> AsmForm:
 
     Raises DerivationError where a form is to be derived and cannot be.
     """
+    key = (id(case), id(variant), pack)
+    if key not in _forms:
+        if len(_forms) >= _MOST_FORMS:
+            _forms.clear()
+        _forms[key] = (case, variant, _asm_form(case, variant, pack))
+    return _forms[key][2]
+
+
+_MOST_FORMS = 1024
+_forms: dict[tuple[int, int, int], tuple[Case, AsmVariant, AsmForm]] = {}
+"""By the ids of case and variant, which are kept alive, so that no other object gets them."""
+
+
+def _asm_form(case: Case, variant: AsmVariant, pack: int) -> AsmForm:
     if variant.derived_packs:
         return derive(case, variant.texts[1].text, pack)
     given = variant.texts.get(pack)

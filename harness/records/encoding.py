@@ -46,14 +46,26 @@ def to_json(record: Record) -> dict[str, Any]:
     return {"record": _NAMES[type(record)], **_plain(record)}
 
 
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
 def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value):
-        return {f.name: _plain(v) for f in dataclasses.fields(value) if (v := getattr(value, f.name)) != _default(f)}
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if dataclasses.is_dataclass(kind):
+        return {name: _plain(v) for name, default in _fields(kind) if (v := getattr(value, name)) != default}
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+        return [v if type(v) in _PLAIN else _plain(v) for v in value]
     return value
+
+
+@functools.cache
+def _fields(cls: type[Any]) -> tuple[tuple[str, Any], ...]:
+    """The names of a record's fields, each with its default."""
+    return tuple((f.name, _default(f)) for f in dataclasses.fields(cls))
 
 
 def _default(f: dataclasses.Field[Any]) -> Any:

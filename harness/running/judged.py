@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
+from dataclasses import fields, replace
 from typing import Any
 
 from harness.judging.judge import Judgement, Units, judge
@@ -35,7 +36,13 @@ class Judged:
             while len(self._found) > self.size:
                 self._found.popitem(last=False)
         self._found.move_to_end(key)
-        return copy.deepcopy(self._found[key][2])
+        return _own(self._found[key][2])
+
+
+def _own(kept: Judgement) -> Judgement:
+    """A copy whose collections a caller may change; arrays, which nobody changes, are the same."""
+    mine = {f.name: copy.copy(v) for f in fields(kept) if isinstance(v := getattr(kept, f.name), dict | list)}
+    return replace(kept, **mine)
 
 
 judged = Judged()
