@@ -1,4 +1,4 @@
-"""Rows of values in which every two values of any two axes meet: pairwise, and spread over targets."""
+"""Rows of values in which every two values of any two axes meet: all of them, or shared out between targets."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def pairwise(axes: Sequence[Sequence[object]]) -> list[tuple[object, ...]]:
     return [tuple(axis[k] for axis, k in zip(axes, row, strict=True)) for row in places]
 
 
-def spread(axes: Sequence[Sequence[object]], part: int, parts: int) -> list[tuple[object, ...]]:
-    """The rows of one part out of `parts`. Each part has every value; all parts together have every pair of values.
+def share(axes: Sequence[Sequence[object]], part: int, parts: int, least: int = 2) -> list[tuple[object, ...]]:
+    """The rows of one part out of `parts`, at least `least`; all parts together have every pair of values.
 
     For an axis that costs much and changes little, such as the target: a pair that one target does not run is run on
     another. Deterministic: a part has the same rows, whichever other parts are run.
     """
-    places = _places((*map(len, axes), parts))
-    mine = (row[:-1] for row in places if row[-1] == part)
-    return [tuple(axis[k] for axis, k in zip(axes, row, strict=True)) for row in mine]
+    rows = pairwise(axes)
+    count = min(len(rows), max(least, -(-len(rows) // parts)))
+    return [rows[(part * count + k) % len(rows)] for k in range(count)]
 
 
 @functools.cache

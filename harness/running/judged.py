@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections import OrderedDict
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from harness.judging.judge import Judgement, Units, judge
@@ -41,8 +40,16 @@ class Judged:
 
 def _own(kept: Judgement) -> Judgement:
     """A copy whose collections a caller may change; arrays, which nobody changes, are the same."""
-    mine = {f.name: copy.copy(v) for f in fields(kept) if isinstance(v := getattr(kept, f.name), dict | list)}
-    return replace(kept, **mine)
+    return replace(
+        kept,
+        judged=dict(kept.judged),
+        classes=dict(kept.classes),
+        ulps=dict(kept.ulps),
+        ranges=dict(kept.ranges),
+        offenders=list(kept.offenders),
+        notes=list(kept.notes),
+        compared=dict(kept.compared),
+    )
 
 
 judged = Judged()

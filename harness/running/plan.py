@@ -4,11 +4,11 @@ Every input set goes through the plain setup of every pack. The other axes (shap
 fusion, placement) are crossed on the edge set only: the whole product at full effort, pairwise at exhaustive effort,
 which is about inputs, and pairwise on a GPU.
 
-At quick effort the emulator and the assembler spread the pairs over the case's targets: each target has every value of
-every axis, and every pair of values is run on two targets or more, where the case has as many. Compiling takes most of
-a quick run, and a pair (such as pack 4 with eight warps) seldom fails on one target alone. The emulator runs asm by
-itself wherever that says the same: on every input set, on partial packs with chosen padding, and round a loop. Triton's
-kernel around the asm runs on the edges, in the rows that the assembler compiles too.
+At quick effort the emulator and the assembler share the rows out between the case's targets: every pair of values is
+run on one of them, and each target runs two rows or more. Compiling takes most of a quick run, and a pair (such as pack
+4 with eight warps) seldom fails on one target alone. The emulator runs asm by itself wherever that says the same: on
+every input set at every pack, on partial packs with chosen padding, and round a loop. Triton's kernel around the asm
+runs on the edges, in the rows that the assembler compiles too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from harness.model.policies import policies
 from harness.model.targets import KNOWN, TargetSet, capability
 from harness.model.variants import AsmVariant, KernelVariant, Variant
 from harness.records import Key
-from harness.running.covering import pairwise, spread
+from harness.running.covering import pairwise, share
 from harness.sweep import LARGE
 
 LOOP_STEPS = 3
@@ -48,9 +48,6 @@ _SHAPES: dict[str, Callable[[int], tuple[int, ...]]] = {
 }
 _RAGGED = ("below", "above", "prime")
 _SHUFFLE_SEED, _PADDING_SEED = 7, 11
-
-MOST_PARTS = 6
-"""Over how many targets pairs are spread at most; of twelve targets, two run each pair."""
 
 
 @dataclass(frozen=True)
@@ -88,11 +85,13 @@ def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str
 
 
 def _part(targets: TargetSet, target: str) -> tuple[int, int]:
-    """Which part of the pairs this target runs, out of how many. By the case's targets, so that no choice of targets
-    on the command line changes what one of them runs."""
+    """Which part of the rows this target runs, out of how many.
+
+    By the case's targets, so that no choice of targets on the command line changes what one of them runs.
+    """
     declared = list(targets) if target in targets else list(KNOWN)
-    parts = max(1, min(MOST_PARTS, len(declared) // 2))
-    return (declared.index(target) if target in declared else capability(target)) % parts, parts
+    place = declared.index(target) if target in declared else capability(target)
+    return place % len(declared), len(declared)
 
 
 def _shared_items(
@@ -213,7 +212,7 @@ def _compiled(
     if isinstance(variant, AsmVariant):
         axes["context"] = ("straight",)  # the emulator runs the loops of asm alone
     axes["shape"] = [kind for kind in ("ragged", "one", "blocks", "rows") if kind != "rows" or "rows" in axes["shape"]]
-    for row in spread(list(axes.values()), *part):
+    for row in share(list(axes.values()), *part):
         values: dict[str, Any] = dict(zip(axes, row, strict=True))
         if values["shape"] == "ragged":
             values["shape"] = _RAGGED[part[0] % len(_RAGGED)]
@@ -229,11 +228,11 @@ def _alone(
     del axes["alignment"], axes["num_warps"]
     if axes["context"] == ("straight",):
         axes["padding"] = (_PADDING_SEED,)
-    for row in spread(list(axes.values()), *part):
+    for row in share(list(axes.values()), *part):
         values: dict[str, Any] = dict(zip(axes, row, strict=True))
         shuffled = values.pop("shuffled")
-        if values["context"] == "straight" and values["padding"] is None:
-            continue  # Triton's kernel runs that
+        if values["context"] == "straight":
+            values["padding"] = _PADDING_SEED  # Triton's kernel runs the straight rows without
         yield replace(_setup({**values, "num_warps": _num_warps(variant)[0]}), alone=True), shuffled
 
 
