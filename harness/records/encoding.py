@@ -46,19 +46,19 @@ def to_json(record: Record) -> dict[str, Any]:
     return {"record": _NAMES[type(record)], **_plain(record)}
 
 
-_PLAIN = frozenset({str, int, float, bool, type(None)})
+_SIMPLE = frozenset({str, int, float, bool, type(None)})
 
 
 def _plain(value: Any) -> Any:
     kind = type(value)
-    if kind in _PLAIN:
+    if kind in _SIMPLE:
         return value
     if dataclasses.is_dataclass(kind):
         return {name: _plain(v) for name, default in _fields(kind) if (v := getattr(value, name)) != default}
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [v if type(v) in _PLAIN else _plain(v) for v in value]
+        return [v if type(v) in _SIMPLE else _plain(v) for v in value]
     return value
 
 
