@@ -21,6 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from harness.conformance.campaign import Measured
     from harness.conformance.fetch import Identity
@@ -32,8 +34,8 @@ VERSION = 1
 CONFIRMED, MEASURED, MISMATCH = "confirmed", "measured", "mismatch"
 SPECIFICATION, UNCONFIRMED = "specification only", "unconfirmed"
 STATUSES = {
-    CONFIRMED: "exact, and equal to hardware on every input tried",
-    MEASURED: "approximate: a model, its distance from hardware measured, special values equal",
+    CONFIRMED: "equal to hardware on every input tried",
+    MEASURED: "approximate: not hardware's bits, the distance from them measured, special values equal",
     MISMATCH: "differs from hardware",
     SPECIFICATION: "no hardware at hand has it",
     UNCONFIRMED: "not run on hardware, or changed since",
@@ -247,15 +249,15 @@ def entry_of(form: str, tallies: Sequence[Tally], run: str) -> Entry:
     errors = [t.errors for t in ran if t.errors]
     return replace(
         entry,
-        status=MISMATCH if mismatches else MEASURED if approximate else CONFIRMED,
+        status=MISMATCH if mismatches else MEASURED if farthest.distance else CONFIRMED,
         run=run,
         inputs=sum(t.inputs for t in ran),
         exhaustive=all(t.exhausted for t in ran),
         emulated=sum(t.emulated for t in ran),
         mismatches=mismatches,
-        ulp=farthest.distance if approximate else None,
+        ulp=(farthest.distance or None) if approximate else None,
         worst=_shown(farthest.worst),
-        envelope=bounds.envelope(form, tuple(map(max, zip(*errors, strict=True)))),
+        envelope=bounds.envelope(form, tuple(map(max, zip(*errors, strict=True)))) if farthest.distance else "",
         offenders=tuple(_shown(o) or {} for t in ran for o in t.offenders)[:3],
         definition=digest(form),
     )
@@ -318,6 +320,8 @@ def _code(function: Callable[..., object]) -> str:
                 todo.append(value)
             elif isinstance(value, (int, float, tuple)):
                 seen[f"{name} {word}"] = repr(value)
+            elif isinstance(value, np.ndarray):
+                seen[f"{name} {word}"] = repr(value.tolist())
     return hashlib.sha256(repr(sorted(seen.items())).encode()).hexdigest()
 
 
