@@ -1,6 +1,6 @@
 """How far an approximate form is from the true value: the largest error over all inputs, in the ISA's own measure.
 
-Computed from the form's definition, so it needs no GPU. It speaks for hardware where the ledger confirms the definition.
+Computed from the form's definition, without a GPU. It speaks for hardware where the ledger confirms the definition.
 True values are numpy's float64 functions, whose own error is below 2**-50 of the value.
 """
 
@@ -56,8 +56,8 @@ class Largest:
 class Errors:
     """What is known of a form's errors.
 
-    `profile`: for forms of one operand, the largest error of each sign and exponent of the argument, in the measure that
-    the ISA has for it (or its first one); 0 where no result is finite and nonzero.
+    `profile`: for forms of one operand, the largest error of each sign and exponent of the argument, in the measure
+    that the ISA has for it; 0 where no result is finite and nonzero.
     """
 
     inputs: int
@@ -94,17 +94,16 @@ def errors_of(form: str) -> Errors:
         _pairs(form, run, kind, measures, largest)
         return Errors(_PAIRS, tuple(largest), ())
     buckets = 1 << kind.exponent_bits + 1
-    profile = [0.0] * buckets
+    found: dict[int, tuple[list[Largest], float]] = {}
 
     def bucket(number: int) -> None:
-        found, peak = _bucket(form, run, kind, measures, number)
-        profile[number] = peak
-        for mine, other in zip(largest, found, strict=True):
-            if other.error > mine.error:
-                mine.error, mine.at = other.error, other.at
+        found[number] = _bucket(form, run, kind, measures, number)
 
     for_each(bucket, range(buckets))
-    return Errors(buckets << kind.fraction_bits, tuple(largest), tuple(profile))
+    for place in range(len(measures)):
+        largest[place] = max((found[n][0][place] for n in range(buckets)), key=lambda m: m.error)
+        largest[place].words = _words(measures[place])
+    return Errors(buckets << kind.fraction_bits, tuple(largest), tuple(found[n][1] for n in range(buckets)))
 
 
 @dataclass(frozen=True)
@@ -131,20 +130,22 @@ class _Format:
     def values(self, codes: NDArray[Any]) -> Floats:
         """The numbers of bit patterns (of packed ones, of the lower half)."""
         if self.width == 64:
-            return codes.view(np.float64)
+            return np.asarray(codes.view(np.float64))
         if (self.exponent_bits, self.fraction_bits) == (8, 23):
-            return codes.view(np.float32).astype(np.float64)
+            with np.errstate(invalid="ignore"):  # signaling NaNs
+                return codes.view(np.float32).astype(np.float64)
         low = codes.astype(np.uint16)
         if self.exponent_bits == 5:
             return low.view(np.float16).astype(np.float64)
-        return (low.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
+        with np.errstate(invalid="ignore"):  # signaling NaNs
+            return (low.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
 
     def ulps(self, apart: Floats, true: Floats) -> Floats:
         """Errors in units in the last place of the true value."""
         least = 2 - (1 << self.exponent_bits - 1)
         bits = 20 if self.width == 64 else self.fraction_bits
         exponent = np.maximum(np.frexp(true)[1] - 1, least)
-        return np.ldexp(apart, bits - exponent)
+        return np.asarray(np.ldexp(apart, bits - exponent))
 
 
 def _measures(form: str) -> tuple[Measure, ...]:

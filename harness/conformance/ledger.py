@@ -68,7 +68,8 @@ class Entry:
     is not in ulps, the greatest distance in the same measure. `offenders`: some inputs with a wrong result. `why`: why
     nothing was measured. `opinions`: of a form that no hardware at hand has, the independent definitions that agree
     with the emulator's, with the inputs on which each was asked. `definition`: digest of the definition measured, or
-    held to those opinions.
+    held to those opinions. `errors`: of an approximate form, the largest errors of that definition over all inputs, as
+    `harness.conformance.errors` computes them.
     """
 
     form: str
@@ -86,6 +87,7 @@ class Entry:
     why: str = ""
     opinions: Mapping[str, int] = field(default_factory=dict)
     definition: str = ""
+    errors: Mapping[str, Any] = field(default_factory=dict)
 
     def line(self) -> str:
         """The line of the file."""
@@ -199,7 +201,10 @@ def updated(book: Ledger, outcome: Measured, day: date) -> Ledger:
     name = _name(book, run)
     entries = {form: e for form, e in book.entries.items() if form in forms.bounds_of()}
     for form, tallies in outcome.tallies.items():
-        entries[form] = entry_of(form, tallies, name)
+        entry, had = entry_of(form, tallies, name), book.entries.get(form)
+        if had is not None and had.definition == entry.definition:
+            entry = replace(entry, errors=had.errors)
+        entries[form] = entry
     for form in forms.bounds_of():
         if form not in entries:
             entries[form] = _unmeasured(form, identity)
@@ -216,6 +221,16 @@ def with_opinions(book: Ledger, agreed: Mapping[str, Mapping[str, int]]) -> Ledg
         entry = entries.get(form)
         if entry is not None and entry.status == SPECIFICATION:
             entries[form] = replace(entry, opinions=dict(sorted(opinions.items())), definition=digest(form))
+    return Ledger(book.runs, entries)
+
+
+def with_errors(book: Ledger, found: Mapping[str, Mapping[str, Any]]) -> Ledger:
+    """The ledger with the largest errors of forms. Forms whose definition was not measured do not take them."""
+    entries = dict(book.entries)
+    for form, errors in found.items():
+        entry = entries.get(form)
+        if entry is not None and entry.definition == digest(form):
+            entries[form] = replace(entry, errors=errors)
     return Ledger(book.runs, entries)
 
 

@@ -62,7 +62,7 @@ def _quotient(a: int, b: int, scale: float, ftz: int) -> int:
 
 @instruction("div.full{.ftz}.f32", "d, a, b", section="9.7.3.8", approximate=True, rounded=div_full_rounded)
 def div_full(a: int, b: int, ftz: int) -> int:
-    """About a / b over the full range of b, within 2 ulp: large divisors are scaled, and subnormal ones without .ftz."""
+    """About a / b over the full range of b, within 2 ulp: large and (without .ftz) subnormal divisors are scaled."""
     size = b & 0x7FFFFFFF
     tiny = size < _LEAST_NORMAL and not ftz
     return _quotient(a, b, 0.25 if size > _TWO_TO_126 else (16777216.0 if tiny else 1.0), ftz)

@@ -17,9 +17,6 @@ STEP_BITS = 17
 SQUARE_CUT = 19
 """Columns of the square of the steps that are left out: those of weight below 2**19."""
 
-GENERATION = "Hopper"
-"""What the unit was measured on."""
-
 # 1 / x, x in [1, 2).
 RCP_CONSTANT = (
     67108864, 66588642, 66076422, 65572021, 65075262, 64585976, 64103992, 63629146, 63161284, 62700254, 62245905,
