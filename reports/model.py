@@ -67,7 +67,9 @@ EVIDENCE: dict[str, Evidence] = {
         Evidence("hardware", "■", "hardware", "ran on the real device"),
         Evidence("confirmed", "◧", "confirmed", "emulated; each instruction was confirmed on hardware"),
         Evidence("specification", "□", "specification", "emulated from the specification; not confirmed on hardware"),
-        Evidence("model", "≈", "model only", "an approximate instruction's model: proves the plumbing, not the bits"),
+        Evidence(
+            "model", "≈", "model only", "emulated with another GPU generation's approximate bits: proves the plumbing"
+        ),
         Evidence("none", "", "", "nothing was executed"),
     )
 }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.backends.evidence import rested
 from harness.backends.snippet import one_line, run_once
 from harness.jobs import Artifacts, Job, Outcome
 from harness.model.derive import asm_form
@@ -63,14 +64,14 @@ Once = Callable[[Experiment, Callable[[], Outcome]], Outcome]
 def run_compiled(
     job: Job,
     kernel: CompiledKernel,
-    evidence_of: Callable[[tuple[str, ...]], Any],
     once: Once = lambda _, compute: compute(),
     limit: float = KERNEL_SECONDS,
 ) -> Outcome:
     """Run it on the job's inputs.
 
     Where ptxas may fuse multiplications and additions and the setup lets it, both readings are run: the fused one's
-    outputs are the outcome's, the other's its `alternative`, if they differ.
+    outputs are the outcome's, the other's its `alternative`, if they differ. Targets share a run, and not what it
+    rests on.
     """
     from harness.ptx.kernel.load import load_kernel
 
@@ -80,7 +81,11 @@ def run_compiled(
     except PtxError as e:
         return replace(_fault(job, kernel, e), artifacts=made)
     identity = _experiment(job, kernel, loaded)
-    return replace(once(identity, lambda: _run(job, kernel, loaded, evidence_of, limit)), artifacts=made)
+    outcome = replace(once(identity, lambda: _run(job, kernel, loaded, limit)), artifacts=made)
+    if not outcome.outputs:
+        return outcome
+    forms = tuple(dict.fromkeys(s.bound.name for s in loaded.program.steps))
+    return rested(outcome, forms, _approximate(loaded), job.target)
 
 
 def _experiment(job: Job, kernel: CompiledKernel, loaded: Kernel) -> Experiment:
@@ -89,9 +94,11 @@ def _experiment(job: Job, kernel: CompiledKernel, loaded: Kernel) -> Experiment:
     return launched_experiment(emulator(), job, kernel.launch, kernel.compilation, code)
 
 
-def _run(
-    job: Job, kernel: CompiledKernel, loaded: Kernel, evidence_of: Callable[[tuple[str, ...]], Any], limit: float
-) -> Outcome:
+def _approximate(loaded: Kernel) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(s.bound.name for s in loaded.program.steps if s.bound.form.approximate))
+
+
+def _run(job: Job, kernel: CompiledKernel, loaded: Kernel, limit: float) -> Outcome:
     from harness.ptx.binding.contraction import contraction_open
 
     program = loaded.program
@@ -101,15 +108,13 @@ def _run(
         other = _launch(job, kernel, fuse=False, limit=limit) if contraction else run
     except PtxError as e:
         return _fault(job, kernel, e)
-    forms = tuple(dict.fromkeys(s.bound.name for s in program.steps))
-    approximate = tuple(dict.fromkeys(s.bound.name for s in program.steps if s.bound.form.approximate))
+    approximate = _approximate(loaded)
     differ = any(not np.array_equal(run.outputs[n], other.outputs[n]) for n in run.outputs)
     return Outcome(
         "ran",
         outputs=run.outputs,
         alternative=other.outputs if differ else {},
         findings=run.findings,
-        evidence="model" if approximate else evidence_of(forms),
         contraction_open=contraction,
         approximate=dict.fromkeys(run.outputs, approximate) if approximate else {},
     )

@@ -17,9 +17,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.backends.evidence import rested
 from harness.backends.sharing import run_shared
 from harness.backends.snippet import fed_back, one_line, run_once, shareable
-from harness.jobs import Evidence, Job, Outcome
+from harness.jobs import Job, Outcome
 from harness.model.arguments import format_of
 from harness.model.derive import AsmForm, asm_form
 from harness.model.identity.experiment import Experiment, emulator, experiment
@@ -78,7 +79,7 @@ class EmulatorBackend:
             return Outcome("not run", str(e))
         if isinstance(kernel, Outcome):
             return kernel
-        outcome = run_compiled(job, kernel, evidence_of, self._once, self.limit)
+        outcome = run_compiled(job, kernel, self._once, self.limit)
         return replace(outcome, approximate=concerned(job, outcome.approximate))
 
     def _snippet(self, job: Job, variant: AsmVariant) -> Outcome:
@@ -88,9 +89,9 @@ class EmulatorBackend:
         facts = analyse(form.text, form.constraints, target=job.target)
         identity = _experiment(job, form, facts.contraction_open)
         outcome = self._once(identity, lambda: self._execute(job, form, facts.contraction_open))
-        evidence: Evidence = "model" if facts.approximate else evidence_of(facts.forms)
+        outcome = rested(outcome, facts.forms, facts.approximate, job.target)
         approximate = concerned(job, dict.fromkeys(job.case.outputs, facts.approximate))
-        return replace(outcome, evidence=evidence, contraction_open=facts.contraction_open, approximate=approximate)
+        return replace(outcome, contraction_open=facts.contraction_open, approximate=approximate)
 
     def _once(self, identity: Experiment, compute: Callable[[], Outcome]) -> Outcome:
         """The outcome of an experiment, computed once. An error, such as a run out of time, is not kept."""
@@ -192,13 +193,6 @@ def concerned(job: Job, approximate: Mapping[str, tuple[str, ...]]) -> dict[str,
         if operand.output:
             depends.setdefault(list(job.case.outputs)[operand.tensor], set()).update(names)
     return {n: tuple(sorted(names)) for n, names in depends.items() if names}
-
-
-def evidence_of(forms: tuple[str, ...]) -> Evidence:
-    """What a pass of these exact forms rests on: hardware, where the conformance ledger confirms every one of them."""
-    from harness.conformance.ledger import confirmed
-
-    return "confirmed" if confirmed(forms) else "specification"
 
 
 def _experiment(job: Job, form: AsmForm, contraction_open: bool) -> Experiment:

@@ -8,12 +8,13 @@ import json
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.cli import UsageError
+from harness.cli import UsageError, errorplot
 
 if TYPE_CHECKING:
     from harness.conformance.ledger import Entry, Ledger
@@ -22,7 +23,10 @@ _EPILOG = """\
 examples: ptxdiff conformance cvt              the forms of one opcode
           ptxdiff conformance 'cvt.*.e4m3x2.*' those that a pattern matches
           ptxdiff conformance --summary        how many forms stand how, by opcode
+          ptxdiff conformance ex2              with the largest errors over all inputs, and a plot of them
+          ptxdiff conformance ex2 --plot ex2.svg
           ptxdiff conformance --device --seconds 300 --write
+          ptxdiff conformance --fit rsqrt      coefficients of the special function unit of the GPU at hand
 """
 
 
@@ -36,7 +40,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON: runs, counts and entries")
     parser.add_argument("--ledger", type=Path, help="another ledger file than the package's own")
     parser.add_argument("--device", action="store_true", help="measure on the GPU at hand and report what changed")
-    parser.add_argument("--write", action="store_true", help="with --device: put the result into the ledger file")
+    parser.add_argument(
+        "--errors", action="store_true", help="compute approximate forms' largest errors over all inputs (minutes each)"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="with --device or --errors: put the result into the ledger file"
+    )
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="write a plot of errors by exponent (.svg, .png, .html)"
+    )
+    parser.add_argument(
+        "--fit", metavar="FUNCTION", help="fit the special function unit of the GPU at hand: rcp, rsqrt, sqrt, ex2, ..."
+    )
     parser.add_argument("--seconds", type=float, default=600.0, help="with --device: time for all of it (default: 600)")
     for name, default, words in (
         ("--inputs", "2**28", "inputs of a form that has very many, such as 2**30"),
@@ -65,8 +80,10 @@ def main(args: argparse.Namespace) -> int:
     from harness.conformance import ledger
 
     path = args.ledger or ledger.PATH
-    if args.write and not args.device:
-        raise UsageError("--write goes with --device: only a measurement is written")
+    if args.write and not (args.device or args.errors):
+        raise UsageError("--write goes with --device or --errors: only what was measured or computed is written")
+    if args.fit:
+        return _fit(args.fit)
     try:
         book = ledger.read(path)
     except ledger.LedgerError as e:
@@ -77,7 +94,56 @@ def main(args: argparse.Namespace) -> int:
     entries = _chosen(ledger.current(book), args)
     if args.device:
         return _measure(args, book, entries, path)
+    if args.errors:
+        entries = _computed(args, book, entries, path)
+    if args.plot:
+        errorplot.write(args.plot, {form: e.errors for form, e in entries.items() if e.errors.get("profile")})
     _print(args, book, entries)
+    return 0
+
+
+def _computed(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry], path: Path) -> dict[str, Entry]:
+    """The entries with their largest errors, computed anew."""
+    from rich.console import Console
+
+    from harness.conformance import errors, ledger
+
+    console = Console(stderr=True, highlight=False)
+    found = {}
+    for form in filter(errors.measurable, entries):
+        found[form] = errors.errors_of(form).json()
+        console.print(f"{form}: {'; '.join(errors.described(found[form]))}", markup=False)
+    after = ledger.with_errors(book, found)
+    if args.write:
+        path.write_text(after.text(), encoding="utf-8")
+        console.print(f"{path} written", markup=False)
+    return {form: replace(e, errors=found.get(form, e.errors)) for form, e in entries.items()}
+
+
+def _fit(name: str) -> int:
+    """Print the coefficients of a function of the GPU's special function unit; exit 1 where the design differs."""
+    from harness.conformance import fit
+    from harness.conformance.cuda import NoDevice
+    from harness.conformance.fetch import Hardware
+    from harness.triton.installation import NoTriton
+
+    if name not in fit.DESIGNS:
+        raise UsageError(f"no function {name!r} can be fitted; one of {', '.join(fit.DESIGNS)} (cos is sin's table)")
+    try:
+        device = Hardware()
+        table = fit.on_device(name, device)
+    except (NoDevice, NoTriton) as e:
+        raise UsageError(str(e)) from None
+    except fit.Misfit as e:
+        print(f"{name} of this GPU is built otherwise: {e}")
+        return 1
+    print(table.text(name))
+    alone = "and no others of these widths" if table.unique else "and others of these widths do too"
+    print(
+        f"# {device.identity.device}: {len(table.constant)} segments give {table.results:,} results, {alone}; "
+        f"{table.rounding} is added to every sum."
+    )
+    print(f"# {'The same as' if table.same_as(name) else 'Differs from'} the table in harness/ptx/numeric/hopper.py.")
     return 0
 
 
@@ -169,6 +235,12 @@ def _details(e: Entry, width: int) -> Iterator[str]:
     bounds = (f"ISA bound {e.bound}" * bool(e.bound), f"measured so {e.envelope}" * bool(e.envelope))
     text = "; ".join(filter(None, (tried, *bounds, _what(e))))
     yield from textwrap.wrap(text, max(width, 40), initial_indent="    ", subsequent_indent="    ")
+    if e.errors:
+        from harness.conformance import errors
+
+        for line in errors.described(e.errors):
+            yield f"    largest error {line}"
+        yield from (f"    {line}" for line in errorplot.lines(e.errors))
 
 
 def _by_opcode(entries: Mapping[str, Entry]) -> Any:

@@ -33,6 +33,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-p", "--pack", type=int, default=1, help="elements an invocation (default: 1)")
     parser.add_argument("-t", "--target", default="sm_90a")
     parser.add_argument("--fuse", action="store_true", help="fuse what ptxas may fuse")
+    parser.add_argument(
+        "--approximate",
+        choices=("hopper", "rounded"),
+        default="hopper",
+        help="bits of approximate instructions: a Hopper GPU's (default), or the nearest to the true value",
+    )
     parser.add_argument("--limit", type=float, default=SNIPPET_SECONDS, help="seconds it may run (default: 10)")
     parser.add_argument("--trace", action="store_true", help="show every instruction of the first pack")
 
@@ -66,6 +72,7 @@ def main(args: argparse.Namespace) -> int:
             pack=args.pack,
             target=args.target,
             fuse=args.fuse,
+            approximate=args.approximate,
             limit=args.limit,
         )
         if args.trace:
@@ -186,7 +193,8 @@ def _trace(form: Any, arguments: Any, dtypes: Any, args: argparse.Namespace, tar
     from harness.ptx import trace
 
     first = [a[: args.pack] for a in arguments]
-    found = trace(form.text, form.constraints, first, dtypes, pack=args.pack, target=target, fuse=args.fuse)
+    options = {"pack": args.pack, "target": target, "fuse": args.fuse, "approximate": args.approximate}
+    found = trace(form.text, form.constraints, first, dtypes, **options)
     for line in found.lines:
         written = ", ".join(f"{n} = {_hex(v)}" for n, v in line.writes.items()) if line.executed else "not executed"
         read = ", ".join(f"{n} = {_hex(v)}" for n, v in line.reads.items())

@@ -21,4 +21,6 @@ what came out is a line of `ledger.jsonl`. Two comparisons are made of each form
 | `campaign` | all forms, on all cores, within a time budget |
 | `ledger` | the file, what it says of a form, and what of it is out of date |
 | `bounds` | what the ISA promises of approximate instructions |
+| `errors` | their largest errors over all inputs |
+| `fit` | from a GPU's results to the coefficients of its special function unit |
 """

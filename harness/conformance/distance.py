@@ -10,7 +10,7 @@ DIFFERENT = -1
 
 @scalar
 def code_distance(expected: int, got: int, ebits: int, mbits: int) -> int:
-    """Units in the last place between two floats of up to 32 bits; DIFFERENT where no number of them tells it."""
+    """Units in the last place between two floats, 2**31 - 1 at most; DIFFERENT where no number of them tells it."""
     if expected == got:
         return 0
     size = ebits + mbits
@@ -18,7 +18,10 @@ def code_distance(expected: int, got: int, ebits: int, mbits: int) -> int:
     top = mask(ebits) << mbits
     if a >= top or b >= top or a == 0 or b == 0:
         return -1
-    return abs(a - b) if (expected ^ got) >> size & 1 == 0 else a + b
+    farthest = 0x7FFFFFFF
+    # Limited before they are added: the sum of two float64 patterns may pass 2**63.
+    apart = abs(a - b) if (expected ^ got) >> size & 1 == 0 else min(a, farthest) + min(b, farthest)
+    return min(apart, farthest)
 
 
 @scalar

@@ -41,8 +41,7 @@ class NoDefinition(Exception):
 
 def checkable(snippet: Snippet) -> bool:
     """Whether a snippet's definition can be asked to run on a device at all."""
-    wide = any(p.type.width > 32 and shape_of(p.type, p.bits)[2] for p in snippet.outputs)
-    return snippet.bulk and snippet.step is not None and not (snippet.bound.form.approximate and wide)
+    return snippet.bulk and snippet.step is not None
 
 
 def source(snippets: Sequence[Snippet], cpu: str, checks: bool) -> str:
@@ -228,7 +227,9 @@ def _compared(k: int, port: Port, approximate: bool) -> list[str]:
         return lines
     words = []
     for letter, value in (("p", f"%e{k}"), ("q", got)):
-        lines.append(f"%{letter}{k} = zext i{width} {value} to i64")
+        lines.append(
+            f"%{letter}{k} = zext i{width} {value} to i64" if width < 64 else f"%{letter}{k} = add i64 {value}, 0"
+        )
         words.append(f"i64 %{letter}{k}")
     words += [f"i64 {n}" for n in shape_of(port.type, width)]
     lines.append(f"%v{k} = call i64 @distance({', '.join(words)})")

@@ -21,6 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from harness.conformance.campaign import Measured
     from harness.conformance.fetch import Identity
@@ -32,8 +34,8 @@ VERSION = 1
 CONFIRMED, MEASURED, MISMATCH = "confirmed", "measured", "mismatch"
 SPECIFICATION, UNCONFIRMED = "specification only", "unconfirmed"
 STATUSES = {
-    CONFIRMED: "exact, and equal to hardware on every input tried",
-    MEASURED: "approximate: a model, its distance from hardware measured, special values equal",
+    CONFIRMED: "equal to hardware on every input tried",
+    MEASURED: "approximate: not hardware's bits, the distance from them measured, special values equal",
     MISMATCH: "differs from hardware",
     SPECIFICATION: "no hardware at hand has it",
     UNCONFIRMED: "not run on hardware, or changed since",
@@ -66,7 +68,8 @@ class Entry:
     is not in ulps, the greatest distance in the same measure. `offenders`: some inputs with a wrong result. `why`: why
     nothing was measured. `opinions`: of a form that no hardware at hand has, the independent definitions that agree
     with the emulator's, with the inputs on which each was asked. `definition`: digest of the definition measured, or
-    held to those opinions.
+    held to those opinions. `errors`: of an approximate form, the largest errors of that definition over all inputs, as
+    `harness.conformance.errors` computes them.
     """
 
     form: str
@@ -84,6 +87,7 @@ class Entry:
     why: str = ""
     opinions: Mapping[str, int] = field(default_factory=dict)
     definition: str = ""
+    errors: Mapping[str, Any] = field(default_factory=dict)
 
     def line(self) -> str:
         """The line of the file."""
@@ -197,7 +201,10 @@ def updated(book: Ledger, outcome: Measured, day: date) -> Ledger:
     name = _name(book, run)
     entries = {form: e for form, e in book.entries.items() if form in forms.bounds_of()}
     for form, tallies in outcome.tallies.items():
-        entries[form] = entry_of(form, tallies, name)
+        entry, had = entry_of(form, tallies, name), book.entries.get(form)
+        if had is not None and had.definition == entry.definition:
+            entry = replace(entry, errors=had.errors)
+        entries[form] = entry
     for form in forms.bounds_of():
         if form not in entries:
             entries[form] = _unmeasured(form, identity)
@@ -214,6 +221,16 @@ def with_opinions(book: Ledger, agreed: Mapping[str, Mapping[str, int]]) -> Ledg
         entry = entries.get(form)
         if entry is not None and entry.status == SPECIFICATION:
             entries[form] = replace(entry, opinions=dict(sorted(opinions.items())), definition=digest(form))
+    return Ledger(book.runs, entries)
+
+
+def with_errors(book: Ledger, found: Mapping[str, Mapping[str, Any]]) -> Ledger:
+    """The ledger with the largest errors of forms. Forms whose definition was not measured do not take them."""
+    entries = dict(book.entries)
+    for form, errors in found.items():
+        entry = entries.get(form)
+        if entry is not None and entry.definition == digest(form):
+            entries[form] = replace(entry, errors=errors)
     return Ledger(book.runs, entries)
 
 
@@ -247,15 +264,15 @@ def entry_of(form: str, tallies: Sequence[Tally], run: str) -> Entry:
     errors = [t.errors for t in ran if t.errors]
     return replace(
         entry,
-        status=MISMATCH if mismatches else MEASURED if approximate else CONFIRMED,
+        status=MISMATCH if mismatches else MEASURED if farthest.distance else CONFIRMED,
         run=run,
         inputs=sum(t.inputs for t in ran),
         exhaustive=all(t.exhausted for t in ran),
         emulated=sum(t.emulated for t in ran),
         mismatches=mismatches,
-        ulp=farthest.distance if approximate else None,
+        ulp=(farthest.distance or None) if approximate else None,
         worst=_shown(farthest.worst),
-        envelope=bounds.envelope(form, tuple(map(max, zip(*errors, strict=True)))),
+        envelope=bounds.envelope(form, tuple(map(max, zip(*errors, strict=True)))) if farthest.distance else "",
         offenders=tuple(_shown(o) or {} for t in ran for o in t.offenders)[:3],
         definition=digest(form),
     )
@@ -318,6 +335,8 @@ def _code(function: Callable[..., object]) -> str:
                 todo.append(value)
             elif isinstance(value, (int, float, tuple)):
                 seen[f"{name} {word}"] = repr(value)
+            elif isinstance(value, np.ndarray):
+                seen[f"{name} {word}"] = repr(value.tolist())
     return hashlib.sha256(repr(sorted(seen.items())).encode()).hexdigest()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from harness.ptx.binding import control, moves
+from harness.ptx.binding.approximate import APPROXIMATE, HOPPER, ROUNDED, rounded
 from harness.ptx.binding.builder import Builder
 from harness.ptx.binding.constraints import (
     REGISTER_WIDTH,
@@ -59,6 +60,7 @@ def emulate(
     padding: int | None = None,
     share: Mapping[int, int] | None = None,
     fuse: bool = False,
+    approximate: str = HOPPER,
     limit: float | None = SNIPPET_SECONDS,
     special: Mapping[str, Any] | None = None,
 ) -> Array | tuple[Array, ...]:
@@ -75,6 +77,8 @@ def emulate(
     None leaves them undefined, and undefined bits that reach a result are an error. `share`: operand numbers,
     output to input, that get one register, as LLVM may choose for an output without early clobber. `fuse`:
     evaluate a multiplication without rounding modifier and the addition that uses it as one fma, as ptxas may.
+    `approximate`: the bits of approximate instructions: "hopper", those of a Hopper GPU (whatever the target: no other
+    unit is known), or "rounded", the nearest to the true value.
     `limit`: seconds that the whole call may run, 10 by default; a program that is then still running, as an endless
     loop is, raises TimeLimit with the line where it was. Compiling an instruction's definition, once a machine, does
     not count. Give more where elements are very many (2**24 take about 0.1 s an instruction); None: no limit.
@@ -90,8 +94,9 @@ def emulate(
     inputs, shape = tensors(args)
     parsed = parse_constraints(constraints)
     operands = bind(parsed, [width_of(t.dtype) for t in inputs], [width_of(d) for d in wanted], pack)
-    check_options(target=target, order=order, padding=padding, share=share, limit=limit)
-    block = assemble(asm, constraints, target, tuple((share or {}).items()), fuse, constants_of(operands, args))
+    check_options(target=target, order=order, padding=padding, share=share, limit=limit, approximate=approximate)
+    shared, constants = tuple((share or {}).items()), constants_of(operands, args)
+    block = assemble(asm, constraints, target, shared, fuse, constants, approximate)
     placement = Placement.make(math.prod(shape), pack, order, padding)
     outputs = [np.zeros(placement.elements, UNSIGNED[max(width_of(d), 8)]) for d in wanted]
     named = named_values(special or {}, shape, pack)
@@ -122,10 +127,11 @@ def assemble(
     share: Share = (),
     fuse: bool = False,
     constants: tuple[tuple[int, int], ...] = (),
+    approximate: str = HOPPER,
 ) -> AsmBlock:
     """Parse and check an asm block for a target (None: any). Raises PtxError.
 
-    `constants`: number and value of each operand under constraint `n` or `i`.
+    `approximate`: as `emulate` has it. `constants`: number and value of each operand under constraint `n` or `i`.
     """
     parsed = parse_constraints(constraints)
     values = dict(constants)
@@ -135,8 +141,8 @@ def assemble(
                 f"constraint {constraint.text!r}: ${number} is a compile-time constant, and a tensor never is one"
             )
     if target is None:
-        return _bound(asm, constraints, None, share, fuse, constants)
-    key = (asm, constraints, share, fuse, constants)
+        return _bound(asm, constraints, None, share, fuse, constants, approximate)
+    key = (asm, constraints, share, fuse, constants, approximate)
     block, _ = _blocks.get(key, Target.parse(target), lambda asked: _bound(asm, constraints, asked, *key[2:]))
     return block
 
@@ -151,6 +157,7 @@ def _bound(
     share: Share,
     fuse: bool,
     constants: tuple[tuple[int, int], ...],
+    approximate: str,
 ) -> AsmBlock:
     parsed = parse_constraints(constraints)
     tree, source = _parsed(asm, len(parsed), constants)
@@ -160,6 +167,8 @@ def _bound(
     check_inputs(tree, source, parsed)
     if fuse:
         program = fused(program)
+    if approximate == ROUNDED:
+        program = rounded(program)
     return AsmBlock(program, slots)
 
 
@@ -242,7 +251,15 @@ def _run_chunks(
     for_each(chunk, range(0, placement.lanes, together))
 
 
-def check_options(*, target: object, order: object, padding: object, share: object, limit: object) -> None:
+def check_options(
+    *,
+    target: object,
+    order: object,
+    padding: object,
+    share: object,
+    limit: object,
+    approximate: object,
+) -> None:
     """Raise BindingError for an option of the wrong kind."""
     if not isinstance(target, str):
         raise BindingError(f"target={target!r} is no name such as 'sm_90a'")
@@ -255,6 +272,8 @@ def check_options(*, target: object, order: object, padding: object, share: obje
         raise BindingError(f"share={share!r} is no mapping of operand numbers")
     if limit is not None and not (isinstance(limit, (int, float)) and limit > 0):
         raise BindingError(f"limit={limit!r} is no number of seconds; None sets no limit")
+    if approximate not in APPROXIMATE:
+        raise BindingError(f"approximate={approximate!r} is none of {', '.join(map(repr, APPROXIMATE))}")
 
 
 __all__ = ["AsmBlock", "PtxError", "assemble", "emulate"]

@@ -41,6 +41,15 @@ class Target:
         return f"sm_{self.number}{self.suffix}"
 
 
+GENERATION = "Hopper"
+"""The generation of GPUs whose approximate instructions the emulator computes (`harness.ptx.numeric.hopper`)."""
+
+
+def of_generation(target: str) -> bool:
+    """Whether a target is of that generation: sm_90 and sm_90a. Raises PtxError for a name that is no target."""
+    return Target.parse(target).number == 90
+
+
 @dataclass(frozen=True)
 class Requirement:
     """The targets that have something.

@@ -114,21 +114,21 @@ def test_changes_name_what_stands_otherwise():
 
 
 def test_evidence_is_confirmed_only_where_every_form_is(known):
-    from harness.backends.emulator import evidence_of
+    from harness.backends.evidence import evidence_of
 
     known(confirmed("add.rn.f32"), confirmed("mul.rn.f32"), Entry("sub.rn.f32", ledger.MISMATCH, "1", mismatches=1))
-    assert evidence_of(("add.rn.f32", "mul.rn.f32")) == "confirmed"
-    assert evidence_of(("add.rn.f32", "sub.rn.f32")) == "specification"
-    assert evidence_of(("add.rn.f32", "fma.rn.f32")) == "specification"
-    assert evidence_of(("ld.global.b32", "add.rn.f32", "st.global.b32", "bra", "ret")) == "confirmed"
-    assert evidence_of(("shfl.sync.bfly.b32",)) == "specification"
+    assert evidence_of(("add.rn.f32", "mul.rn.f32"), (), "sm_80") == "confirmed"
+    assert evidence_of(("add.rn.f32", "sub.rn.f32"), (), "sm_80") == "specification"
+    assert evidence_of(("add.rn.f32", "fma.rn.f32"), (), "sm_80") == "specification"
+    assert evidence_of(("ld.global.b32", "add.rn.f32", "st.global.b32", "bra", "ret"), (), "sm_80") == "confirmed"
+    assert evidence_of(("shfl.sync.bfly.b32",), (), "sm_80") == "specification"
 
 
 def test_a_changed_definition_is_no_longer_confirmed(known):
-    from harness.backends.emulator import evidence_of
+    from harness.backends.evidence import evidence_of
 
     known(Entry("add.rn.f32", ledger.CONFIRMED, "1", inputs=5, definition="00000000"))
-    assert evidence_of(("add.rn.f32",)) == "specification"
+    assert evidence_of(("add.rn.f32",), (), "sm_80") == "specification"
     entry = ledger.current(ledger._committed())["add.rn.f32"]
     assert entry.status == ledger.UNCONFIRMED
     assert "changed" in entry.why

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from harness.ptx.api import assemble, check_options
+from harness.ptx.binding.approximate import HOPPER
 from harness.ptx.binding.constraints import bind, constants_of, parse_constraints
 from harness.ptx.binding.program import Step
 from harness.ptx.errors import PtxError, only_own
@@ -55,6 +56,7 @@ def trace(
     target: str = "sm_90a",
     share: Mapping[int, int] | None = None,
     fuse: bool = False,
+    approximate: str = HOPPER,
     limit: float | None = SNIPPET_SECONDS,
     special: Mapping[str, Any] | None = None,
 ) -> Trace:
@@ -70,8 +72,9 @@ def trace(
         raise PtxError(f"a trace follows one pack; {elements} elements are more than pack={pack}")
     widths = [width_of(t.dtype) for t in inputs]
     operands = bind(parse_constraints(constraints), widths, [width_of(d) for d in wanted], pack)
-    check_options(target=target, order=None, padding=None, share=share, limit=limit)
-    block = assemble(asm, constraints, target, tuple((share or {}).items()), fuse, constants_of(operands, args))
+    check_options(target=target, order=None, padding=None, share=share, limit=limit, approximate=approximate)
+    shared, constants = tuple((share or {}).items()), constants_of(operands, args)
+    block = assemble(asm, constraints, target, shared, fuse, constants, approximate)
     placement = Placement.make(elements, pack, None, None)
     named = named_values(special or {}, shape, pack)
     outputs = [np.zeros(elements, UNSIGNED[max(width_of(d), 8)]) for d in wanted]

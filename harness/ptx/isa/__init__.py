@@ -35,11 +35,12 @@ same in both; `tests/ptx/test_isa_forms.py` holds the two together for every for
 *Legality*: `requires=80` (that target and later) or names, `requires="100a 103a"` (`100f`: the family);
 `needs={"relu": 80}` for single modifiers, by spelling, types included.
 
-*Further facts*: `approximate=True` for a model of an approximate instruction. `contracts="mul"|"add"|"sub"` where ptxas
-may fuse when no rounding modifier (group `rnd`) is written. `relaxed=True` where registers wider than the operand are
-legal (cvt). `small="b c"` names operands at which a constant lies in 0 to 255, `braces="a"` those that ptxas takes
-between braces too, and of any type of their size (see `harness.ptx.binding.braces`). `undefined=` says how undefined
-bits pass: "all" (default) or another rule of `definedness`. `section` is that of the PTX ISA.
+*Further facts*: `approximate=True` for an approximate instruction: the bits are those of one generation's unit, and
+`rounded=` is the model that rounds to nearest (`emulate(..., approximate="rounded")`). `contracts="mul"|"add"|"sub"`
+where ptxas may fuse when no rounding modifier (group `rnd`) is written. `relaxed=True` where registers wider than the
+operand are legal (cvt). `small="b c"` names operands at which a constant lies in 0 to 255, `braces="a"` those that
+ptxas takes between braces too, and of any type of their size (see `harness.ptx.binding.braces`). `undefined=` says how
+undefined bits pass: "all" (default) or another rule of `definedness`. `section` is that of the PTX ISA.
 
 What the machine does itself (vector moves, branches, memory) is declared with `operation`. A binder checks its operands
 (`binds`, in `harness.ptx.binding` or `harness.ptx.kernel`), and a runner executes it (`runs`, in `harness.ptx.machine`

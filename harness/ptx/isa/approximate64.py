@@ -1,50 +1,62 @@
-"""Approximate float64 instructions, as models (ISA 9.7.3.14, 9.7.3.16, 9.7.3.17)."""
+"""Approximate float64 instructions, as a Hopper GPU computes them (ISA 9.7.3.14, 9.7.3.16, 9.7.3.17).
+
+The unit's float64 functions read and write upper halves: 20 bits of a fraction, and as many of the float32 function's
+result, the others cut off (an H100 and an H200). `rounded=` names the model that rounds to nearest.
+"""
 
 from __future__ import annotations
 
-import math
-
+from harness.ptx.isa.approximate_rounded import rcp64_rounded, rsqrt64_rounded, rsqrt64_upper_rounded
 from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.binary64 import F64_NAN
-from harness.ptx.numeric.bits import SIGN64, divide, f64_value, scalar, shl64
-from harness.ptx.numeric.elementary import rsqrt64
-from harness.ptx.numeric.softfloat import narrow
+from harness.ptx.numeric.binary64 import F64_NAN, fma64
+from harness.ptx.numeric.bits import SIGN64, f64_bits, f64_value, scalar, shl64
+from harness.ptx.numeric.special_functions import reciprocal_root_significand, reciprocal_significand
 
-_UPPER_NAN = 0x7FFFFFFF
-
-
-@scalar
-def _upper(a: int) -> float:
-    """The value of a pattern's upper half, the lower one zero, subnormals as zeros of their sign."""
-    kept = a >> 32 << 32
-    return f64_value(kept & SIGN64 if kept & 0x7FF0000000000000 == 0 else kept)
+_INFINITY = 0x7FF00000
+_NAN = 0x7FFFFFFF
+_SIGN = 0x80000000
 
 
-@scalar
-def _of_upper(x: float) -> int:
-    """The pattern whose upper half is nearest to x, with subnormals flushed, the lower half zero."""
-    upper = _UPPER_NAN if x != x else narrow(x, 11, 20, 0)
-    return shl64(upper & 0x80000000 if upper & 0x7FF00000 == 0 else upper, 32)
-
-
-@instruction("rcp.approx.ftz.f64", "d, a", section="9.7.3.14", approximate=True)
+@instruction("rcp.approx.ftz.f64", "d, a", section="9.7.3.14", approximate=True, rounded=rcp64_rounded)
 def rcp_approx_f64(a: int) -> int:
     """About 1 / a to 20 bits: upper half of `a` to upper half of the result, whose lower half is zero."""
-    return _of_upper(divide(1.0, _upper(a)))
+    upper = a >> 32 & 0xFFFFFFFF
+    exponent = upper >> 20 & 0x7FF
+    result = (2044 - exponent << 20) + (reciprocal_significand((upper & 0xFFFFF) << 3) >> 3)
+    result = 0 if result < 0x00100000 or exponent == 2047 else result
+    result = _INFINITY if exponent == 0 else result
+    return shl64(_NAN if upper & _NAN > _INFINITY else (upper & _SIGN) | result, 32)
 
 
-@instruction("rsqrt.approx.ftz.f64", "d, a", section="9.7.3.17", approximate=True)
+@instruction("rsqrt.approx.ftz.f64", "d, a", section="9.7.3.17", approximate=True, rounded=rsqrt64_upper_rounded)
 def rsqrt_approx_ftz_f64(a: int) -> int:
     """About 1 / sqrt(a) to 20 bits, upper half to upper half; an infinity of its sign for zero, NaN below."""
-    x = _upper(a)
-    if x < 0.0 or x != x:
-        return shl64(_UPPER_NAN, 32)
-    return _of_upper(divide(1.0, x if x == 0.0 else math.sqrt(x)))
+    upper = a >> 32 & 0xFFFFFFFF
+    exponent = upper >> 20 & 0x7FF
+    root = reciprocal_root_significand(~exponent & 1, (upper & 0xFFFFF) << 3) >> 3
+    result = (1021 - (exponent - 1023 >> 1) << 20) + root
+    result = 0 if upper == _INFINITY else result
+    result = _NAN if upper > _INFINITY else result
+    return shl64((upper & _SIGN) | _INFINITY if exponent == 0 else result, 32)
 
 
-@instruction("rsqrt.approx.f64", "d, a", section="9.7.3.16", approximate=True)
+@scalar
+def _corrected_root(a: int) -> int:
+    """1 / sqrt of a positive normal float64: the unit's y, then y + y * e * (1/2 + 3/8 * e) with e = 1 - a * y**2."""
+    y = rsqrt_approx_ftz_f64(a)
+    # y has 21 bits: its square is exact.
+    square = f64_value(y) * f64_value(y)
+    e = fma64(a, f64_bits(square) ^ SIGN64, 0x3FF0000000000000, 0)
+    factor = fma64(e, 0x3FD8000000000000, 0x3FE0000000000000, 0)
+    return fma64(factor, f64_bits(f64_value(y) * f64_value(e)), y, 0)
+
+
+@instruction("rsqrt.approx.f64", "d, a", section="9.7.3.16", approximate=True, rounded=rsqrt64_rounded)
 def rsqrt_approx_f64(a: int) -> int:
-    """About 1 / sqrt(a); special values as in the sequence that ptxas inserts. NaNs come back quiet."""
+    """About 1 / sqrt(a), by the sequence that ptxas inserts: subnormal arguments are scaled by 2**54.
+
+    An infinity of its sign for zero; NaNs come back quiet.
+    """
     magnitude = a & 0x7FFFFFFFFFFFFFFF
     if magnitude > 0x7FF0000000000000:
         return a | 0x0008000000000000
@@ -52,4 +64,9 @@ def rsqrt_approx_f64(a: int) -> int:
         return a | 0x7FF0000000000000
     if a < 0:
         return F64_NAN
-    return 0 if a == 0x7FF0000000000000 else rsqrt64(a)
+    if a == 0x7FF0000000000000:
+        return 0
+    if a < 0x0010000000000000:
+        root = _corrected_root(f64_bits(f64_value(a) * 18014398509481984.0))
+        return f64_bits(f64_value(root) * 134217728.0)
+    return _corrected_root(a)

@@ -1,35 +1,39 @@
-"""Approximate float16 and bfloat16 instructions, as models (ISA 9.7.4.9, 9.7.4.10).
+"""Approximate float16 and bfloat16 instructions, as a Hopper GPU computes them (ISA 9.7.4.9, 9.7.4.10).
 
-The model gives the nearest value of the format, which the hardware may miss. NaN results are 0x7fff.
+The unit computes them as it does the float32 functions, and cuts off what the format does not hold (an H100 and an
+H200, all arguments). NaN results are 0x7fff. `rounded=` names the model that rounds to nearest.
 """
 
 from __future__ import annotations
 
-from harness.ptx.isa.half import half_round
+from harness.ptx.isa.approximate_rounded import (
+    ex2_half_rounded,
+    ex2_halves_rounded,
+    tanh_half_rounded,
+    tanh_halves_rounded,
+)
 from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.elementary import exp2_f64, tanh_nearest
-from harness.ptx.numeric.floatbits import BF16, flush, value_of
+from harness.ptx.numeric.bits import f32_round, f32_value, scalar
+from harness.ptx.numeric.floatbits import BF16, value_of
+from harness.ptx.numeric.softfloat import narrow
+from harness.ptx.numeric.special_functions import unit_ex2, unit_tanh
 
 
-@instruction("tanh.approx.type", "d, a", section="9.7.4.9", requires=75, approximate=True, type=".f16")
-@instruction("tanh.approx.type", "d, a", section="9.7.4.9", requires=90, approximate=True, type=".bf16")
-def tanh_half(a: int, type: int) -> int:
-    """About the hyperbolic tangent; subnormals come back as they are."""
-    return half_round(tanh_nearest(value_of(a, type)), type, 0)
+@scalar
+def _widened(a: int, type: int) -> int:
+    """A 16-bit number as a float32 pattern."""
+    return a << 16 if type == BF16 else f32_round(value_of(a, type))
 
 
-@instruction("ex2.approx.type", "d, a", section="9.7.4.10", requires=75, approximate=True, type=".f16")
-@instruction("ex2.approx.ftz.type", "d, a", section="9.7.4.10", requires=90, approximate=True, type=".bf16")
-def ex2_half(a: int, type: int) -> int:
-    """About 2**a; float16 keeps subnormals, bfloat16 flushes them on both sides.
-
-    Below 2**-24, the least number of float16, the result is zero (an H200, all arguments).
-    """
-    bf16 = 1 if type == BF16 else 0
-    exponent = value_of(flush(a, type, bf16), type)
-    if exponent < -24.0 and not bf16:
-        return 0
-    return flush(half_round(exp2_f64(exponent), type, 0), type, bf16)
+@scalar
+def _cut(x: int, type: int) -> int:
+    """A float32 pattern cut to the format; infinity from 2**16 on in float16, which has subnormal results too."""
+    if type == BF16:
+        return x >> 16
+    if x & 0x7FFFFFFF > 0x7F800000:
+        return 0x7FFF
+    infinite = (x >> 16 & 0x8000) | 0x7C00
+    return infinite if x & 0x7FFFFFFF >= 0x47800000 else narrow(f32_value(x), 5, 10, 1)
 
 
 @instruction(
@@ -38,6 +42,53 @@ def ex2_half(a: int, type: int) -> int:
     section="9.7.4.9",
     requires=75,
     approximate=True,
+    rounded=tanh_half_rounded,
+    type=".f16",
+)
+@instruction(
+    "tanh.approx.type",
+    "d, a",
+    section="9.7.4.9",
+    requires=90,
+    approximate=True,
+    rounded=tanh_half_rounded,
+    type=".bf16",
+)
+def tanh_half(a: int, type: int) -> int:
+    """About the hyperbolic tangent; below 2**-8 the argument comes back as it is."""
+    return _cut(unit_tanh(_widened(a, type)), type)
+
+
+@instruction(
+    "ex2.approx.type",
+    "d, a",
+    section="9.7.4.10",
+    requires=75,
+    approximate=True,
+    rounded=ex2_half_rounded,
+    type=".f16",
+)
+@instruction(
+    "ex2.approx.ftz.type",
+    "d, a",
+    section="9.7.4.10",
+    requires=90,
+    approximate=True,
+    rounded=ex2_half_rounded,
+    type=".bf16",
+)
+def ex2_half(a: int, type: int) -> int:
+    """About 2**a; float16 keeps subnormals, bfloat16 flushes them on both sides."""
+    return _cut(unit_ex2(_widened(a, type)), type)
+
+
+@instruction(
+    "tanh.approx.type",
+    "d, a",
+    section="9.7.4.9",
+    requires=75,
+    approximate=True,
+    rounded=tanh_halves_rounded,
     type=".f16x2",
     undefined="halves",
 )
@@ -47,6 +98,7 @@ def ex2_half(a: int, type: int) -> int:
     section="9.7.4.9",
     requires=90,
     approximate=True,
+    rounded=tanh_halves_rounded,
     type=".bf16x2",
     undefined="halves",
 )
@@ -61,6 +113,7 @@ def tanh_halves(a: int, type: int) -> int:
     section="9.7.4.10",
     requires=75,
     approximate=True,
+    rounded=ex2_halves_rounded,
     type=".f16x2",
     undefined="halves",
 )
@@ -70,6 +123,7 @@ def tanh_halves(a: int, type: int) -> int:
     section="9.7.4.10",
     requires=90,
     approximate=True,
+    rounded=ex2_halves_rounded,
     type=".bf16x2",
     undefined="halves",
 )

@@ -71,6 +71,7 @@ class Form:
     given: dict[str, int] = field(default_factory=dict)
     small: tuple[str, ...] = ()
     braces: tuple[str, ...] = ()
+    rounded: Callable[..., int] | None = None
 
     @cached_property
     def destinations(self) -> tuple[OperandSpec, ...]:
@@ -187,9 +188,12 @@ class Bound:
             return int(chosen is not None)
         return CODES[chosen or group.choices[0]]
 
-    def array_function(self, result: int = 0) -> ArrayFunction:
-        """The definition over arrays, for destination number `result` (implicit ones after the written)."""
-        return _array_function(self, result)
+    def array_function(self, result: int = 0, rounded: bool = False) -> ArrayFunction:
+        """The definition over arrays, for destination number `result` (implicit ones after the written).
+
+        `rounded`: of an approximate form, the model that rounds to nearest.
+        """
+        return _array_function(self, result, rounded)
 
     @cached_property
     def source_types(self) -> tuple[tuple[int, bool], ...]:
@@ -199,13 +203,14 @@ class Bound:
 
 
 @cache
-def _array_function(bound: Bound, result: int) -> ArrayFunction:
+def _array_function(bound: Bound, result: int, rounded: bool) -> ArrayFunction:
     form = bound.form
-    assert form.function is not None
+    function = form.rounded if rounded else form.function
+    assert function is not None
     constants = tuple(bound._constant(name, result) for name in form.constants)
     written = len(form.destinations)
     width = bound.type_of(form.destinations[result]).width if result < written else 1
-    return ArrayFunction(form.function, constants, bound.source_types, width)
+    return ArrayFunction(function, constants, bound.source_types, width)
 
 
 FORMS: dict[str, list[Form]] = {}

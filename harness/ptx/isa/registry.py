@@ -64,6 +64,7 @@ def instruction(
     requires: Requirement | int | str = 0,
     needs: Mapping[str, Requirement | int | str] | None = None,
     approximate: bool = False,
+    rounded: Callable[..., int] | None = None,
     contracts: str = "",
     relaxed: bool = False,
     undefined: str | Undefined = "all",
@@ -94,6 +95,7 @@ def instruction(
             requires=requirement(requires),
             needs={k: requirement(v) for k, v in (needs or {}).items()},
             approximate=approximate,
+            rounded=rounded,
             contracts=contracts,
             relaxed=relaxed,
             undefined=undefined,
@@ -109,6 +111,8 @@ def instruction(
         inputs = (*(s.name for s in form.sources), *form.reads)
         if names[: len(inputs)] != inputs:
             raise ValueError(f"{pattern}: the definition must begin with the parameters {', '.join(inputs)}")
+        if rounded is not None and parameters(rounded)[0] != names:
+            raise ValueError(f"{pattern}: the rounded model must have the parameters {', '.join(names)}")
         form.constants = names[len(inputs) :]
         _check_constants(form)
         FORMS.setdefault(opcode, []).append(form)

@@ -1,0 +1,65 @@
+"""Errors of approximate instructions over the range of their argument: a few characters, or a chart in a file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.cli import UsageError
+
+_LEVELS = " ▁▂▃▄▅▆▇█"
+_COLUMNS = 64
+
+
+def lines(errors: Mapping[str, Any]) -> Iterator[str]:
+    """Two bars of the largest error by the argument's exponent, of positive and of negative arguments."""
+    profile = errors["profile"]
+    top = max(profile, default=0.0)
+    if not top:
+        return
+    half = len(profile) // 2
+    step = max(half // _COLUMNS, 1)
+    bias = half // 2 - 1
+    for sign, side in (("+", profile[:half]), ("-", profile[half:])):
+        if any(side):
+            tops = [max(side[i : i + step]) for i in range(0, half, step)]
+            bar = "".join(_LEVELS[math.ceil(t / top * 8)] for t in tops)
+            yield f"by exponent, {sign}2^{1 - bias} to 2^{half - 2 - bias}: |{bar}|"
+
+
+def write(path: Path, found: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write a chart of the forms' errors. Raises UsageError for no errors, or a file that is none of a chart."""
+    if not found:
+        raise UsageError(
+            "--plot: no error profile is known of these forms; ptxdiff conformance FORM --errors computes it"
+        )
+    if path.suffix not in (".svg", ".png", ".html"):
+        raise UsageError(f"--plot {path}: write a .svg, .png or .html file")
+    import altair
+
+    rows = [row for form, errors in found.items() for row in _rows(form, errors)]
+    chart = (
+        altair.Chart(altair.Data(values=rows))
+        .mark_line(interpolate="step")
+        .encode(
+            x=altair.X("exponent:Q", title="exponent of the argument"),
+            y=altair.Y("error:Q", title="largest error"),
+            color=altair.Color("sign:N", title="argument"),
+            row=altair.Row("form:N", title=None),
+        )
+        .properties(width=640, height=120)
+        .resolve_scale(y="independent")
+    )
+    chart.save(str(path))
+
+
+def _rows(form: str, errors: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    profile: Sequence[float] = errors["profile"]
+    half = len(profile) // 2
+    title = f"{form} ({errors['largest'][0]['measure'].split(' ')[0]})"
+    for number, error in enumerate(profile):
+        if error:
+            exponent = number % half - (half // 2 - 1)
+            yield {"form": title, "exponent": exponent, "error": error, "sign": "+" if number < half else "-"}

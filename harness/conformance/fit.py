@@ -1,0 +1,275 @@
+"""Fit the coefficients of a special function unit's interpolator to a GPU's results.
+
+A design says how an instruction shows a function: its inputs segment by segment, the unit in which the interpolator
+adds, and how coarse each coefficient is. A segment then is a set of linear conditions on three integers: every result,
+cut to its format, must be that of constant + slope * x + curve * square(x). All of a segment's results are used, and
+every solution is found. Where there is none, the GPU's unit is built otherwise.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.conformance.forms import snippets
+from harness.ptx.numeric import hopper
+
+Words = NDArray[np.uint32]
+Integers = NDArray[np.int64]
+
+STEP_BITS, SQUARE_CUT = hopper.STEP_BITS, hopper.SQUARE_CUT
+_WINDOW = (24, 10)
+"""How far from the least-squares solution curves and slopes are tried, in their own steps."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """How an instruction shows a function of the unit.
+
+    `fraction`: the interpolator adds in units of 2**-fraction; `kept`: bits behind the point of what it hands on, which
+    is then cut to 24 bits. `constant`, `slope`, `curve`: coefficients are multiples of 2 to these powers of that unit.
+    `inputs`: a segment's arguments, and the steps at which the interpolator stands for each. `exact`: whether the first
+    input of the first segment is treated apart.
+    """
+
+    form: str
+    segments: int
+    fraction: int
+    kept: int
+    constant: int
+    slope: int
+    curve: int
+    inputs: Callable[[int], tuple[Words, Integers]]
+    exact: bool = False
+
+
+class Misfit(Exception):
+    """The unit is not built as the design has it; the message says where that shows."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Fitted coefficients, a number a segment, and what is added to every constant, in the interpolator's unit.
+
+    `results`: how many they give. `unique`: whether no other coefficients of these widths do.
+    """
+
+    constant: tuple[int, ...]
+    slope: tuple[int, ...]
+    curve: tuple[int, ...]
+    rounding: int
+    results: int
+    unique: bool
+
+    def same_as(self, name: str) -> bool:
+        """Whether it is the table of this function that the emulator has."""
+        mine = [self.constant, self.slope, self.curve]
+        had = [getattr(hopper, f"{name.upper()}_{word}") for word in ("CONSTANT", "SLOPE", "CURVE")]
+        return all(tuple(h[: len(m)]) == m for h, m in zip(had, mine, strict=True))
+
+    def text(self, name: str) -> str:
+        """As Python source, in the layout of `harness.ptx.numeric.hopper`."""
+        parts = []
+        for word in ("constant", "slope", "curve"):
+            numbers = ", ".join(map(str, getattr(self, word))) + ","
+            body = textwrap.fill(numbers, 116, initial_indent="    ", subsequent_indent="    ")
+            parts.append(f"{name.upper()}_{word.upper()} = (\n{body}\n)")
+        return "\n".join(parts)
+
+
+class Runner(Protocol):
+    """What a fit needs of a device."""
+
+    def compiled(self, snippets: Any, checks: bool) -> dict[int, str]:
+        """Make snippets ready."""
+
+    def run(self, snippet: Any, columns: Any) -> Any:
+        """An instruction's results."""
+
+
+def fit(design: Design, results: Callable[[int, Words], Words], segments: Iterable[int] | None = None) -> Table:
+    """Fit a design's segments (all, or some). `results`: of a segment's arguments. Raises Misfit."""
+    square = truncated_squares(STEP_BITS, SQUARE_CUT)
+    found, count = [], 0
+    numbers = list(range(design.segments) if segments is None else segments)
+    for number in numbers:
+        arguments, steps = design.inputs(number)
+        low, high = interval(design, results(number, arguments))
+        if design.exact and number == 0:
+            steps, low, high = steps[1:], low[1:], high[1:]
+        count += len(steps)
+        found.append(_segment(design, number, steps, square[steps], low, high))
+    rounding = _rounding(design, found)
+    rows = [_row(design, f, rounding) for f in found]
+    constant, slope, curve = (tuple(column) for column in zip(*rows, strict=True))
+    unique = all(len(f) == 1 and f[0][3] - f[0][2] < 1 << design.constant for f in found)
+    return Table(constant, slope, curve, rounding, count, unique)
+
+
+def truncated_squares(bits: int, cut: int) -> Integers:
+    """The truncated square of all numbers of so many bits (`harness.ptx.numeric.interpolator.truncated_square`)."""
+    x = np.arange(1 << bits, dtype=np.int64)
+    total = np.zeros_like(x)
+    for i in range((cut + 1) >> 1, bits):
+        row = (1 << (2 * i - cut)) + ((x & ((1 << i) - 1)) << (i + 1) >> cut)
+        total += np.where(x >> i & 1, row, 0)
+    return total
+
+
+def interval(design: Design, results: Words) -> tuple[Integers, Integers]:
+    """The least and the greatest sum that gives each positive float32 result, in the interpolator's unit."""
+    value = results.view(np.float32).astype(np.float64)
+    last = np.ldexp(1.0, np.maximum(np.frexp(value)[1] - 24, -design.kept) + design.fraction)
+    low = np.ceil(np.ldexp(value, design.fraction))
+    return low.astype(np.int64), (np.ceil(np.ldexp(value, design.fraction) + last) - 1).astype(np.int64)
+
+
+def _margins(
+    candidates: Integers, steps: Integers, square: Integers, low: Integers, high: Integers
+) -> tuple[Integers, Integers]:
+    """For each candidate (curve, slope): the least and the greatest constant that serve these inputs."""
+    sums = candidates[:, :1] * square + candidates[:, 1:] * steps
+    return (low - sums).max(axis=1), (high - sums).min(axis=1)
+
+
+def _segment(
+    design: Design, number: int, steps: Integers, square: Integers, low: Integers, high: Integers
+) -> list[tuple[int, int, int, int]]:
+    """All (curve, slope, least constant, greatest constant) that give a segment's results. Raises Misfit for none."""
+    some = np.unique(np.linspace(0, len(steps) - 1, 4097).astype(np.int64))
+    columns = np.stack([np.ones(len(some)), steps[some], square[some]], axis=1).astype(np.float64)
+    scale = np.maximum(columns.max(axis=0), 1.0)
+    solved = np.linalg.lstsq(columns / scale, (low[some] + high[some]) / 2.0, rcond=None)[0] / scale
+    candidates = _around(design, float(solved[1]), float(solved[2]), float(square.max()) / max(float(steps.max()), 1.0))
+    active = set(np.linspace(0, len(steps) - 1, 257).astype(np.int64).tolist())
+    while len(candidates):
+        # Few inputs rule out nearly all; those that rule out the others are found one by one.
+        chosen = np.array(sorted(active))
+        least, greatest = _margins(candidates, steps[chosen], square[chosen], low[chosen], high[chosen])
+        candidates = candidates[least <= greatest]
+        against: set[int] = set()
+        for curve, slope in candidates[:32]:
+            sums = curve * square + slope * steps
+            if (low - sums).max() > (high - sums).min():
+                against.update((int((low - sums).argmax()), int((high - sums).argmin())))
+        if not against:
+            break
+        active |= against
+    found = []
+    for candidate in candidates:
+        least, greatest = _margins(candidate[None, :], steps, square, low, high)
+        if least[0] <= greatest[0]:
+            found.append((int(candidate[0]), int(candidate[1]), int(least[0]), int(greatest[0])))
+    if not found:
+        raise Misfit(
+            f"{design.form}, segment {number}: no quadratic with a square of {STEP_BITS} bits cut at 2**{SQUARE_CUT} "
+            f"gives its {len(steps):,} results"
+        )
+    return found
+
+
+def _around(design: Design, slope: float, curve: float, trade: float) -> Integers:
+    """Curves and slopes near a solution, as multiples of their steps. A larger curve goes with a smaller slope."""
+    found = []
+    for q in range(-_WINDOW[0], _WINDOW[0] + 1):
+        some_curve = (round(curve / (1 << design.curve)) + q) << design.curve
+        middle = round((slope - (some_curve - curve) * trade) / (1 << design.slope))
+        found += [(some_curve, (middle + s) << design.slope) for s in range(-_WINDOW[1], _WINDOW[1] + 1)]
+    return np.array(found, np.int64)
+
+
+def _rounding(design: Design, found: list[list[tuple[int, int, int, int]]]) -> int:
+    """What is left of every constant beyond multiples of its step, the same for all segments. Raises Misfit."""
+    size = 1 << design.constant
+    votes = np.zeros(size + 1, np.int64)
+    for solutions in found:
+        covered = np.zeros(size + 1, np.int64)
+        for *_, least, greatest in solutions:
+            first, width = least % size, min(greatest - least + 1, size)
+            covered[first] += 1
+            covered[min(first + width, size)] -= 1
+            if first + width > size:
+                covered[0] += 1
+                covered[first + width - size] -= 1
+        votes += np.diff(np.concatenate([[0], (np.cumsum(covered) > 0).astype(np.int64)]))
+    serves = np.flatnonzero(np.cumsum(votes)[:size] == len(found))
+    if not len(serves):
+        raise Misfit(f"{design.form}: constants in steps of 2**{design.constant - design.fraction} have no common rest")
+    return int(serves[0])
+
+
+def _row(design: Design, solutions: list[tuple[int, int, int, int]], rounding: int) -> tuple[int, int, int]:
+    """The first solution with such a constant, in steps."""
+    for curve, slope, least, greatest in solutions:
+        constant = -((rounding - least) >> design.constant)
+        if (constant << design.constant) + rounding <= greatest:
+            return constant, slope >> design.slope, curve >> design.curve
+    raise Misfit(f"{design.form}: no constant with the rest {rounding}")
+
+
+def on_device(name: str, device: Runner, segments: Iterable[int] | None = None) -> Table:
+    """Measure a function's results and fit them. Raises Misfit, KeyError for a function that is not known."""
+    design = DESIGNS[name]
+    (snippet,) = snippets(design.form)
+    refused = device.compiled([snippet], False)
+    if refused:
+        raise Misfit(f"{design.form}: {refused[0]}")
+    return fit(design, lambda _, arguments: device.run(snippet, [arguments])[0], segments)
+
+
+# How instructions show the unit's functions ---------------------------------------------------------------------
+
+
+def _binades(count: int) -> Callable[[int], tuple[Words, Integers]]:
+    """Segments of 2**17 numbers from 1 on, `count` of them a binade."""
+
+    def inputs(segment: int) -> tuple[Words, Integers]:
+        bits = 23 - (count.bit_length() - 1)
+        x = np.arange(1 << bits, dtype=np.uint32)
+        first = 0x3F800000 + (segment // count << 23) + (segment % count << bits)
+        return x + np.uint32(first), x.astype(np.int64) << (STEP_BITS - bits)
+
+    return inputs
+
+
+def _quarter(segment: int) -> tuple[Words, Integers]:
+    """Arguments of sin.approx whose angle, in units of 2**-25 turns, lies in a segment of the first quarter."""
+    turn = 0.15915493667125702
+    wanted = (np.arange(1 << STEP_BITS) + (segment << STEP_BITS) + 0.5) * 2.0**-25
+    x = (wanted / turn).astype(np.float32)
+    turns = x.astype(np.float64) * turn
+    angle = np.floor((turns.view(np.int64) >> 29 << 29).view(np.float64) * 2.0**25).astype(np.int64)
+    kept = angle >> STEP_BITS == segment
+    return x[kept].view(np.uint32), angle[kept] & ((1 << STEP_BITS) - 1)
+
+
+_TANH_SEGMENTS = [
+    (e, s) for e, n in zip(range(-8, 3), (1, 1, 1, 2, 2, 4, 4, 4, 8, 16, 8), strict=True) for s in range(n)
+]
+
+
+def _tanh(segment: int) -> tuple[Words, Integers]:
+    """A segment's arguments: of the fraction as many upper bits count as its binade has segments."""
+    exponent, place = _TANH_SEGMENTS[segment]
+    count = sum(e == exponent for e, _ in _TANH_SEGMENTS)
+    spacing = 23 - STEP_BITS - (count.bit_length() - 1)
+    steps = np.arange(1 << STEP_BITS, dtype=np.int64)
+    codes = (exponent + 127 << 23) + ((steps + (place << STEP_BITS)) << spacing)
+    return codes.astype(np.uint32), steps
+
+
+DESIGNS = {
+    "rcp": Design("rcp.approx.ftz.f32", 128, 40, 40, 14, 0, 1, _binades(128)),
+    "rsqrt": Design("rsqrt.approx.ftz.f32", 128, 40, 40, 14, 0, 2, _binades(64), exact=True),
+    "sqrt": Design("sqrt.approx.ftz.f32", 128, 40, 40, 15, 0, 1, _binades(64)),
+    "ex2": Design("ex2.approx.ftz.f32", 64, 38, 38, 14, 0, 1, _binades(64)),
+    "lg2": Design("lg2.approx.ftz.f32", 64, 38, 36, 12, 0, 1, _binades(64), exact=True),
+    "sin": Design("sin.approx.ftz.f32", 64, 37, 37, 11, 0, 0, _quarter),
+    "tanh": Design("tanh.approx.f32", len(_TANH_SEGMENTS), 39, 39, 15, 0, 0, _tanh),
+}
+"""The functions by name."""

@@ -1,0 +1,23 @@
+"""Which bits approximate instructions have: those of a measured unit, or the nearest to the true value."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from harness.ptx.binding.program import Program
+from harness.ptx.targets import GENERATION
+
+HOPPER, ROUNDED = GENERATION.lower(), "rounded"
+APPROXIMATE = (HOPPER, ROUNDED)
+"""The choices, the default first."""
+
+
+def rounded(program: Program) -> Program:
+    """The program with every approximate definition replaced by the model that rounds to nearest."""
+    steps = [
+        replace(s, functions=tuple(s.bound.array_function(n, True) for n, _ in enumerate(s.functions)))
+        if s.bound.form.rounded is not None
+        else s
+        for s in program.steps
+    ]
+    return replace(program, steps=steps)
