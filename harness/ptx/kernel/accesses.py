@@ -50,7 +50,7 @@ def _count(bound: Bound) -> int:
 def _bind_ld(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2 + _hints(bound))
     kind = TYPES[bound.modifiers["type"] or ""]
-    parts = _elements(builder, node.operands[0], _count(bound))
+    parts = elements(builder, node.operands[0], _count(bound))
     writers = tuple(builder.destination(p, kind, bound, may_discard=True) for p in parts)
     space = _space(bound)
     if space == "param":
@@ -67,7 +67,7 @@ def _hints(bound: Bound) -> int:
     return 1 if bound.modifiers.get("hint") else 0
 
 
-def _elements(builder: KernelBuilder, node: Operand, count: int) -> list[Operand]:
+def elements(builder: KernelBuilder, node: Operand, count: int) -> list[Operand]:
     """`{ %r1 }` also stands for the register alone, as Triton writes it."""
     if count == 1:
         return list(node.elements) if isinstance(node, Vector) and len(node.elements) == 1 else [node]
@@ -78,7 +78,7 @@ def _elements(builder: KernelBuilder, node: Operand, count: int) -> list[Operand
 def _bind_st(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2 + _hints(bound))
     kind = TYPES[bound.modifiers["type"] or ""]
-    parts = _elements(builder, node.operands[1], _count(bound))
+    parts = elements(builder, node.operands[1], _count(bound))
     space = _space(bound)
     readers = tuple(builder.read(p, kind, True, f"value of {bound.spelling}") for p in parts)
     if space == "param":
@@ -146,11 +146,11 @@ def _atomic(builder: KernelBuilder, node: Instruction, bound: Bound, to: Operand
     if isinstance(to, Sink):
         writers = tuple(WriteSlot(-1, kind.width) for _ in range(count))
     else:
-        parts = _elements(builder, to, count)
+        parts = elements(builder, to, count)
         writers = tuple(builder.destination(p, kind, bound, may_discard=count > 1) for p in parts)
     space = _space(bound)
     base, displacement = address(builder, rest[0], space)
-    operands = [part for o in rest[1:] for part in _elements(builder, o, count)]
+    operands = [part for o in rest[1:] for part in elements(builder, o, count)]
     readers = tuple(builder.read(o, kind, False, f"operand of {bound.spelling}") for o in operands)
     detail = (Access(space, displacement, kind.width, count), _update(bound))
     return Step("atom", node, bound, (base, *readers), writers, detail=detail)
@@ -310,7 +310,7 @@ def _run_cp_wait(frame: KernelFrame, step: Step, active: Array | None) -> None:
 def _bind_ldmatrix(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2)
     count = int((bound.modifiers["num"] or "x1")[1:])
-    to = _elements(builder, node.operands[0], count)
+    to = elements(builder, node.operands[0], count)
     writers = tuple(builder.destination(e, TYPES["b32"], bound) for e in to)
     base, displacement = address(builder, node.operands[1], "shared")
     return Step("ldmatrix", node, bound, (base,), writers, detail=Access("shared", displacement, 32, 4))
@@ -320,7 +320,7 @@ def _bind_ldmatrix(builder: KernelBuilder, node: Instruction, bound: Bound) -> S
 def _bind_stmatrix(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2)
     count = int((bound.modifiers["num"] or "x1")[1:])
-    what = _elements(builder, node.operands[1], count)
+    what = elements(builder, node.operands[1], count)
     readers = tuple(builder.read(e, TYPES["b32"], False, f"element of {bound.spelling}") for e in what)
     base, displacement = address(builder, node.operands[0], "shared")
     return Step("stmatrix", node, bound, (base, *readers), (), detail=Access("shared", displacement, 32, 4))

@@ -44,12 +44,15 @@ _AMPERE, _AMPERE_TF32 = Model(24, 8, -132, -20), Model(24, 4, -132, -20)
 _HOPPER, _HOPPER_TF32 = Model(25, 16, -133, -21), Model(25, 8, -133, -21)
 
 MODELS: dict[str, dict[str, Model]] = {
-    "Volta": {"f16": _VOLTA},
+    "Volta": {"volta": _VOLTA},
     "Turing": {"f16": _AMPERE, "volta": _VOLTA},
     "Ampere": {"f16": _AMPERE, "tf32": _AMPERE_TF32},
     "Ada": {"f16": _AMPERE, "tf32": _AMPERE_TF32, "f8": Model(13, 16, -132, -20, kept=13)},
     # mma.sync has no 8-bit floats of its own here: they become float16. wgmma has.
-    "Hopper": {"f16": _HOPPER, "tf32": _HOPPER_TF32, "f8": _HOPPER, "wgmma f8": Model(13, 32, -133, -21, kept=13)},
+    "Hopper": {
+        "f16": _HOPPER, "volta": _HOPPER, "tf32": _HOPPER_TF32, "f8": _HOPPER,
+        "wgmma f8": Model(13, 32, -133, -21, kept=13),
+    },
     "Blackwell": {"f16": _HOPPER, "tf32": _HOPPER_TF32, "f8": Model(25, 32, -133, -21)},
 }
 """By generation and by what is multiplied: f16 and bf16, tf32, floats of 8 bits and fewer; `volta` is m8n8k4."""
@@ -80,11 +83,11 @@ class Float:
 
 FLOATS = {
     "f32": Float(8, 23), "tf32": Float(8, 10, 13), "f16": Float(5, 10), "bf16": Float(8, 7), "e4m3": Float(4, 3, 0, 1),
-    "e5m2": Float(5, 2), "e3m2": Float(3, 2, 0, 0), "e2m3": Float(2, 3, 0, 0), "e2m1": Float(2, 1, 0, 0),
+    "e5m2": Float(5, 2), "e3m2": Float(3, 2, 0, 0), "e2m3": Float(2, 3, 0, 0), "e2m1": Float(2, 1, 2, 0),
 }  # fmt: skip
 BITS = {"f32": 32, "tf32": 32, "f64": 64, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "e3m2": 8, "e2m3": 8, "e2m1": 8}
 BITS |= {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1, "s32": 32}
-"""Bits that an element takes in a register; formats of 6 and 4 bits have a byte each (kind::f8f6f4)."""
+"""Bits that an element takes in a register; of kind::f8f6f4 those of 6 and 4 bits have a byte too, e2m1 in its bits 2 to 5."""
 
 _LOW = -20_000  # the exponent of a zero until it gets that of the model; below those of all products
 _ZERO, _FINITE, _INFINITE, _NAN = 0, 1, 2, 3

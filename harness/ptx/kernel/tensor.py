@@ -1,0 +1,259 @@
+"""Products by tensor cores, and moves of their fragments between the lanes of a warp."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from harness.ptx.binding.builder import binds, expect
+from harness.ptx.binding.program import ReadSlot, Step, WriteSlot
+from harness.ptx.errors import NotElementwise, OperandError
+from harness.ptx.isa.forms import Bound, find
+from harness.ptx.kernel import fragments
+from harness.ptx.kernel.accesses import elements
+from harness.ptx.kernel.builder import KernelBuilder
+from harness.ptx.kernel.frame import KernelFrame
+from harness.ptx.machine.operations import runs
+from harness.ptx.numeric import tensorcore
+from harness.ptx.numeric.tensorcore import BITS, FLOATS, Model
+from harness.ptx.numeric.vectorise import UNSIGNED, Array
+from harness.ptx.targets import AnyTarget
+from harness.ptx.text.nodes import Instruction
+from harness.ptx.text.types import TYPES
+
+
+@dataclass(frozen=True)
+class Product:
+    """What an mma computes: tables of positions for its operands, types of d, a, b and c, and the arithmetic.
+
+    `model` is None for integers, bits and float64, which every generation computes alike. `measured`: whether hardware
+    of the target's generation has been asked.
+    """
+
+    tables: tuple[Array, Array, Array, Array]
+    types: tuple[str, str, str, str]
+    widths: tuple[int, int, int, int]
+    counts: tuple[int, int, int, int]
+    model: Model | None
+    measured: bool = True
+
+
+def generation(target: AnyTarget | None) -> str:
+    """The name of a target's GPU generation."""
+    if target is None:
+        return tensorcore.MEASURED
+    return next((name for name, number in tensorcore.SINCE if not target.older_than(number)), "Volta")
+
+
+def _shape(text: str) -> tuple[int, int, int]:
+    m, rest = text[1:].split("n")
+    n, k = rest.split("k")
+    return int(m), int(n), int(k)
+
+
+_KINDS = {"tf32": "tf32", **dict.fromkeys(("f16", "bf16"), "f16")}
+
+
+@binds("mma")
+def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 4)
+    modifiers = bound.modifiers
+    if "alayout" not in modifiers and [x for x in node.modifiers if x in ("row", "col")] != ["row", "col"]:
+        raise builder.error(OperandError, f"{node.spelling}: a is .row and b is .col, in this order", node.offset)
+    m, n, k = _shape(modifiers["shape"] or "")
+    if "atype" in modifiers:
+        types = tuple(modifiers[name] or "" for name in ("dtype", "atype", "btype", "ctype"))
+    else:
+        types = ("s32", "b1", "b1", "s32")
+    d_type, a_type, b_type, c_type = types
+    quads = a_type == "f16" and (m, n, k) == (8, 8, 4)
+    model = None
+    name = generation(builder.target)
+    if a_type in FLOATS:
+        wanted = "volta" if quads else _KINDS.get(a_type, "f8")
+        model = tensorcore.MODELS[name].get(wanted)
+        if model is None:
+            message = f"{bound.spelling}: nothing is published about its arithmetic on {name} GPUs"
+            raise builder.error(NotElementwise, message, node.offset)
+    widths = tuple(BITS[t] for t in types)
+    if quads:
+        layouts = (modifiers["alayout"] or "", modifiers["blayout"] or "")
+        tables: tuple[Array, ...] = (
+            fragments.of_quads(f"c{widths[0]}", ""),
+            fragments.of_quads("a", layouts[0]),
+            fragments.of_quads("b", layouts[1]),
+            fragments.of_quads(f"c{widths[3]}", ""),
+        )
+    else:
+        tables = (
+            fragments.of_c(m, n, widths[0]),
+            fragments.of_a(m, k, widths[1]),
+            fragments.of_b(k, n, widths[2]),
+            fragments.of_c(m, n, widths[3]),
+        )
+    counts = tuple(t.size // (32 * fragments.per_register(w)) for t, w in zip(tables, widths, strict=True))
+    slots = [elements(builder, o, c) for o, c in zip(node.operands, counts, strict=True)]
+    kinds = [TYPES[_register(t)] for t in types]
+    writers = tuple(builder.destination(e, kinds[0], bound) for e in slots[0])
+    readers = tuple(
+        builder.read(e, kinds[i], False, f"element of {bound.spelling}") for i in (1, 2, 3) for e in slots[i]
+    )
+    measured = model is None or name == tensorcore.MEASURED
+    detail = Product(tables, types, widths, counts, model, measured)  # type: ignore[arg-type]
+    return Step("mma", node, bound, readers, writers, detail=detail)
+
+
+def _register(name: str) -> str:
+    """The type of the registers that hold elements of a type."""
+    return {"f64": "f64", "f32": "f32", "s32": "s32"}.get(name, "b32")
+
+
+@runs("mma")
+def _run_mma(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    frame.need_whole_warps(step, active)
+    product: Product = step.detail
+    warps = np.arange(frame.lanes // 32) if active is None else np.flatnonzero(active.reshape(-1, 32)[:, 0])
+    operands: list[Array] = []
+    doubts: list[Array | None] = []
+    at = 0
+    for table, width, count in zip(product.tables[1:], product.widths[1:], product.counts[1:], strict=True):
+        readers = step.sources[at : at + count]
+        at += count
+        value, doubt = gathered(frame, readers, warps, table, width)
+        operands.append(value)
+        doubts.append(doubt)
+    result = _multiplied(step, product, *operands)
+    width = product.widths[0]
+    doubt = _spread(doubts, result, width) if any(d is not None for d in doubts) else None
+    scattered(frame, step.destinations, warps, product.tables[0], width, result, doubt, active)
+
+
+def gathered(
+    frame: KernelFrame, readers: Sequence[ReadSlot], warps: Array, table: Array, width: int
+) -> tuple[Array, Array | None]:
+    """An operand's elements as tiles x rows x columns of codes, and which of them have undefined bits (None: none)."""
+    read = [frame.read(r) for r in readers]
+    values = _elements([v for v, _ in read], frame.lanes, warps, width)
+    found = values[:, table.reshape(-1)].reshape(-1, *table.shape[1:])
+    if all(m is None for _, m in read):
+        return found, None
+    masks = [np.zeros((), UNSIGNED[r.width]) if m is None else m for (_, m), r in zip(read, readers, strict=True)]
+    doubt = _elements(masks, frame.lanes, warps, width)
+    return found, doubt[:, table.reshape(-1)].reshape(-1, *table.shape[1:]) != 0
+
+
+def _elements(registers: Sequence[Array], lanes: int, warps: Array, width: int) -> Array:
+    """Registers as a row of elements for each warp."""
+    whole = np.stack([np.broadcast_to(r, (lanes,)) for r in registers]).reshape(len(registers), -1, 32)
+    if len(warps) < whole.shape[1]:
+        whole = whole[:, warps]
+    rows = np.ascontiguousarray(whole.transpose(1, 0, 2)).reshape(len(warps), -1)
+    if width >= 8:
+        return rows.view(UNSIGNED[width])
+    octets = rows.view(np.uint8)
+    if width == 1:
+        return np.unpackbits(octets, axis=1, bitorder="little")
+    return np.stack([octets & 15, octets >> 4], -1).reshape(len(octets), -1)
+
+
+def scattered(
+    frame: KernelFrame,
+    writers: Sequence[WriteSlot],
+    warps: Array,
+    table: Array,
+    width: int,
+    tiles: Array,
+    doubt: Array | None,
+    active: Array | None,
+) -> None:
+    """Write tiles of codes back to the registers that hold them."""
+    order = np.empty(table.size, np.int64)
+    order[table.reshape(-1)] = np.arange(table.size)
+    columns = _registers(tiles, order, len(warps), width)
+    masks = None if doubt is None else _registers(doubt, order, len(warps), width)
+    lanes = (warps[:, None] * 32 + np.arange(32)).reshape(-1)
+    for number, writer in enumerate(writers):
+        mask = None if masks is None else np.ascontiguousarray(masks[:, number]).reshape(-1)
+        value = np.ascontiguousarray(columns[:, number]).reshape(-1)
+        frame.write_lanes(writer, value, mask, lanes, active)
+
+
+def _registers(tiles: Array, order: Array, warps: int, width: int) -> Array:
+    """Elements of tiles as registers: warps x registers x lanes."""
+    rows = tiles.astype(UNSIGNED[width]).reshape(warps, -1)[:, order]
+    return np.ascontiguousarray(rows).view(UNSIGNED[max(width, 32)]).reshape(warps, -1, 32)
+
+
+def _spread(doubts: list[Array | None], result: Array, width: int) -> Array:
+    """The masks of results: one that depends on an element with undefined bits is undefined."""
+    a, b, c = doubts
+    bad = np.zeros(result.shape, np.bool_)
+    if a is not None:
+        bad |= a.any(2)[:, :, None]
+    if b is not None:
+        bad |= b.any(1)[:, None, :]
+    if c is not None:
+        bad |= c
+    ones = UNSIGNED[width]((1 << width) - 1)
+    return np.where(bad, ones, UNSIGNED[width](0))
+
+
+def _multiplied(step: Step, product: Product, a: Array, b: Array, c: Array) -> Array:
+    _, a_type, b_type, _ = product.types
+    if product.model is not None:
+        codes = [np.ascontiguousarray(x).astype(np.uint32) for x in (a, b, c)]
+        return tensorcore.dot(*codes, product.types, product.model)
+    if a_type == "f64":
+        return _double(step, a, b, c)
+    whole = np.ascontiguousarray(c).astype(np.uint32)
+    if a_type == "b1":
+        exclusive = step.bound.modifiers["op"] == "xor"
+        return tensorcore.dot_bits(a.astype(np.float32), b.astype(np.float32), whole, exclusive)
+    saturate = bool(step.bound.modifiers["satfinite"])
+    return tensorcore.dot_integer(_number(a, a_type), _number(b, b_type), whole, saturate)
+
+
+def _number(codes: Array, kind: str) -> Array:
+    """Integers of 8 or 4 bits as float32, which holds them."""
+    bits = BITS[kind]
+    numbers = codes.astype(np.int16)
+    if kind[0] == "s":
+        numbers = (numbers ^ (1 << bits - 1)) - (1 << bits - 1)
+    return numbers.astype(np.float32)
+
+
+def _double(step: Step, a: Array, b: Array, c: Array) -> Array:
+    """float64: a fused multiply-add for each term, in order."""
+    fma: Any = find("fma", (step.bound.modifiers["rnd"] or "rn", "f64"))[0].array_function()
+    total = np.ascontiguousarray(c)
+    for k in range(a.shape[2]):
+        left = np.broadcast_to(a[:, :, k, None], total.shape).reshape(-1)
+        right = np.broadcast_to(b[:, k, None, :], total.shape).reshape(-1)
+        left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
+        total = fma(left.size, left, right, total.reshape(-1)).reshape(total.shape)
+    return total
+
+
+@binds("movmatrix")
+def _bind_movmatrix(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 2)
+    writer = builder.destination(node.operands[0], TYPES["b32"], bound)
+    reader = builder.read(node.operands[1], TYPES["b32"], False, f"operand of {bound.spelling}")
+    return Step("movmatrix", node, bound, (reader,), (writer,))
+
+
+@runs("movmatrix")
+def _run_movmatrix(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    """An 8 x 8 matrix of 16 bits, its rows held by fours of lanes, transposed."""
+    frame.need_whole_warps(step, active)
+    value, mask = frame.read(step.sources[0])
+    doubt = None if mask is None else _transposed(np.broadcast_to(mask, (frame.lanes,)))
+    frame.write(step.destinations[0], _transposed(value), doubt, active)
+
+
+def _transposed(value: Array) -> Array:
+    matrix = np.ascontiguousarray(value).view(np.uint16).reshape(-1, 8, 8).transpose(0, 2, 1)
+    return np.ascontiguousarray(matrix).reshape(-1, 64).view(np.uint32).reshape(-1)
