@@ -1,10 +1,10 @@
 """Matrix products as tensor cores compute them, generation by generation: `d = a b + c` on codes.
 
 A product over k is made of blocks of at most L terms, in order; each block's result is the next block's accumulator.
-Within a block every product of two significands is exact. Its exponent is the sum of its factors' exponents; a subnormal
-has the exponent of the smallest normal number. The largest exponent of all products and of the accumulator is found.
-Every term is cut, toward zero, to F fraction bits relative to that exponent. The sum of the terms is exact and is rounded
-once: to float32 toward zero, to float16 to nearest even. A term that is zero counts with an exponent of its own, `zero`.
+Within a block every product of two significands is exact. Its exponent is the sum of its factors' exponents; that of a
+subnormal is that of the smallest normal number. The largest exponent of all products and of the accumulator is found.
+Every term is cut, toward zero, to F fraction bits relative to that exponent. The sum of the terms is exact, and rounded
+once: to float32 toward zero, to float16 to nearest even. A term that is zero counts with an exponent of its own.
 
 No sum has the sign -0. What is too large becomes infinity, also where rounding is toward zero. NaN is 0x7fffffff or
 0x7fff: for a NaN operand, zero times infinity, and infinities of both signs.
@@ -24,7 +24,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from references import double
+from references import arithmetic, double
+from references.conversion import convert
 from references.formats import E4M3, E5M2, F16, F32, TF32, Format, is_infinity, is_nan, is_zero, sign
 from references.integers import clamp, number, wrap
 from references.rounding import Rounding, bit_length, decompose, nan_code, round_exact
@@ -34,16 +35,13 @@ from references.rounding import Rounding, bit_length, decompose, nan_code, round
 class Generation:
     """How a generation's tensor cores add.
 
-    `fraction`: F, the fraction bits that a term keeps. `block`: bytes of `a` in one block; L is as many terms as fit, of
-    the format in which they are multiplied. `zero`: the exponent of a zero term, by accumulator. `coarse`: fraction
-    bits that 8-bit floats keep, in their terms and in a float32 result, where those are fewer. `widened`: 8-bit floats
-    are multiplied as float16, so that a block has as many terms as one of float16.
+    `fraction`: F, the fraction bits that a term keeps. `block`: bytes of `a` in one block; L is as many terms as fit.
+    `coarse`: fraction bits that 8-bit floats keep, in their terms and in a float32 result, where those are fewer.
     """
 
     fraction: int
     block: int
     coarse: int = 0
-    widened: bool = False
 
     def zero(self, accumulator: Format) -> int:
         """The exponent with which a zero term counts."""
@@ -53,9 +51,8 @@ class Generation:
 VOLTA = Generation(fraction=23, block=8)
 TURING = AMPERE = Generation(fraction=24, block=16)
 ADA = Generation(fraction=24, block=16, coarse=13)
-HOPPER = Generation(fraction=25, block=32, widened=True)
+HOPPER = BLACKWELL = Generation(fraction=25, block=32)
 HOPPER_WGMMA = Generation(fraction=25, block=32, coarse=13)
-BLACKWELL = Generation(fraction=25, block=32)
 
 _BYTES = {TF32: 4, E4M3: 1, E5M2: 1}  # and 2, of float16 and bfloat16; formats of fewer bits take a byte each
 
@@ -79,7 +76,7 @@ def dot(
         raise ValueError(f"no tensor core multiplies {a_format.name} and {b_format.name} into {d_format.name}")
     narrow = a_format.code_bits <= 8
     size = _BYTES.get(a_format, 1 if narrow else 2)
-    terms = generation.block // (2 if narrow and generation.widened else size)
+    terms = generation.block // size
     fraction = generation.coarse if narrow and generation.coarse else generation.fraction
     accumulator, format_of_it = c, c_format
     for start in range(0, a.shape[1], terms):
@@ -146,6 +143,44 @@ def _cut(fmt: Format, codes: Tensor, fraction: int) -> Tensor:
     """Finite codes with no more than so many fraction bits, cut toward zero."""
     cut = codes & ~((1 << (fmt.mantissa_bits - fraction)) - 1)
     return torch.where(is_nan(fmt, codes), codes, cut)
+
+
+def dot_of_bytes(
+    a: Tensor, b: Tensor, c: Tensor, *, a_format: Format, b_format: Format, d_format: Format, generation: Generation
+) -> Tensor:
+    """8-bit floats by `mma` where the tensor cores take none (Hopper; Blackwell but for sm_120 and later).
+
+    ptxas makes float16 of them, of every four k the first two for one product and the others for a second, which goes
+    on where the first, from zero, has ended. Each is one instruction. `c` is added to that, rounded to nearest even.
+    Source: the code that ptxas 12.9 and 13.4 write for sm_90a.
+    """
+    within = torch.arange(a.shape[1]) % 4
+    total = torch.zeros_like(c)
+    for part in (within < 2, within >= 2):
+        left, right = (convert(x, source=f, target=F16) for x, f in ((a[:, part], a_format), (b[part], b_format)))
+        formats = {"a_format": F16, "b_format": F16, "c_format": d_format, "d_format": d_format}
+        total = dot(left, right, total, **formats, generation=generation)
+    return arithmetic.add(c, total, fmt=d_format)
+
+
+def dot_of_quads(a: Tensor, b: Tensor, c: Tensor, *, c_format: Format, d_format: Format) -> Tensor:
+    """m8n8k4 of float16 from sm_80 on, whose tensor cores have none: float32 instructions, each rounded.
+
+    Into float32 the products are summed first, by fused multiply-adds from zero, and `c` comes last. Into float16 `c`
+    is added to the sum of two products, that to the sum of the other two. Source: ptxas's __cuda_sm_8x_mma functions.
+    """
+    x, y = convert(a, source=F16, target=F32), convert(b, source=F16, target=F32)
+    total = convert(c, source=F16, target=F32) if c_format == F16 else c
+    left, right = [x[:, k : k + 1] for k in range(4)], [y[k : k + 1] for k in range(4)]
+    if d_format == F32:
+        chain = torch.zeros_like(c)
+        for k in range(4):
+            chain = arithmetic.fma(left[k], right[k], chain)
+        return arithmetic.add(total, chain)
+    for k in (0, 2):
+        pair = arithmetic.fma(left[k + 1], right[k + 1], arithmetic.mul(left[k], right[k]))
+        total = arithmetic.add(total, pair)
+    return convert(total, source=F32, target=F16)
 
 
 def dot_double(a: Tensor, b: Tensor, c: Tensor, *, rounding: Rounding = "rn") -> Tensor:

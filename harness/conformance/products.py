@@ -123,7 +123,9 @@ def _moves(name: str, opcode: str, count: int, double: bool, kind: str, at: int)
     for i in range(count):
         register, place = f"%{kind}{at + i}", f"[%q2+{i * 32 * size}]"
         suffix = "f64" if double else "b32"
-        lines.append(f"  {opcode}.global.{suffix} " + (f"{register}, {place};" if opcode == "ld" else f"{place}, {register};"))
+        lines.append(
+            f"  {opcode}.global.{suffix} " + (f"{register}, {place};" if opcode == "ld" else f"{place}, {register};")
+        )
     return lines
 
 
@@ -138,7 +140,10 @@ def tiles(form: str, target: str, start: int, count: int) -> list[Array]:
     product = known.product
     shapes = [(count * t.shape[0], *t.shape[1:]) for t in product.tables]
     kind = np.repeat(np.arange(count) % len(KINDS), product.tables[0].shape[0])
-    codes = [_codes(rng, name, shape, kind, i) for i, (name, shape) in enumerate(zip(product.types, shapes, strict=True))]
+    codes = [
+        _codes(rng, name, shape, kind, i)
+        for i, (name, shape) in enumerate(zip(product.arithmetic.types, shapes, strict=True))
+    ]
     _cancel(rng, product, codes, kind)
     return [
         _registers(codes[i], product.tables[i], product.widths[i]).reshape(known.shape(i, count)) for i in (1, 2, 3)
@@ -187,11 +192,11 @@ def _codes(rng: np.random.Generator, name: str, shape: tuple[int, ...], kind: Ar
 
 def _cancel(rng: np.random.Generator, product: Product, codes: list[Array], kind: Array) -> None:
     """In tiles of the kind `cancelling`, make half of k the other half's negative, but for low bits, in any order."""
-    a_type = product.types[1]
+    a_type = product.arithmetic.types[1]
     found = FLOATS.get(a_type, _F64 if a_type == "f64" else None)
     a, b = codes[1], codes[2]
     some = np.flatnonzero(kind == KINDS.index("cancelling"))
-    if found is None or not len(some) or a.shape[2] < 2 or product.types[1] != product.types[2]:
+    if found is None or not len(some) or a.shape[2] < 2 or product.arithmetic.types[1] != product.arithmetic.types[2]:
         return
     half = a.shape[2] // 2
     sign = np.uint64(1 << (found.exponent + found.fraction + found.ignored))

@@ -3,10 +3,10 @@
 A warp's registers for an operand are taken as one row of elements: register by register, of each the 32 lanes, of each
 lane the elements from the low bits up. A table has, for each element of a tile, the position in that row.
 
-ISA 9.7.14.5.1 to 9.7.14.5.13. Of `lane`, `group = lane / 4` and `within = lane % 4`. Neighbouring elements along k fill a
-register. From register to register of `a` first the row goes up by 8, where the tile has 16, then k by four registers'
-worth; of `b` k alone. Accumulators have two neighbours of a row, then the row goes up by 8. Only m8n8k4 of float16 is
-different: its warp computes four tiles, each by two groups of four lanes.
+ISA 9.7.14.5.1 to 9.7.14.5.13. Four lanes have a row of `a`, a column of `b`, a row of the accumulator. Neighbouring
+elements along k fill a register. From register to register of `a` first the row goes up by 8, where the tile has 16,
+then k by four registers' worth; of `b` k alone. Accumulators have two neighbours of a row, then the row goes up by 8.
+Only m8n8k4 of float16 is different: its warp computes four tiles, each by two groups of four lanes.
 """
 
 from __future__ import annotations

@@ -11,14 +11,15 @@ import numpy as np
 from harness.ptx.binding.builder import binds, expect
 from harness.ptx.binding.program import ReadSlot, Step, WriteSlot
 from harness.ptx.errors import NotElementwise, OperandError
-from harness.ptx.isa.forms import Bound, find
+from harness.ptx.isa.forms import Bound
 from harness.ptx.kernel import fragments
 from harness.ptx.kernel.accesses import elements
 from harness.ptx.kernel.builder import KernelBuilder
 from harness.ptx.kernel.frame import KernelFrame
+from harness.ptx.kernel.multiply import Arithmetic, arithmetic
 from harness.ptx.machine.operations import runs
 from harness.ptx.numeric import tensorcore
-from harness.ptx.numeric.tensorcore import BITS, FLOATS, Model
+from harness.ptx.numeric.tensorcore import BITS
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 from harness.ptx.targets import AnyTarget
 from harness.ptx.text.nodes import Instruction
@@ -27,18 +28,12 @@ from harness.ptx.text.types import TYPES
 
 @dataclass(frozen=True)
 class Product:
-    """What an mma computes: tables of positions for its operands, types of d, a, b and c, and the arithmetic.
-
-    `model` is None for integers, bits and float64, which every generation computes alike. `measured`: whether hardware
-    of the target's generation has been asked.
-    """
+    """What an mma computes. Of d, a, b and c: tables of positions, bits of an element, registers of a lane."""
 
     tables: tuple[Array, Array, Array, Array]
-    types: tuple[str, str, str, str]
     widths: tuple[int, int, int, int]
     counts: tuple[int, int, int, int]
-    model: Model | None
-    measured: bool = True
+    arithmetic: Arithmetic
 
 
 def generation(target: AnyTarget | None) -> str:
@@ -54,9 +49,6 @@ def _shape(text: str) -> tuple[int, int, int]:
     return int(m), int(n), int(k)
 
 
-_KINDS = {"tf32": "tf32", **dict.fromkeys(("f16", "bf16"), "f16")}
-
-
 @binds("mma")
 def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 4)
@@ -68,16 +60,13 @@ def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
         types = tuple(modifiers[name] or "" for name in ("dtype", "atype", "btype", "ctype"))
     else:
         types = ("s32", "b1", "b1", "s32")
-    d_type, a_type, b_type, c_type = types
-    quads = a_type == "f16" and (m, n, k) == (8, 8, 4)
-    model = None
+    quads = types[1] == "f16" and (m, n, k) == (8, 8, 4)
     name = generation(builder.target)
-    if a_type in FLOATS:
-        wanted = "volta" if quads else _KINDS.get(a_type, "f8")
-        model = tensorcore.MODELS[name].get(wanted)
-        if model is None:
-            message = f"{bound.spelling}: nothing is published about its arithmetic on {name} GPUs"
-            raise builder.error(NotElementwise, message, node.offset)
+    word = modifiers.get("rnd") or modifiers.get("satfinite") or modifiers.get("op") or ""
+    how = arithmetic((types[0], types[1], types[2], types[3]), name, quads, word)
+    if how is None:
+        message = f"{bound.spelling}: nothing is published about its arithmetic on {name} GPUs"
+        raise builder.error(NotElementwise, message, node.offset)
     widths = tuple(BITS[t] for t in types)
     if quads:
         layouts = (modifiers["alayout"] or "", modifiers["blayout"] or "")
@@ -101,8 +90,7 @@ def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     readers = tuple(
         builder.read(e, kinds[i], False, f"element of {bound.spelling}") for i in (1, 2, 3) for e in slots[i]
     )
-    measured = model is None or name == tensorcore.MEASURED
-    detail = Product(tables, types, widths, counts, model, measured)  # type: ignore[arg-type]
+    detail = Product(tables, widths, counts, how)  # type: ignore[arg-type]
     return Step("mma", node, bound, readers, writers, detail=detail)
 
 
@@ -125,7 +113,7 @@ def _run_mma(frame: KernelFrame, step: Step, active: Array | None) -> None:
         value, doubt = gathered(frame, readers, warps, table, width)
         operands.append(value)
         doubts.append(doubt)
-    result = _multiplied(step, product, *operands)
+    result = product.arithmetic(*operands)
     width = product.widths[0]
     doubt = _spread(doubts, result, width) if any(d is not None for d in doubts) else None
     scattered(frame, step.destinations, warps, product.tables[0], width, result, doubt, active)
@@ -192,49 +180,14 @@ def _spread(doubts: list[Array | None], result: Array, width: int) -> Array:
     a, b, c = doubts
     bad = np.zeros(result.shape, np.bool_)
     if a is not None:
-        bad |= a.any(2)[:, :, None]
+        bad |= np.any(a, axis=2, keepdims=True)
     if b is not None:
-        bad |= b.any(1)[:, None, :]
+        bad |= np.any(b, axis=1, keepdims=True)
     if c is not None:
         bad |= c
-    ones = UNSIGNED[width]((1 << width) - 1)
-    return np.where(bad, ones, UNSIGNED[width](0))
-
-
-def _multiplied(step: Step, product: Product, a: Array, b: Array, c: Array) -> Array:
-    _, a_type, b_type, _ = product.types
-    if product.model is not None:
-        codes = [np.ascontiguousarray(x).astype(np.uint32) for x in (a, b, c)]
-        return tensorcore.dot(*codes, product.types, product.model)
-    if a_type == "f64":
-        return _double(step, a, b, c)
-    whole = np.ascontiguousarray(c).astype(np.uint32)
-    if a_type == "b1":
-        exclusive = step.bound.modifiers["op"] == "xor"
-        return tensorcore.dot_bits(a.astype(np.float32), b.astype(np.float32), whole, exclusive)
-    saturate = bool(step.bound.modifiers["satfinite"])
-    return tensorcore.dot_integer(_number(a, a_type), _number(b, b_type), whole, saturate)
-
-
-def _number(codes: Array, kind: str) -> Array:
-    """Integers of 8 or 4 bits as float32, which holds them."""
-    bits = BITS[kind]
-    numbers = codes.astype(np.int16)
-    if kind[0] == "s":
-        numbers = (numbers ^ (1 << bits - 1)) - (1 << bits - 1)
-    return numbers.astype(np.float32)
-
-
-def _double(step: Step, a: Array, b: Array, c: Array) -> Array:
-    """float64: a fused multiply-add for each term, in order."""
-    fma: Any = find("fma", (step.bound.modifiers["rnd"] or "rn", "f64"))[0].array_function()
-    total = np.ascontiguousarray(c)
-    for k in range(a.shape[2]):
-        left = np.broadcast_to(a[:, :, k, None], total.shape).reshape(-1)
-        right = np.broadcast_to(b[:, k, None, :], total.shape).reshape(-1)
-        left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
-        total = fma(left.size, left, right, total.reshape(-1)).reshape(total.shape)
-    return total
+    kind: Any = UNSIGNED[width]
+    found: Array = np.where(bad, kind((1 << width) - 1), kind(0))
+    return found
 
 
 @binds("movmatrix")

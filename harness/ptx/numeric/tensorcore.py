@@ -1,9 +1,8 @@
 """What tensor cores compute: one function over tiles, with the arithmetic of a GPU generation as data.
 
 A product over k is taken in blocks of L terms. A block's terms and its accumulator are aligned to the largest exponent
-among them and cut to F fraction bits; their sum is exact, rounded once, and the next block's accumulator. `MODELS` has F,
-L and the exponent of zero terms, a row a generation. Integers, single bits and float64 are exact or correctly rounded
-and the same everywhere.
+among them and cut to F fraction bits; their sum is exact, rounded once, and the next block's accumulator. `MODELS` has
+F, L and the exponent of zero terms, a row a generation. Integers and single bits are exact and the same everywhere.
 
 Sources: MMA-Sim, arXiv 2511.10909 (parameters of all generations); PTX ISA 9, mma.
 """
@@ -12,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -29,7 +28,7 @@ class Model:
     """The arithmetic of products into float32 or float16.
 
     `fraction`: F. `terms`: L. `zero32`, `zero16`: the exponent of zero terms, by accumulator. `kept`: fraction bits of
-    a float32 result.
+    a float32 result. `widened`: there is no such product; its factors become float16, and this is that product's.
     """
 
     fraction: int
@@ -37,27 +36,33 @@ class Model:
     zero32: int
     zero16: int
     kept: int = 23
+    widened: bool = False
+
+    def of(self, terms: int) -> Model:
+        """The same for a product of at most so many terms."""
+        return replace(self, terms=min(terms, self.terms), widened=False)
 
 
 _VOLTA = Model(23, 4, -131, -19)
 _AMPERE, _AMPERE_TF32 = Model(24, 8, -132, -20), Model(24, 4, -132, -20)
 _HOPPER, _HOPPER_TF32 = Model(25, 16, -133, -21), Model(25, 8, -133, -21)
+_WIDENED = replace(_HOPPER, widened=True)
 
 MODELS: dict[str, dict[str, Model]] = {
     "Volta": {"volta": _VOLTA},
     "Turing": {"f16": _AMPERE, "volta": _VOLTA},
     "Ampere": {"f16": _AMPERE, "tf32": _AMPERE_TF32},
     "Ada": {"f16": _AMPERE, "tf32": _AMPERE_TF32, "f8": Model(13, 16, -132, -20, kept=13)},
-    # mma.sync has no 8-bit floats of its own here: they become float16. wgmma has.
-    "Hopper": {
-        "f16": _HOPPER, "volta": _HOPPER, "tf32": _HOPPER_TF32, "f8": _HOPPER,
-        "wgmma f8": Model(13, 32, -133, -21, kept=13),
-    },
-    "Blackwell": {"f16": _HOPPER, "tf32": _HOPPER_TF32, "f8": Model(25, 32, -133, -21)},
+    "Hopper": {"f16": _HOPPER, "tf32": _HOPPER_TF32, "f8": _WIDENED, "wgmma f8": Model(13, 32, -133, -21, kept=13)},
+    "Blackwell": {"f16": _HOPPER, "tf32": _HOPPER_TF32, "f8": _WIDENED},
+    "RTX Blackwell": {"f16": _HOPPER, "tf32": _HOPPER_TF32, "f8": Model(25, 32, -133, -21)},
 }
 """By generation and by what is multiplied: f16 and bf16, tf32, floats of 8 bits and fewer; `volta` is m8n8k4."""
 
-SINCE = (("Blackwell", 100), ("Hopper", 90), ("Ada", 89), ("Ampere", 80), ("Turing", 75), ("Volta", 70))
+SINCE = (
+    ("RTX Blackwell", 120), ("Blackwell", 100), ("Hopper", 90), ("Ada", 89), ("Ampere", 80), ("Turing", 75),
+    ("Volta", 70),
+)  # fmt: skip
 """The generation of targets from a number on."""
 MEASURED = "Hopper"
 """The generation whose results hardware has confirmed; those of others are a model."""
@@ -87,14 +92,14 @@ FLOATS = {
 }  # fmt: skip
 BITS = {"f32": 32, "tf32": 32, "f64": 64, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "e3m2": 8, "e2m3": 8, "e2m1": 8}
 BITS |= {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1, "s32": 32}
-"""Bits that an element takes in a register; of kind::f8f6f4 those of 6 and 4 bits have a byte too, e2m1 in its bits 2 to 5."""
+"""Bits that an element takes in a register; formats of 6 and 4 bits have a byte too, e2m1 in its bits 2 to 5."""
 
 _LOW = -20_000  # the exponent of a zero until it gets that of the model; below those of all products
 _ZERO, _FINITE, _INFINITE, _NAN = 0, 1, 2, 3
 
 
 @scalar
-def _decode(code: int, exponent: int, fraction: int, ignored: int, special: int) -> tuple[int, int, int]:
+def _decode(code: Any, exponent: int, fraction: int, ignored: int, special: int) -> tuple[int, int, int]:
     """The signed significand (0 for what is not finite), the exponent of its place 2^fraction, and the class."""
     code = code >> ignored
     field = (code >> fraction) & ((1 << exponent) - 1)
@@ -114,8 +119,8 @@ def _decode(code: int, exponent: int, fraction: int, ignored: int, special: int)
 
 
 @scalar
-def _encode(total: int, last: int, half: int, kept: int) -> int:
-    """`total * 2^last` rounded: to float16 (`half`), nearest even, or float32 with `kept` fraction bits, toward zero."""
+def _encode(total: Any, last: int, half: int, kept: int) -> int:
+    """`total * 2^last`, rounded to nearest even in float16 (`half`), else toward zero in float32 of `kept` bits."""
     if total == 0:
         return 0
     precision, least, infinity, sign = 24, -149, 0x7F800000, 0x80000000
@@ -165,26 +170,31 @@ def _dot(a: Array, b: Array, c: Array, d: Array, fa: Any, fb: Any, fc: Any, fd: 
     for tile in range(tiles):
         special_a[:], special_b[:], zero_a[:], zero_b[:] = False, False, False, False
         for i in range(m):
-            for l in range(k):
-                size, power, kind = _decode(np.int64(a[tile, i, l]), fa[0], fa[1], fa[2], fa[3])
-                size_a[i, l], power_a[i, l], class_a[i, l] = size, power, kind
-                special_a[i, l // terms] |= kind > _FINITE
-                zero_a[i, l // terms] |= kind == _ZERO
-        for l in range(k):
+            for p in range(k):
+                size, power, kind = _decode(np.int64(a[tile, i, p]), fa[0], fa[1], fa[2], fa[3])
+                size_a[i, p], power_a[i, p], class_a[i, p] = size, power, kind
+                special_a[i, p // terms] |= kind > _FINITE
+                zero_a[i, p // terms] |= kind == _ZERO
+        for p in range(k):
             for j in range(n):
-                size, power, kind = _decode(np.int64(b[tile, l, j]), fb[0], fb[1], fb[2], fb[3])
-                size_b[j, l], power_b[j, l], class_b[j, l] = size, power, kind
-                special_b[j, l // terms] |= kind > _FINITE
-                zero_b[j, l // terms] |= kind == _ZERO
+                size, power, kind = _decode(np.int64(b[tile, p, j]), fb[0], fb[1], fb[2], fb[3])
+                size_b[j, p], power_b[j, p], class_b[j, p] = size, power, kind
+                special_b[j, p // terms] |= kind > _FINITE
+                zero_b[j, p // terms] |= kind == _ZERO
         for i in range(m):
             for j in range(n):
-                code = np.int64(c[tile, i, j])
+                code: Any = np.int64(c[tile, i, j])
                 of_c = fc
                 for block in range(blocks):
                     start = block * terms
                     stop = min(start + terms, k)
                     some = slice(start, stop)
-                    sizes, powers, size_j, power_j = size_a[i, some], power_a[i, some], size_b[j, some], power_b[j, some]
+                    sizes, powers, size_j, power_j = (
+                        size_a[i, some],
+                        power_a[i, some],
+                        size_b[j, some],
+                        power_b[j, some],
+                    )
                     size, power, kind = _decode(code, of_c[0], of_c[1], of_c[2], of_c[3])
                     fraction_c = of_c[1]
                     of_c = fd
@@ -193,17 +203,17 @@ def _dot(a: Array, b: Array, c: Array, d: Array, fa: Any, fb: Any, fc: Any, fd: 
                         if found:
                             code = quiet if found > 2 else infinity if found == 1 else infinity | negative
                             continue
-                    top = np.int32(power)
-                    for l in range(len(sizes)):
-                        top = max(top, np.int32(powers[l] + power_j[l]))
+                    top: Any = np.int32(power)
+                    for p in range(len(sizes)):
+                        top = max(top, np.int32(powers[p] + power_j[p]))
                     if zero_a[i, block] or zero_b[j, block] or kind == _ZERO:
                         top = max(top, np.int32(zero))
                     highest = np.int64(top)
-                    total = np.int64(0)
-                    for l in range(len(sizes)):
-                        product = np.int64(sizes[l]) * np.int64(size_j[l])
+                    total: Any = np.int64(0)
+                    for p in range(len(sizes)):
+                        product = np.int64(sizes[p]) * np.int64(size_j[p])
                         flip = product >> 63
-                        down = min(highest - powers[l] - power_j[l], 63)
+                        down = min(highest - powers[p] - power_j[p], 63)
                         part = (((product ^ flip) - flip) << up) >> down
                         total += (part ^ flip) - flip
                     part = abs(size)
@@ -221,12 +231,12 @@ def _special(size: int, kind: int, a: Any, class_a: Any, b: Any, class_b: Any, s
         found = 4
     elif kind == _INFINITE:
         found = 1 if size > 0 else 2
-    for l in range(start, stop):
-        x, y = class_a[l], class_b[l]
+    for p in range(start, stop):
+        x, y = class_a[p], class_b[p]
         if x == _NAN or y == _NAN or (x + y == _INFINITE and x != y and (x == _ZERO or y == _ZERO)):
             found |= 4
         elif x == _INFINITE or y == _INFINITE:
-            found |= 1 if (a[l] < 0) == (b[l] < 0) else 2
+            found |= 1 if (a[p] < 0) == (b[p] < 0) else 2
     return found
 
 
