@@ -84,7 +84,7 @@ def _halves(kind: str) -> Array:
         return (codes << 8).astype(np.uint16)
     field, low = codes >> fraction & (1 << exponent) - 1, codes & (1 << fraction) - 1
     size = np.where(field > 0, low | 1 << fraction, low) * 2.0 ** (np.maximum(field, 1) - FLOATS[kind].bias - fraction)
-    found = np.where(codes < 128, size, -size).astype(np.float16).view(np.uint16)
+    found: Array = np.where(codes < 128, size, -size).astype(np.float16).view(np.uint16)
     found[codes & 127 == 127] = 0x7FFF
     return found
 

@@ -1,4 +1,4 @@
-"""Products by tensor cores, and moves of their fragments between the lanes of a warp."""
+"""Products of small matrices whose fragments lie in the registers of a warp (mma)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from harness.ptx.kernel import fragments
 from harness.ptx.kernel.accesses import elements
 from harness.ptx.kernel.builder import KernelBuilder
 from harness.ptx.kernel.frame import KernelFrame
+from harness.ptx.kernel.matrices import active_warps
 from harness.ptx.kernel.multiply import Arithmetic, arithmetic
 from harness.ptx.machine.operations import runs
 from harness.ptx.numeric import tensorcore
@@ -101,9 +102,8 @@ def _register(name: str) -> str:
 
 @runs("mma")
 def _run_mma(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    frame.need_whole_warps(step, active)
     product: Product = step.detail
-    warps = np.arange(frame.lanes // 32) if active is None else np.flatnonzero(active.reshape(-1, 32)[:, 0])
+    warps, lanes = active_warps(frame, step, active)
     operands: list[Array] = []
     doubts: list[Array | None] = []
     at = 0
@@ -116,7 +116,7 @@ def _run_mma(frame: KernelFrame, step: Step, active: Array | None) -> None:
     result = product.arithmetic(*operands)
     width = product.widths[0]
     doubt = _spread(doubts, result, width) if any(d is not None for d in doubts) else None
-    scattered(frame, step.destinations, warps, product.tables[0], width, result, doubt, active)
+    scattered(frame, step.destinations, lanes, product.tables[0], width, result, doubt, active)
 
 
 def gathered(
@@ -150,7 +150,7 @@ def _elements(registers: Sequence[Array], lanes: int, warps: Array, width: int) 
 def scattered(
     frame: KernelFrame,
     writers: Sequence[WriteSlot],
-    warps: Array,
+    lanes: Array,
     table: Array,
     width: int,
     tiles: Array,
@@ -160,9 +160,8 @@ def scattered(
     """Write tiles of codes back to the registers that hold them."""
     order = np.empty(table.size, np.int64)
     order[table.reshape(-1)] = np.arange(table.size)
-    columns = _registers(tiles, order, len(warps), width)
-    masks = None if doubt is None else _registers(doubt, order, len(warps), width)
-    lanes = (warps[:, None] * 32 + np.arange(32)).reshape(-1)
+    columns = _registers(tiles, order, len(lanes) // 32, width)
+    masks = None if doubt is None else _registers(doubt, order, len(lanes) // 32, width)
     for number, writer in enumerate(writers):
         mask = None if masks is None else np.ascontiguousarray(masks[:, number]).reshape(-1)
         value = np.ascontiguousarray(columns[:, number]).reshape(-1)
@@ -188,25 +187,3 @@ def _spread(doubts: list[Array | None], result: Array, width: int) -> Array:
     kind: Any = UNSIGNED[width]
     found: Array = np.where(bad, kind((1 << width) - 1), kind(0))
     return found
-
-
-@binds("movmatrix")
-def _bind_movmatrix(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-    expect(builder, node, 2)
-    writer = builder.destination(node.operands[0], TYPES["b32"], bound)
-    reader = builder.read(node.operands[1], TYPES["b32"], False, f"operand of {bound.spelling}")
-    return Step("movmatrix", node, bound, (reader,), (writer,))
-
-
-@runs("movmatrix")
-def _run_movmatrix(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    """An 8 x 8 matrix of 16 bits, its rows held by fours of lanes, transposed."""
-    frame.need_whole_warps(step, active)
-    value, mask = frame.read(step.sources[0])
-    doubt = None if mask is None else _transposed(np.broadcast_to(mask, (frame.lanes,)))
-    frame.write(step.destinations[0], _transposed(value), doubt, active)
-
-
-def _transposed(value: Array) -> Array:
-    matrix = np.ascontiguousarray(value).view(np.uint16).reshape(-1, 8, 8).transpose(0, 2, 1)
-    return np.ascontiguousarray(matrix).reshape(-1, 64).view(np.uint32).reshape(-1)
