@@ -92,6 +92,7 @@ def _experiment(job: Job, kernel: CompiledKernel, loaded: Kernel) -> Experiment:
 def _run(
     job: Job, kernel: CompiledKernel, loaded: Kernel, evidence_of: Callable[[tuple[str, ...]], Any], limit: float
 ) -> Outcome:
+    from harness.ptx.binding.contents import form_of
     from harness.ptx.binding.contraction import contraction_open
 
     program = loaded.program
@@ -101,7 +102,7 @@ def _run(
         other = _launch(job, kernel, fuse=False, limit=limit) if contraction else run
     except PtxError as e:
         return _fault(job, kernel, e)
-    forms = tuple(dict.fromkeys(s.bound.name for s in program.steps))
+    forms = tuple(dict.fromkeys(form_of(s) for s in program.steps))
     approximate = tuple(dict.fromkeys(s.bound.name for s in program.steps if s.bound.form.approximate))
     differ = any(not np.array_equal(run.outputs[n], other.outputs[n]) for n in run.outputs)
     return Outcome(

@@ -6,10 +6,14 @@ A warp takes one tile: each lane loads its registers of a, b and c, runs the ins
 from __future__ import annotations
 
 import hashlib
+import math
 import multiprocessing as mp
+import os
+import re
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -19,34 +23,22 @@ from harness.conformance import kernels
 from harness.conformance.cuda import CudaContext
 from harness.conformance.fetch import Hardware, Identity
 from harness.conformance.measure import OFFENDERS, Tally, WrongInput
-from harness.ptx import isa
+from harness.conformance.productforms import bounds_of
 from harness.ptx.errors import NotElementwise, PtxError
-from harness.ptx.isa.forms import FORMS, Bound
+from harness.ptx.isa.forms import Bound
 from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
 from harness.ptx.kernel.tensor import Product
 from harness.ptx.numeric.tensorcore import FLOATS, Float
-from harness.ptx.numeric.vectorise import Array
+from harness.ptx.numeric.vectorise import UNSIGNED, Array
 from harness.ptx.targets import Target
 
-TILES = 1 << 16
-"""Tiles of one launch."""
+TILES = 1 << 15
+"""Tiles that are drawn for a form, and of one launch; of further ones each has a, b and c of three of these."""
 KINDS = ("any", "near", "wide", "cancelling", "tiny", "zeros", "special")
 """Kinds of magnitudes; tiles take them in turn."""
+_ROLLED = (0, len(KINDS), 2 * len(KINDS))
+"""By how many tiles a, b and c move from round to round, so that all three keep the tile's kind."""
 _WARPS = 4
-
-
-@cache
-def bounds_of() -> dict[str, Bound]:
-    """Every form of mma by name, sorted."""
-    isa.load()
-    found = {b.name: b for form in FORMS["mma"] for b in form.spellings()}
-    return {name: found[name] for name in sorted(found)}
-
-
-def target_of(bound: Bound) -> str:
-    """A target that has a form: the H200's where it does."""
-    tried = ("sm_90a", "sm_100a", "sm_120a", "sm_75", "sm_70")
-    return next(t for t in tried if bound.requirement_unmet(Target.parse(t)) is None)
 
 
 @dataclass(frozen=True)
@@ -135,6 +127,13 @@ def _moves(name: str, opcode: str, count: int, double: bool, kind: str, at: int)
 def tiles(form: str, target: str, start: int, count: int) -> list[Array]:
     """Registers of a, b and c for tiles number `start` and following; the same whoever asks."""
     known = program(form, target)
+    codes = drawn(form, target, start, count)
+    return [registers(known.product, i, codes[i - 1]).reshape(known.shape(i, count)) for i in (1, 2, 3)]
+
+
+def drawn(form: str, target: str, start: int, count: int) -> list[Array]:
+    """Codes of a, b and c as matrices, for tiles number `start` and following."""
+    known = program(form, target)
     seed = int.from_bytes(hashlib.sha256(f"{form} {start}".encode()).digest()[:7], "big")
     rng = np.random.default_rng(seed)
     product = known.product
@@ -145,9 +144,7 @@ def tiles(form: str, target: str, start: int, count: int) -> list[Array]:
         for i, (name, shape) in enumerate(zip(product.arithmetic.types, shapes, strict=True))
     ]
     _cancel(rng, product, codes, kind)
-    return [
-        _registers(codes[i], product.tables[i], product.widths[i]).reshape(known.shape(i, count)) for i in (1, 2, 3)
-    ]
+    return codes[1:]
 
 
 _F64 = Float(11, 52)
@@ -207,8 +204,9 @@ def _cancel(rng: np.random.Generator, product: Product, codes: list[Array], kind
     b[np.ix_(some, second, np.arange(b.shape[2]))] = b[np.ix_(some, first, np.arange(b.shape[2]))] ^ flips
 
 
-def _registers(codes: Array, table: Array, width: int) -> Array:
-    """Tiles as registers, by the tables of fragments."""
+def registers(product: Product, operand: int, codes: Array) -> Array:
+    """An operand's matrices as registers, by the tables of fragments; 0 is d."""
+    table, width = product.tables[operand], product.widths[operand]
     order = np.empty(table.size, np.int64)
     order[table.reshape(-1)] = np.arange(table.size)
     rows = codes.reshape(-1, table.size)[:, order]
@@ -264,27 +262,50 @@ class Device:
         return result
 
 
-def measured(device: Device, form: str, count: int) -> Tally:
-    """Compare the emulator with the device on `count` tiles, at least."""
+def measured(device: Device, form: str, count: int, seconds: float = math.inf) -> Tally:
+    """Compare the emulator with the device on `count` tiles, or as many as there is time for.
+
+    The first TILES go through whole kernels, the others through the definition's code.
+    """
     tally = Tally(form, "")
-    target = device.identity.target
+    target, ends = device.identity.target, time.monotonic() + seconds
     try:
         known = program(form, target)
-        while tally.hosted < count:
-            operands = tiles(form, target, tally.hosted, TILES)
-            expected, got = emulated(known, operands), device.run(known, operands)
-            wrong = np.flatnonzero((expected != got).any(axis=(1, 2)))
-            tally.mismatches += len(wrong)
-            for place in wrong[: OFFENDERS - len(tally.offenders)]:
-                tally.offenders.append(_offender(int(place), operands, expected, got))
-            tally.hosted += TILES
-            if tally.mismatches > TILES // 8:
-                break  # plainly wrong
+        codes = drawn(form, target, 0, min(TILES, count))
+        operands = _loaded(known, codes)
+        _compare(tally, operands, emulated(known, operands), device.run(known, operands))
+        tally.hosted = tally.reached = len(operands[0])
+        turn = 0
+        while tally.reached < count and time.monotonic() < ends and tally.mismatches < tally.hosted // 8:
+            turn += 1
+            each = known.product.tables[0].shape[0]
+            some = [np.roll(x, turn * n * each, axis=0) for x, n in zip(codes, _ROLLED, strict=True)]
+            operands = _loaded(known, some)
+            result = known.product.arithmetic(*map(_narrow, some, known.product.widths[1:]))
+            expected = registers(known.product, 0, result)
+            _compare(tally, operands, expected.reshape(known.shape(0, TILES)), device.run(known, operands))
+            tally.reached += TILES
     except NotElementwise as e:
         tally.failure = str(e).splitlines()[0]
     except PtxError as e:
         tally.refused = str(e).splitlines()[0]
     return tally
+
+
+def _narrow(codes: Array, width: int) -> Array:
+    return codes.astype(UNSIGNED[8 if width < 8 else width])
+
+
+def _loaded(known: Program, codes: list[Array]) -> list[Array]:
+    count = len(codes[0]) // known.product.tables[0].shape[0]
+    return [registers(known.product, i, codes[i - 1]).reshape(known.shape(i, count)) for i in (1, 2, 3)]
+
+
+def _compare(tally: Tally, operands: list[Array], expected: Array, got: Array) -> None:
+    wrong = np.flatnonzero((expected != got).any(axis=(1, 2)))
+    tally.mismatches += len(wrong)
+    for place in wrong[: OFFENDERS - len(tally.offenders)]:
+        tally.offenders.append(_offender(int(place), operands, expected, got))
 
 
 def _offender(place: int, operands: list[Array], expected: Array, got: Array) -> WrongInput:
@@ -298,24 +319,45 @@ def _offender(place: int, operands: list[Array], expected: Array, got: Array) ->
 _device: list[Device] = []
 
 
-def _measured(form: str, count: int) -> Tally:
+def _begin(cores: Any) -> None:
+    """One core for each process: what a kernel's blocks run on in parallel would only crowd the others."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {cores.get()})
+
+
+def _measured(form: str, count: int, ends: float) -> Tally:
     if not _device:
         _device.append(Device())
-    return measured(_device[0], form, count)
+    return measured(_device[0], form, count, ends - time.time())
 
 
 def campaign(
-    names: Iterable[str], count: int, workers: int, progress: Callable[[str], None] = lambda words: None
+    names: Iterable[str],
+    count: int,
+    *,
+    seconds: float = math.inf,
+    workers: int | None = None,
+    progress: Callable[[str], None] = lambda words: None,
 ) -> dict[str, list[Tally]]:
     """Measure forms, each on `count` tiles, in several processes. Forms that the GPU lacks are left out."""
+    ends = time.time() + seconds
     target = Target.parse(Device().identity.target)
     chosen = [n for n in names if bounds_of()[n].requirement_unmet(target) is None]
+    # The slowest first: float64 by instructions, then what has the longest rows.
+    chosen.sort(key=lambda n: ("f64" not in n, -max(map(int, re.findall(r"k(\d+)", n)))))
+    context = mp.get_context("spawn")
+    free = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+    number = workers or len(free)
     found: dict[str, list[Tally]] = {}
-    with ProcessPoolExecutor(workers, mp_context=mp.get_context("spawn")) as pool:
-        waiting = {name: pool.submit(_measured, name, count) for name in chosen}
-        for name, future in waiting.items():
-            tally = future.result()
-            found[name] = [replace(tally)]
-            words = tally.refused or tally.failure or f"{tally.mismatches:,} of {tally.hosted:,} tiles differ"
-            progress(f"{name}: {words}")
+    with context.Manager() as manager:
+        cores = manager.Queue()
+        for place in range(number):
+            cores.put(free[place % len(free)])
+        with ProcessPoolExecutor(number, context, _begin, (cores,)) as pool:
+            waiting = {name: pool.submit(_measured, name, count, ends) for name in chosen}
+            for name, future in waiting.items():
+                tally = future.result()
+                found[name] = [tally]
+                words = tally.refused or tally.failure or f"{tally.mismatches:,} of {tally.inputs:,} tiles differ"
+                progress(f"{name}: {words}")
     return found

@@ -9,7 +9,7 @@ import pytest
 import torch
 from isa_fragments import A_QUADS, B_QUADS, C_QUADS, A, B, C, Where
 
-from harness.conformance import products
+from harness.conformance import productforms, products
 from harness.ptx.errors import ExecutionError, OperandError, PtxError, UndefinedBits
 from harness.ptx.isa.forms import Bound
 from harness.ptx.kernel.run import Buffer, run_kernel
@@ -110,7 +110,7 @@ def layouts(bound: Bound) -> list[Tiles]:
 
 def differing(form: str, target: str, count: int = COUNT) -> list[str]:
     """Tiles in which the emulator and the reference differ, by kind."""
-    bound = products.bounds_of()[form]
+    bound = productforms.bounds_of()[form]
     known = products.program(form, target)
     operands = products.tiles(form, target, 0, count)
     got = products.emulated(known, operands)
@@ -125,14 +125,14 @@ def differing(form: str, target: str, count: int = COUNT) -> list[str]:
     return [products.KINDS[i % len(products.KINDS)] for i in np.flatnonzero((registers != got).any(axis=(1, 2)))]
 
 
-FORMS = products.bounds_of()
+FORMS = productforms.bounds_of()
 QUICK = [f for i, f in enumerate(FORMS) if i % 9 == 0 or any(t in f for t in ("bf16", "tf32", "f16.f16", "b1"))]
 
 
 @pytest.mark.parametrize("form", [pytest.param(f, marks=() if f in QUICK else pytest.mark.slow) for f in FORMS])
 def test_the_emulator_and_the_reference_agree(form: str) -> None:
     """Slow: all forms take a minute."""
-    assert differing(form, products.target_of(FORMS[form])) == []
+    assert differing(form, productforms.target_of(FORMS[form])) == []
 
 
 F16_F32 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"

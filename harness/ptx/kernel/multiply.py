@@ -147,3 +147,8 @@ _HALVES = {kind: _halves(kind) for kind in ("e4m3", "e5m2")}
 _WAYS: dict[str, Callable[[Arithmetic, Array, Array, Array], Array]] = {
     "blocks": _blocks, "widened": _widened, "quads": _quads, "double": _double, "integers": _integers, "bits": _bits,
 }  # fmt: skip
+
+
+def functions() -> tuple[Callable[..., object], ...]:
+    """The code of all ways, for a digest of it."""
+    return (*_WAYS.values(), _halves, _number, _scalar)

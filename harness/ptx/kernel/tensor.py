@@ -36,6 +36,11 @@ class Product:
     counts: tuple[int, int, int, int]
     arithmetic: Arithmetic
 
+    @property
+    def elsewhere(self) -> str:
+        """The GPU generation on whose model the bits rest, where hardware has confirmed another one's only."""
+        return "" if self.arithmetic.confirmable else self.arithmetic.generation
+
 
 def generation(target: AnyTarget | None) -> str:
     """The name of a target's GPU generation."""
@@ -50,26 +55,41 @@ def _shape(text: str) -> tuple[int, int, int]:
     return int(m), int(n), int(k)
 
 
+def types_of(bound: Bound) -> tuple[str, str, str, str]:
+    """The types of d, a, b and c."""
+    chosen = bound.modifiers
+    if "atype" not in chosen:
+        return "s32", "b1", "b1", "s32"
+    return chosen["dtype"] or "", chosen["atype"] or "", chosen["btype"] or "", chosen["ctype"] or ""
+
+
+def _quads(bound: Bound) -> bool:
+    """Whether it is m8n8k4 of float16, the only shape with a choice of layouts."""
+    return "alayout" in bound.modifiers
+
+
+def arithmetic_of(bound: Bound, target: AnyTarget | None) -> Arithmetic | None:
+    """How a target computes a form; None where nothing is known of it."""
+    chosen = bound.modifiers
+    word = chosen.get("rnd") or chosen.get("satfinite") or chosen.get("op") or ""
+    return arithmetic(types_of(bound), generation(target), _quads(bound), word)
+
+
 @binds("mma")
 def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 4)
     modifiers = bound.modifiers
-    if "alayout" not in modifiers and [x for x in node.modifiers if x in ("row", "col")] != ["row", "col"]:
+    if not _quads(bound) and [x for x in node.modifiers if x in ("row", "col")] != ["row", "col"]:
         raise builder.error(OperandError, f"{node.spelling}: a is .row and b is .col, in this order", node.offset)
     m, n, k = _shape(modifiers["shape"] or "")
-    if "atype" in modifiers:
-        types = tuple(modifiers[name] or "" for name in ("dtype", "atype", "btype", "ctype"))
-    else:
-        types = ("s32", "b1", "b1", "s32")
-    quads = types[1] == "f16" and (m, n, k) == (8, 8, 4)
-    name = generation(builder.target)
-    word = modifiers.get("rnd") or modifiers.get("satfinite") or modifiers.get("op") or ""
-    how = arithmetic((types[0], types[1], types[2], types[3]), name, quads, word)
+    types = types_of(bound)
+    how = arithmetic_of(bound, builder.target)
     if how is None:
+        name = generation(builder.target)
         message = f"{bound.spelling}: nothing is published about its arithmetic on {name} GPUs"
         raise builder.error(NotElementwise, message, node.offset)
     widths = tuple(BITS[t] for t in types)
-    if quads:
+    if _quads(bound):
         layouts = (modifiers["alayout"] or "", modifiers["blayout"] or "")
         tables: tuple[Array, ...] = (
             fragments.of_quads(f"c{widths[0]}", ""),
