@@ -40,9 +40,9 @@ def test_the_emulator_has_the_devices_bits(products_device, form):
     assert (tally.mismatches, tally.failure, tally.refused) == (0, "", ""), tally.offenders
 
 
-@pytest.mark.parametrize("change", [{"fraction": 24}, {"fraction": 26}, {"terms": 8}, {"zero32": -132}])
+@pytest.mark.parametrize("change", [{"fraction": 24}, {"fraction": 26}, {"terms": 8}])
 def test_a_model_off_by_one_step_is_seen(products_device, monkeypatch, change):
-    """On Hopper; the exponent of zero terms shows where a zero meets very small products, as bfloat16 has them."""
+    """On Hopper. The exponent of zero terms is not among them: one step of it shows in no result of these tiles."""
     if not products_device.identity.target.startswith("sm_90"):
         pytest.skip("the figures are Hopper's")
     form = FORMS[2]
