@@ -73,6 +73,7 @@ def run_compiled(
     outputs are the outcome's, the other's its `alternative`, if they differ. Targets share a run, and not what it
     rests on.
     """
+    from harness.ptx.binding.contents import form_of
     from harness.ptx.kernel.load import load_kernel
 
     made = Artifacts(ptx=kernel.compilation.ptx, body=kernel.compilation.body_hash)
@@ -84,7 +85,7 @@ def run_compiled(
     outcome = replace(once(identity, lambda: _run(job, kernel, loaded, limit)), artifacts=made)
     if not outcome.outputs:
         return outcome
-    forms = tuple(dict.fromkeys(s.bound.name for s in loaded.program.steps))
+    forms = tuple(dict.fromkeys(form_of(s) for s in loaded.program.steps))
     return rested(outcome, forms, _approximate(loaded), job.target)
 
 

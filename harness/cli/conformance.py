@@ -166,14 +166,20 @@ def _matches(form: str, wanted: str) -> bool:
 def _measure(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry], path: Path) -> int:
     from rich.console import Console
 
-    from harness.conformance import campaign, ledger
+    from harness.conformance import campaign, ledger, productforms, products
     from harness.conformance.cuda import NoDevice
     from harness.triton.installation import NoTriton
 
     console = Console(stderr=True, highlight=False)
     plan = campaign.Plan(args.seconds, args.inputs, args.everything, args.emulated)
     try:
-        outcome = campaign.run(list(entries), plan, workers=args.workers, progress=console.print)
+        of_matrices = [form for form in entries if form in productforms.bounds_of()]
+        snippets = [form for form in entries if form not in productforms.bounds_of()]
+        outcome = campaign.run(snippets, plan, workers=args.workers, progress=console.print)
+        if of_matrices:
+            outcome.tallies |= products.campaign(
+                of_matrices, args.emulated, seconds=args.seconds, workers=args.workers, progress=console.print
+            )
     except (NoDevice, NoTriton) as e:
         raise UsageError(str(e)) from None
     after = ledger.updated(book, outcome, date.today())

@@ -23,10 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.ptx.targets import Target
+
 if TYPE_CHECKING:
     from harness.conformance.campaign import Measured
     from harness.conformance.fetch import Identity
     from harness.conformance.measure import Tally
+    from harness.ptx.isa.forms import Bound
 
 PATH = Path(__file__).with_name("ledger.jsonl")
 VERSION = 1
@@ -145,14 +148,21 @@ def read(path: Path = PATH) -> Ledger:
     return Ledger(runs, entries)
 
 
+@cache
+def known() -> Mapping[str, Bound]:
+    """Every form that has an entry, by name and sorted: those that a snippet can hold, and products of matrices."""
+    from harness.conformance import forms, productforms
+
+    found = {**forms.bounds_of(), **productforms.bounds_of()}
+    return {name: found[name] for name in sorted(found)}
+
+
 def current(book: Ledger | None = None) -> dict[str, Entry]:
     """Every form of the registry with its entry; one that is missing or out of date is unconfirmed."""
-    from harness.conformance import forms
-
-    known = (book or _committed()).entries
+    entries = (book or _committed()).entries
     found = {}
-    for form in forms.bounds_of():
-        entry = known.get(form, Entry(form, UNCONFIRMED, why="never run on hardware"))
+    for form in known():
+        entry = entries.get(form, Entry(form, UNCONFIRMED, why="never run on hardware"))
         if entry.status in (CONFIRMED, MEASURED, MISMATCH) and entry.definition != digest(form):
             why = f"its definition has changed since it was measured ({entry.status} then)"
             entry = Entry(form, UNCONFIRMED, why=why, bound=entry.bound)
@@ -178,15 +188,14 @@ def confirmed(forms: Iterable[str]) -> bool:
 
 @cache
 def _confirmed(form: str) -> bool:
-    from harness.conformance.forms import bounds_of
     from harness.ptx.isa.forms import FORMS
 
-    known = bounds_of()
+    found = known()
     rows = FORMS.get(form.split(".")[0], [])
     if rows and all(r.operation in _MOVING for r in rows):
         return True
     entry = _committed().entries.get(form)
-    return entry is not None and form in known and entry.status == CONFIRMED and entry.definition == digest(form)
+    return entry is not None and form in found and entry.status == CONFIRMED and entry.definition == digest(form)
 
 
 # From measurements to entries ----------------------------------------------------------------------------------
@@ -194,18 +203,16 @@ def _confirmed(form: str) -> bool:
 
 def updated(book: Ledger, outcome: Measured, day: date) -> Ledger:
     """The ledger with what a campaign found; forms that it did not measure keep their entries."""
-    from harness.conformance import forms
-
     identity = outcome.identity
     run = Campaign(identity.device, identity.target, identity.driver, identity.ptxas, day.isoformat())
     name = _name(book, run)
-    entries = {form: e for form, e in book.entries.items() if form in forms.bounds_of()}
+    entries = {form: e for form, e in book.entries.items() if form in known()}
     for form, tallies in outcome.tallies.items():
         entry, had = entry_of(form, tallies, name), book.entries.get(form)
         if had is not None and had.definition == entry.definition:
             entry = replace(entry, errors=had.errors)
         entries[form] = entry
-    for form in forms.bounds_of():
+    for form in known():
         if form not in entries:
             entries[form] = _unmeasured(form, identity)
     return Ledger({**book.runs, name: run}, entries)
@@ -240,20 +247,21 @@ def _name(book: Ledger, run: Campaign) -> str:
 
 
 def _unmeasured(form: str, identity: Identity) -> Entry:
-    from harness.conformance import bounds, forms
+    from harness.conformance import bounds, forms, productforms
 
-    lacking = forms.lacking(form, identity.target)
+    lacking = known()[form].requirement_unmet(Target.parse(identity.target))
     if lacking:
-        return Entry(form, SPECIFICATION, why=lacking, bound=bounds.bound(form))
-    why = "never run on hardware" if forms.snippets(form) else "has no result to compare"
+        return Entry(form, SPECIFICATION, why=f"needs {lacking}", bound=bounds.bound(form))
+    compared = form in productforms.bounds_of() or forms.snippets(form)
+    why = "never run on hardware" if compared else "has no result to compare"
     return Entry(form, UNCONFIRMED, why=why, bound=bounds.bound(form))
 
 
 def entry_of(form: str, tallies: Sequence[Tally], run: str) -> Entry:
     """One form's entry from the tallies of its snippets."""
-    from harness.conformance import bounds, forms
+    from harness.conformance import bounds
 
-    approximate = forms.bounds_of()[form].form.approximate
+    approximate = known()[form].form.approximate
     ran = [t for t in tallies if t.inputs and not t.refused]
     said = next((t.refused or t.failure for t in tallies if t.refused or t.failure), "")
     entry = Entry(form, UNCONFIRMED, why=said, bound=bounds.bound(form))
@@ -301,11 +309,13 @@ def changes(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> dict[str
 @cache
 def digest(form: str) -> str:
     """Eight digits that change when a form's definition does: its code, that of its helpers, and its constants."""
-    from harness.conformance import forms
+    from harness.conformance import productforms
 
-    bound = forms.bounds_of()[form]
+    bound = known()[form]
     function = bound.form.function
-    if function is None:
+    if bound.form.operation == "mma":
+        text = productforms.definition(form, _code, digest)
+    elif function is None:
         text = bound.form.operation
     else:
         results = len(bound.form.destinations) + len(bound.form.writes)

@@ -41,7 +41,7 @@ def test_the_committed_ledger_is_canonical():
 
 def test_every_form_of_the_registry_has_an_entry():
     entries = ledger.current()
-    assert list(entries) == list(forms.bounds_of())
+    assert list(entries) == list(ledger.known())
     for form, entry in entries.items():
         assert entry.status in ledger.STATUSES
         assert entry.why or entry.inputs, f"{form}: neither measured nor a reason"
@@ -69,7 +69,7 @@ def test_what_the_device_lacks_is_specification_only():
     assert entry.status == ledger.SPECIFICATION
     assert "sm_100f" in entry.why
     assert book.entries["ret"].status == ledger.UNCONFIRMED
-    assert set(book.entries) == set(forms.bounds_of())
+    assert set(book.entries) == set(ledger.known())
 
 
 def outcome(**tallies):

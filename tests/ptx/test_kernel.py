@@ -227,7 +227,7 @@ class TestSharedMemory:
         body = SHARED_ADDRESS + "cp.async.ca.shared.global [%r22], [%rd11], 4; cp.async.commit_group; WAIT bar.sync 0;"
         wait = body.replace("WAIT", "cp.async.wait_group 0;") + self.NEIGHBOUR
         np.testing.assert_array_equal(launch(wait, X, shared=256, variables=SHARED), X ^ 32)
-        with pytest.raises(UndefinedBits, match="nobody defined reach a store to y in thread 0"):
+        with pytest.raises(MemoryFault, match="to which an asynchronous copy is under way"):
             launch(body.replace("WAIT", "") + self.NEIGHBOUR, X, shared=256, variables=SHARED)
 
     def test_local_memory(self) -> None:

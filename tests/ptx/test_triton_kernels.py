@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("triton", reason="Triton is not installed; it compiles the kernels of these tests")
 
-from harness.ptx.errors import ExecutionError, MemoryFault, NotElementwise, UndefinedBits
+from harness.ptx.errors import ExecutionError, MemoryFault, UndefinedBits
 from harness.ptx.kernel.run import Buffer, Executed, load_kernel, run_kernel
 from harness.triton.compile import compile_kernel
 from harness.triton.spec import Compilation, FunctionRef
@@ -170,11 +170,6 @@ class TestWhatElseTritonEmits:
         x[40] = 100
         with pytest.raises(ExecutionError, match=r"device assertion failed in thread 40 .*too large"):
             run("asserts_and_prints", target, (1,), debug=True, x=x, y=y, B=64)
-
-    def test_tensor_cores_are_refused(self, target: str) -> None:
-        x = np.zeros((32, 32), np.float16)
-        with pytest.raises(NotElementwise, match="a tensor core instruction that the emulator does not run"):
-            run("matrix_product", target, (1,), x=x, y=x.astype(np.float32), B=32)
 
 
 @pytest.mark.parametrize("target", BLACKWELL)

@@ -172,6 +172,20 @@ def matrix_product(x, y, B: tl.constexpr):
 
 
 @triton.jit
+def matmul(x, y, out, M, N, K, B: tl.constexpr, STEP: tl.constexpr, ACC: tl.constexpr):
+    m = tl.program_id(0) * B + tl.arange(0, B)
+    n = tl.program_id(1) * B + tl.arange(0, B)
+    k = tl.arange(0, STEP)
+    a, b = x + m[:, None] * K + k[None, :], y + k[:, None] * N + n[None, :]
+    total = tl.zeros((B, B), dtype=ACC)
+    for _ in range(0, K, STEP):
+        total = tl.dot(tl.load(a), tl.load(b), total, out_dtype=ACC)
+        a += STEP
+        b += STEP * N
+    tl.store(out + m[:, None] * N + n[None, :], total)
+
+
+@triton.jit
 def adds_constant(x, y, N: tl.constexpr, B: tl.constexpr):
     o = tl.arange(0, B)
     a = tl.load(x + o)

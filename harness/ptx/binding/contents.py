@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.ptx.binding.contraction import contraction_open
-from harness.ptx.binding.program import Program
+from harness.ptx.binding.program import Program, Step
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,12 @@ class Analysis:
 
 def describe(program: Program) -> Analysis:
     """What is in a program."""
-    forms = dict.fromkeys(s.bound.name for s in program.steps)
+    forms = dict.fromkeys(form_of(s) for s in program.steps)
     models = dict.fromkeys(s.bound.name for s in program.steps if s.bound.form.approximate)
     return Analysis(tuple(forms), tuple(models), contraction_open(program))
+
+
+def form_of(step: Step) -> str:
+    """The form of a step; where its bits rest on a GPU generation that no hardware confirmed, with that in brackets."""
+    elsewhere = getattr(step.detail, "elsewhere", "")
+    return f"{step.bound.name} ({elsewhere})" if elsewhere else step.bound.name

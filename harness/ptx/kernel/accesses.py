@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -50,7 +49,7 @@ def _count(bound: Bound) -> int:
 def _bind_ld(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2 + _hints(bound))
     kind = TYPES[bound.modifiers["type"] or ""]
-    parts = _elements(builder, node.operands[0], _count(bound))
+    parts = elements(builder, node.operands[0], _count(bound))
     writers = tuple(builder.destination(p, kind, bound, may_discard=True) for p in parts)
     space = _space(bound)
     if space == "param":
@@ -67,7 +66,7 @@ def _hints(bound: Bound) -> int:
     return 1 if bound.modifiers.get("hint") else 0
 
 
-def _elements(builder: KernelBuilder, node: Operand, count: int) -> list[Operand]:
+def elements(builder: KernelBuilder, node: Operand, count: int) -> list[Operand]:
     """`{ %r1 }` also stands for the register alone, as Triton writes it."""
     if count == 1:
         return list(node.elements) if isinstance(node, Vector) and len(node.elements) == 1 else [node]
@@ -78,7 +77,7 @@ def _elements(builder: KernelBuilder, node: Operand, count: int) -> list[Operand
 def _bind_st(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2 + _hints(bound))
     kind = TYPES[bound.modifiers["type"] or ""]
-    parts = _elements(builder, node.operands[1], _count(bound))
+    parts = elements(builder, node.operands[1], _count(bound))
     space = _space(bound)
     readers = tuple(builder.read(p, kind, True, f"value of {bound.spelling}") for p in parts)
     if space == "param":
@@ -146,11 +145,11 @@ def _atomic(builder: KernelBuilder, node: Instruction, bound: Bound, to: Operand
     if isinstance(to, Sink):
         writers = tuple(WriteSlot(-1, kind.width) for _ in range(count))
     else:
-        parts = _elements(builder, to, count)
+        parts = elements(builder, to, count)
         writers = tuple(builder.destination(p, kind, bound, may_discard=count > 1) for p in parts)
     space = _space(bound)
     base, displacement = address(builder, rest[0], space)
-    operands = [part for o in rest[1:] for part in _elements(builder, o, count)]
+    operands = [part for o in rest[1:] for part in elements(builder, o, count)]
     readers = tuple(builder.read(o, kind, False, f"operand of {bound.spelling}") for o in operands)
     detail = (Access(space, displacement, kind.width, count), _update(bound))
     return Step("atom", node, bound, (base, *readers), writers, detail=detail)
@@ -269,10 +268,19 @@ def _bind_cp_async(builder: KernelBuilder, node: Instruction, bound: Bound) -> S
     if size not in (4, 8, 16):
         raise builder.error(OperandError, f"cp.async copies 4, 8 or 16 bytes, not {size}", node.offset)
     readers = [to, what]
+    if bound.modifiers["cop"] == "cg" and size != 16:
+        raise builder.error(OperandError, f"cp.async.cg copies 16 bytes, not {size}", node.offset)
     if len(node.operands) - hints == 4:
-        readers.append(builder.read(node.operands[3], TYPES["u32"], False, "source size of cp.async"))
+        readers.append(_source_size(builder, node.operands[3]))
     accesses = (Access("shared", to_displacement, 32, size // 4), Access("global", displacement, 32, size // 4))
     return Step("cp_async", node, bound, tuple(readers), (), detail=accesses)
+
+
+def _source_size(builder: KernelBuilder, node: Operand) -> ReadSlot:
+    """The bytes to copy, or a predicate that says to copy none."""
+    if isinstance(node, Name) and builder.address_of(node) is None and builder.resolve(node).type.kind == "pred":
+        return builder.read(node, TYPES["pred"], False, "ignore-src of cp.async")
+    return builder.read(node, TYPES["u32"], False, "source size of cp.async")
 
 
 @runs("cp_async")
@@ -301,74 +309,3 @@ def _bind_cp_wait(builder: KernelBuilder, node: Instruction, bound: Bound) -> St
 @runs("cp_wait")
 def _run_cp_wait(frame: KernelFrame, step: Step, active: Array | None) -> None:
     frame.copies.wait(step.detail, active)
-
-
-# matrices ------------------------------------------------------------------------------------------------
-
-
-@binds("ldmatrix")
-def _bind_ldmatrix(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-    expect(builder, node, 2)
-    count = int((bound.modifiers["num"] or "x1")[1:])
-    to = _elements(builder, node.operands[0], count)
-    writers = tuple(builder.destination(e, TYPES["b32"], bound) for e in to)
-    base, displacement = address(builder, node.operands[1], "shared")
-    return Step("ldmatrix", node, bound, (base,), writers, detail=Access("shared", displacement, 32, 4))
-
-
-@binds("stmatrix")
-def _bind_stmatrix(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-    expect(builder, node, 2)
-    count = int((bound.modifiers["num"] or "x1")[1:])
-    what = _elements(builder, node.operands[1], count)
-    readers = tuple(builder.read(e, TYPES["b32"], False, f"element of {bound.spelling}") for e in what)
-    base, displacement = address(builder, node.operands[0], "shared")
-    return Step("stmatrix", node, bound, (base, *readers), (), detail=Access("shared", displacement, 32, 4))
-
-
-def _rows(frame: KernelFrame, step: Step, matrix: int) -> tuple[Array, Any]:
-    """The lanes that give the row addresses of a matrix: 8 of each warp."""
-    warps = np.arange(0, frame.lanes, 32)
-    lanes = (warps[:, None] + np.arange(8 * matrix, 8 * matrix + 8)).reshape(-1)
-    return frame.locate_lanes(step, step.sources[0], step.detail, lanes)
-
-
-@runs("ldmatrix")
-def _run_ldmatrix(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    frame.need_whole_warps(step, active)
-    for number, writer in enumerate(step.destinations):
-        lanes, place = _rows(frame, step, number)
-        values, masks = frame.load(step, step.detail, lanes, place)
-        data = np.stack(values, 1).view(np.uint16).reshape(-1, 8, 8)
-        doubt = (
-            None
-            if masks[0] is None
-            else np.stack([m for m in masks if m is not None], 1).view(np.uint16).reshape(-1, 8, 8)
-        )
-        frame.write(writer, _fragment(data, step), None if doubt is None else _fragment(doubt, step), active)
-
-
-def _fragment(matrix: Array, step: Step) -> Array:
-    """Thread t of a warp holds two neighbours of row t / 4 (of a column, transposed)."""
-    if step.bound.modifiers["trans"]:
-        matrix = matrix.transpose(0, 2, 1)
-    return np.ascontiguousarray(matrix).reshape(-1, 64).view(np.uint32).reshape(-1)
-
-
-@runs("stmatrix")
-def _run_stmatrix(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    frame.need_whole_warps(step, active)
-    for number, reader in enumerate(step.sources[1:]):
-        value, mask = frame.read(reader)
-        lanes, place = _rows(frame, step, number)
-        columns = _quads(value, step)
-        masks = [None] * 4 if mask is None else _quads(np.broadcast_to(mask, value.shape), step)
-        frame.store(step, step.detail, lanes, place, columns, masks)
-
-
-def _quads(value: Array, step: Step) -> list[Any]:
-    matrix = np.ascontiguousarray(value).view(np.uint16).reshape(-1, 8, 8)
-    if step.bound.modifiers["trans"]:
-        matrix = matrix.transpose(0, 2, 1)
-    rows = np.ascontiguousarray(matrix).reshape(-1, 8).view(np.uint32)
-    return [np.ascontiguousarray(rows[:, i]) for i in range(4)]

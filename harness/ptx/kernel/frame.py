@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from harness.ptx.binding.program import ReadSlot, Step, WriteSlot
-from harness.ptx.errors import ExecutionError, MemoryFault
+from harness.ptx.errors import MemoryFault
+from harness.ptx.kernel.copies import Copies
 from harness.ptx.kernel.grid import KernelGrid
 from harness.ptx.kernel.memory import (
     LOCAL_WINDOW,
@@ -148,6 +148,8 @@ class KernelFrame(ThreadFrame):
 
     def _load(self, step: Step, access: Access, lanes: Array, place: Place) -> tuple[list[Array], list[Array | None]]:
         region = place.region
+        if self.copies.flying and isinstance(region, Shared):
+            self.copies.refuse_access(step, access, lanes, place, "reads")
         values = gather(region.bytes, place.offsets, access.width, access.count)
         masks: list[Array | None] = [None] * access.count
         if region.undefined is not None:
@@ -183,14 +185,25 @@ class KernelFrame(ThreadFrame):
             for mask in masks:
                 if mask is not None:
                     self.refuse_undefined(step, mask, lanes, f"a store to {region.name or 'global memory'}")
+        if self.copies.flying and isinstance(region, Shared):
+            self.copies.refuse_access(step, access, lanes, place, "writes to")
         if self.grid.races and not isinstance(region, LocalMemory):
-            self._check_write(step, access, lanes, place, values)
+            self.check_write(step, access, lanes, place, values)
         scatter(region.bytes, place.offsets, values, access.width)
         if region.undefined is not None:
             zero = UNSIGNED[access.width](0)
             scatter(region.undefined, place.offsets, [zero if m is None else m for m in masks], access.width)
         if not isinstance(region, LocalMemory):
             self._same_place(step, access, lanes, place, values)
+
+    def land(self, access: Access, lanes: Array, place: Place, values: list[Array], masks: list[Array | None]) -> None:
+        """Write what an asynchronous copy to shared memory brings; other threads see it behind the next barrier."""
+        shared = self.shared
+        if self.grid.races:
+            shared.note_landing(place.offsets, access.size, self.thread[lanes], self.clock)
+        scatter(shared.bytes, place.offsets, values, access.width)
+        zero = UNSIGNED[access.width](0)
+        scatter(shared.undefined, place.offsets, [zero if m is None else m for m in masks], access.width)
 
     def _refuse_read_only(self, step: Step, region: Buffer, lanes: Array) -> None:
         """Raise MemoryFault for a store to an array that cannot be written."""
@@ -228,6 +241,10 @@ class KernelFrame(ThreadFrame):
             region = place.region
             if isinstance(region, Buffer):
                 self._refuse_read_only(step, region, lanes)
+            if self.copies.flying and isinstance(region, Shared):
+                self.copies.refuse_access(
+                    step, access, lanes if place.part is None else lanes[place.part], place, "updates"
+                )
             table = rows(region.bytes, access.width, 1)[:, 0]
             index = (place.offsets // (access.width // 8) + element).tolist()
             if region.undefined is not None:
@@ -272,7 +289,8 @@ class KernelFrame(ThreadFrame):
         elif isinstance(region, Buffer):
             note_read(self, step, access, lanes, place, region)
 
-    def _check_write(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
+    def check_write(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
+        """Record a write; raises MemoryFault where it races with another thread's access."""
         region = place.region
         changes = np.zeros(len(lanes), np.bool_)
         for before, value in zip(gather(region.bytes, place.offsets, access.width, access.count), values, strict=True):
@@ -287,66 +305,3 @@ class KernelFrame(ThreadFrame):
                 raise self.fault(MemoryFault, step, f"{text} thread read or wrote, and no barrier lies between")
         elif isinstance(region, Buffer):
             note_write(self, step, access, lanes, place, region, changes)
-
-
-class Copies:
-    """Asynchronous copies to shared memory: they land when their thread waits for their group, not before."""
-
-    def __init__(self, frame: KernelFrame) -> None:
-        self.frame = frame
-        self.open: list[Any] = []
-        self.groups: list[list[Any]] = []
-
-    def issue(self, step: Step, active: Array | None) -> None:
-        """Read the source now, remember the destination."""
-        frame = self.frame
-        to, what = step.detail
-        lanes, source = (
-            frame.locate(step, step.sources[1], what, active) if len(step.sources) == 2 else self._partial(step, active)
-        )
-        if len(lanes) == 0:
-            return
-        values, masks = (
-            frame.load(step, what, lanes, source) if len(step.sources) == 2 else self._read_partial(step, lanes)
-        )
-        _, place = frame.locate_lanes(step, step.sources[0], to, lanes)
-        self.open.append((step, to, lanes, place, values, masks))
-
-    def _partial(self, step: Step, active: Array | None) -> tuple[Array, list[Place]]:
-        lanes = self.frame.every if active is None else np.flatnonzero(active)
-        return lanes, []
-
-    def _read_partial(self, step: Step, lanes: Array) -> tuple[list[Array], list[Array | None]]:
-        """Copies of fewer bytes than the destination has; the rest is zero."""
-        frame = self.frame
-        _, what = step.detail
-        sizes, mask = frame.read(step.sources[2])
-        if mask is not None:
-            frame.refuse_undefined(step, np.broadcast_to(mask, (frame.lanes,))[lanes], lanes, "the size of a copy")
-        size = sizes[lanes]
-        values = [np.zeros(len(lanes), np.uint32) for _ in range(what.count)]
-        for number in range(what.count):
-            some = np.flatnonzero(size >= 4 * number + 4)
-            if len(some):
-                one = Access("global", what.displacement + 4 * number, 32, 1)
-                _, place = frame.locate_lanes(step, step.sources[1], one, lanes[some])
-                found, _ = frame.load(step, one, lanes[some], place)
-                values[number][some] = found[0]
-        if (size % 4).any():
-            raise frame.fault(ExecutionError, step, "cp.async with a source size that is no multiple of 4")
-        return values, [None] * what.count
-
-    def commit(self, active: Array | None) -> None:
-        """Close the group of copies issued so far."""
-        self.groups.append(self.open)
-        self.open = []
-
-    def wait(self, left: int, active: Array | None) -> None:
-        """Let all groups but the last `left` land; -1: everything."""
-        if left < 0:
-            self.groups.append(self.open)
-            self.open = []
-            left = 0
-        while len(self.groups) > left:
-            for step, access, lanes, place, values, masks in self.groups.pop(0):
-                self.frame.store(step, access, lanes, place, values, masks)

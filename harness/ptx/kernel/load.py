@@ -10,7 +10,7 @@ from harness.ptx.binding import control, moves
 from harness.ptx.binding.contraction import fused
 from harness.ptx.binding.program import Program, Step
 from harness.ptx.errors import OperandError, TooLarge, only_own
-from harness.ptx.kernel import accesses, calls, warps
+from harness.ptx.kernel import accesses, calls, matrices, tensor, warps
 from harness.ptx.kernel.builder import KernelBuilder
 from harness.ptx.kernel.kernel import Kernel, size_of
 from harness.ptx.limits import BLOCK, BLOCK_THREADS, PARAMETERS
@@ -19,7 +19,7 @@ from harness.ptx.text.header import without_header
 from harness.ptx.text.nodes import Function, Module
 from harness.ptx.text.parser import parse_module
 
-_LOADED = (control, moves, accesses, calls, warps)
+_LOADED = (control, moves, accesses, calls, matrices, tensor, warps)
 """What registers the binders of all operations, and the runners of a kernel's own."""
 
 

@@ -186,6 +186,9 @@ class Shared:
         self.unit = unit
         self.bytes = np.zeros(blocks * self.size, np.uint8)
         self.undefined = np.full(blocks * self.size, 0xFF, np.uint8)
+        # For asynchronous copies: how many are under way to a unit, and what they bring.
+        self.under_way = np.zeros(blocks * self.size // unit, np.int32)
+        self.coming = np.zeros(blocks * self.size, np.uint8)
         units = blocks * self.size // unit if races else 0
         self.races = races
         self.writer = np.full(units, -1, np.int32)
@@ -229,6 +232,12 @@ class Shared:
         self.writer[units] = np.broadcast_to(thread[:, None], units.shape)
         self.written[units] = now
         return bad & changes
+
+    def note_landing(self, offsets: Array, size: int, thread: Array, now: int) -> None:
+        """Record what asynchronous copies wrote at time `now`, when their threads waited for them."""
+        units = self.units(offsets, size)
+        self.writer[units] = np.broadcast_to(thread[:, None], units.shape)
+        self.written[units] = now
 
     def _clash(self, who: Array, when: Array, units: Array, thread: Array, times: tuple[Array, Array]) -> Array:
         other = who[units]

@@ -1,0 +1,53 @@
+"""The forms of mma, and what the emulator's definition of each is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from harness.ptx import isa
+from harness.ptx.isa.forms import FORMS, Bound
+from harness.ptx.targets import Target
+
+
+@cache
+def bounds_of() -> Mapping[str, Bound]:
+    """Every form by name, sorted."""
+    isa.load()
+    found = {b.name: b for form in FORMS["mma"] for b in form.spellings()}
+    return MappingProxyType({name: found[name] for name in sorted(found)})
+
+
+def target_of(bound: Bound) -> str:
+    """A target that has a form: the H200's where it does."""
+    tried = ("sm_90a", "sm_100a", "sm_120a", "sm_75", "sm_70")
+    return next(t for t in tried if bound.requirement_unmet(Target.parse(t)) is None)
+
+
+_BY_INSTRUCTIONS = {
+    "quads": ("cvt.f32.f16", "fma.rn.f32", "add.rn.f32", "mul.rn.f32", "cvt.rn.f16.f32"),
+    "widened": ("add.rn.f16", "add.rn.f32"),
+    "double": ("fma.rn.f64", "fma.rz.f64", "fma.rm.f64", "fma.rp.f64"),
+}
+"""What the ways of `harness.ptx.kernel.multiply` compute with, besides their own code."""
+
+
+def definition(form: str, code: Callable[[Callable[..., object]], str], digest: Callable[[str], str]) -> str:
+    """A text that changes when a form's definition does.
+
+    code: the digest of a function and all that it calls. digest: that of another form.
+    """
+    from harness.ptx.kernel import fragments, multiply, tensor
+    from harness.ptx.numeric import tensorcore
+
+    bound = bounds_of()[form]
+    how = tensor.arithmetic_of(bound, Target.parse(target_of(bound)))
+    functions: list[Any] = [
+        fragments.of_a, fragments.of_b, fragments.of_c, fragments.of_quads, multiply.arithmetic,
+        *multiply.functions(), tensorcore.dot, tensorcore._dot,
+    ]  # fmt: skip
+    parts = [code(getattr(f, "__wrapped__", f)) for f in functions]
+    used = [digest(name) for name in _BY_INSTRUCTIONS.get(how.way if how else "", ())]
+    return f"{form} {how} {parts} {used} {tensorcore.FLOATS} {tensorcore.BITS}"

@@ -1,0 +1,363 @@
+"""Forms of mma on a device and in the emulator: one kernel for both, and tiles of every kind of magnitude.
+
+A warp takes one tile: each lane loads its registers of a, b and c, runs the instruction and stores its registers of d.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import multiprocessing as mp
+import os
+import re
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from harness.conformance import kernels
+from harness.conformance.cuda import CudaContext
+from harness.conformance.fetch import Hardware, Identity
+from harness.conformance.measure import OFFENDERS, Tally, WrongInput
+from harness.conformance.productforms import bounds_of
+from harness.ptx.errors import NotElementwise, PtxError
+from harness.ptx.isa.forms import Bound
+from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
+from harness.ptx.kernel.tensor import Product
+from harness.ptx.numeric.tensorcore import FLOATS, Float
+from harness.ptx.numeric.vectorise import UNSIGNED, Array
+from harness.ptx.targets import Target
+
+TILES = 1 << 15
+"""Tiles that are drawn for a form, and of one launch; of further ones each has a, b and c of three of these."""
+KINDS = ("any", "near", "wide", "cancelling", "tiny", "zeros", "special")
+"""Kinds of magnitudes; tiles take them in turn."""
+_ROLLED = (0, len(KINDS), 2 * len(KINDS))
+"""By how many tiles a, b and c move from round to round, so that all three keep the tile's kind."""
+_WARPS = 4
+
+
+@dataclass(frozen=True)
+class Program:
+    """A form's kernel as PTX, and what the emulator makes of the instruction."""
+
+    text: str
+    product: Product
+
+    @property
+    def dtypes(self) -> tuple[Any, ...]:
+        """numpy types of the registers of d, a, b and c."""
+        return tuple(np.uint64 if w == 64 else np.uint32 for w in self.product.widths)
+
+    def shape(self, operand: int, tiles: int) -> tuple[int, int, int]:
+        """The array of an operand's registers: tiles x registers x lanes."""
+        return tiles, self.product.counts[operand], 32
+
+
+@cache
+def program(form: str, target: str) -> Program:
+    """The kernel of a form. Raises PtxError where the emulator refuses it."""
+    bound = bounds_of()[form]
+    counts, wide = _counts(bound)
+    lines = [
+        ".version 8.8", f".target {target}", ".address_size 64",
+        ".visible .entry product(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d, .param .u64 tiles) {",
+        f"  .reg .pred %p; .reg .b32 %x<{sum(counts)}>; .reg .f64 %y<{sum(counts)}>; .reg .b32 %r<9>; .reg .b64 %q<9>;",
+        "  ld.param.u64 %q0, [tiles];",
+        "  mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u32 %r5, %nctaid.x;",
+        f"  shr.u32 %r2, %r0, 5; mad.lo.u32 %r2, %r1, {_WARPS}, %r2; mul.lo.u32 %r5, %r5, {_WARPS};",
+        "  and.b32 %r3, %r0, 31;",
+        "AGAIN:",
+        "  cvt.u64.u32 %q1, %r2; setp.ge.u64 %p, %q1, %q0; @%p bra DONE;",
+    ]  # fmt: skip
+    names, at = [], 0
+    for operand, name in enumerate("dabc"):
+        count, double = counts[operand], wide[operand]
+        kind = "y" if double else "x"
+        names.append("{" + ", ".join(f"%{kind}{at + i}" for i in range(count)) + "}")
+        if operand:
+            lines += _moves(name, "ld", count, double, kind, at)
+        at += count
+    lines.append(f"  {bound.spelling} {', '.join(names)};")
+    lines += _moves("d", "st", counts[0], wide[0], "y" if wide[0] else "x", 0)
+    lines += ["  add.u32 %r2, %r2, %r5; bra AGAIN;", "DONE:", "  ret;", "}"]
+    text = "\n".join(lines) + "\n"
+    step = next(s for s in load_kernel(text).program.steps if s.kind == "mma")
+    return Program(text, step.detail)
+
+
+def _counts(bound: Bound) -> tuple[list[int], list[bool]]:
+    """Registers of d, a, b and c, and which of them have 64 bits, from the shape and the types alone."""
+    from harness.ptx.numeric.tensorcore import BITS
+
+    m, rest = (bound.modifiers["shape"] or "")[1:].split("n")
+    n, k = rest.split("k")
+    sizes = [int(m) * int(n), int(m) * int(k), int(k) * int(n), int(m) * int(n)]
+    names = ("dtype", "atype", "btype", "ctype")
+    types = [bound.modifiers[x] or "" for x in names] if "atype" in bound.modifiers else ["s32", "b1", "b1", "s32"]
+    if "alayout" in bound.modifiers:
+        sizes = [4 * s for s in sizes]
+    wide = [BITS[t] == 64 for t in types]
+    counts = [max(s * BITS[t] // (2048 if w else 1024), 1) for s, t, w in zip(sizes, types, wide, strict=True)]
+    return counts, wide
+
+
+def _moves(name: str, opcode: str, count: int, double: bool, kind: str, at: int) -> list[str]:
+    size = 8 if double else 4
+    lines = [
+        f"  ld.param.u64 %q2, [{name}]; mul.wide.u32 %q3, %r2, {count * 32 * size}; add.s64 %q2, %q2, %q3;",
+        f"  mul.wide.u32 %q3, %r3, {size}; add.s64 %q2, %q2, %q3;",
+    ]
+    for i in range(count):
+        register, place = f"%{kind}{at + i}", f"[%q2+{i * 32 * size}]"
+        suffix = "f64" if double else "b32"
+        lines.append(
+            f"  {opcode}.global.{suffix} " + (f"{register}, {place};" if opcode == "ld" else f"{place}, {register};")
+        )
+    return lines
+
+
+# tiles of every kind -----------------------------------------------------------------------------------------
+
+
+def tiles(form: str, target: str, start: int, count: int) -> list[Array]:
+    """Registers of a, b and c for tiles number `start` and following; the same whoever asks."""
+    known = program(form, target)
+    codes = drawn(form, target, start, count)
+    return [registers(known.product, i, codes[i - 1]).reshape(known.shape(i, count)) for i in (1, 2, 3)]
+
+
+def drawn(form: str, target: str, start: int, count: int) -> list[Array]:
+    """Codes of a, b and c as matrices, for tiles number `start` and following."""
+    known = program(form, target)
+    seed = int.from_bytes(hashlib.sha256(f"{form} {start}".encode()).digest()[:7], "big")
+    rng = np.random.default_rng(seed)
+    product = known.product
+    shapes = [(count * t.shape[0], *t.shape[1:]) for t in product.tables]
+    kind = np.repeat(np.arange(count) % len(KINDS), product.tables[0].shape[0])
+    codes = [
+        _codes(rng, name, shape, kind, i)
+        for i, (name, shape) in enumerate(zip(product.arithmetic.types, shapes, strict=True))
+    ]
+    _cancel(rng, product, codes, kind)
+    return codes[1:]
+
+
+_F64 = Float(11, 52)
+
+
+def _codes(rng: np.random.Generator, name: str, shape: tuple[int, ...], kind: Array, operand: int) -> Array:
+    """Codes of a type: at random; of floats with the exponents of each tile's kind."""
+    found = FLOATS.get(name, _F64 if name == "f64" else None)
+    bits = {"b1": 1, "s4": 4, "u4": 4, "s8": 8, "u8": 8, "s32": 32}.get(name)
+    if found is None:
+        assert bits
+        return rng.integers(0, 1 << bits, shape, dtype=np.uint64)
+    low = found.fraction + found.ignored
+    raw = rng.integers(0, 1 << 64, shape, dtype=np.uint64)
+    total = low + found.exponent + 1
+    raw &= np.uint64((1 << total) - 1)
+    highest = (1 << found.exponent) - (2 if found.special == 2 else 1)
+    # An accumulator lies about where products do: at twice the exponent of a factor near the format's least.
+    twice = 2 if operand in (0, 3) else 1
+    spread = {"near": 2, "wide": 12 * twice, "cancelling": 1, "tiny": 2 * twice, "zeros": 3, "special": 3}
+    field = raw >> np.uint64(low) & np.uint64((1 << found.exponent) - 1)
+    for number, word in enumerate(KINDS[1:], 1):
+        middle = found.bias
+        if word == "tiny":
+            middle = found.bias // 2 if operand in (1, 2) else 2
+        drawn = np.clip(middle + rng.integers(-spread[word], spread[word] + 1, shape), 0, highest).astype(np.uint64)
+        field = np.where((kind == number)[:, None, None], drawn, field)
+    kept = raw & np.uint64((1 << low) - 1 | 1 << (total - 1))
+    codes: Array = kept | field << np.uint64(low)
+    least = (kind == KINDS.index("tiny"))[:, None, None] & (rng.random(shape) < 0.2)
+    codes = np.where(least, kept, codes)  # subnormal
+    none = (kind == KINDS.index("zeros"))[:, None, None] & (rng.random(shape) < 0.6)
+    codes = np.where(none, raw & np.uint64(1 << (total - 1)), codes)
+    if found.special:
+        odd = (kind == KINDS.index("special"))[:, None, None] & (rng.random(shape) < 0.02)
+        top = np.uint64(((1 << found.exponent) - 1) << low)
+        nan = rng.random(shape) < 0.3
+        special = raw & np.uint64(1 << (total - 1)) | top | np.where(nan, raw & np.uint64((1 << low) - 1), np.uint64(0))
+        codes = np.where(odd, special, codes)
+    return codes
+
+
+def _cancel(rng: np.random.Generator, product: Product, codes: list[Array], kind: Array) -> None:
+    """In tiles of the kind `cancelling`, make half of k the other half's negative, but for low bits, in any order."""
+    a_type = product.arithmetic.types[1]
+    found = FLOATS.get(a_type, _F64 if a_type == "f64" else None)
+    a, b = codes[1], codes[2]
+    some = np.flatnonzero(kind == KINDS.index("cancelling"))
+    if found is None or not len(some) or a.shape[2] < 2 or product.arithmetic.types[1] != product.arithmetic.types[2]:
+        return
+    half = a.shape[2] // 2
+    sign = np.uint64(1 << (found.exponent + found.fraction + found.ignored))
+    order = rng.permutation(a.shape[2])
+    first, second = order[:half], order[half : 2 * half]
+    a[np.ix_(some, np.arange(a.shape[1]), second)] = a[np.ix_(some, np.arange(a.shape[1]), first)] ^ sign
+    flips = rng.integers(0, 2, (len(some), half, b.shape[2]), dtype=np.uint64) << np.uint64(found.ignored)
+    b[np.ix_(some, second, np.arange(b.shape[2]))] = b[np.ix_(some, first, np.arange(b.shape[2]))] ^ flips
+
+
+def registers(product: Product, operand: int, codes: Array) -> Array:
+    """An operand's matrices as registers, by the tables of fragments; 0 is d."""
+    table, width = product.tables[operand], product.widths[operand]
+    order = np.empty(table.size, np.int64)
+    order[table.reshape(-1)] = np.arange(table.size)
+    rows = codes.reshape(-1, table.size)[:, order]
+    if width >= 8:
+        return np.ascontiguousarray(rows.astype(f"u{width // 8}")).view(f"u{max(width, 32) // 8}")
+    if width == 4:
+        octets = rows[:, ::2] | rows[:, 1::2] << np.uint64(4)
+        return np.ascontiguousarray(octets.astype(np.uint8)).view(np.uint32)
+    return np.ascontiguousarray(np.packbits(rows.astype(np.uint8), axis=1, bitorder="little")).view(np.uint32)
+
+
+# running and comparing -----------------------------------------------------------------------------------------
+
+
+def emulated(known: Program, operands: list[Array]) -> Array:
+    """Registers of d by the emulator."""
+    count = len(operands[0])
+    result = np.zeros(known.shape(0, count), known.dtypes[0])
+    buffers = [Buffer(x, n) for x, n in zip([*operands, result], "abcd", strict=True)]
+    run_kernel(
+        load_kernel(known.text), [*buffers, count], (-(-count // _WARPS),), num_threads=32 * _WARPS, races=False,
+        limit=None,
+    )  # fmt: skip
+    return result
+
+
+class Device:
+    """The GPU at hand, for kernels of products."""
+
+    def __init__(self) -> None:
+        hardware = Hardware()
+        self.gpu: CudaContext = hardware.gpu
+        self.identity: Identity = hardware.identity
+        self._assembler = hardware._assembler
+
+    def run(self, known: Program, operands: list[Array]) -> Array:
+        """Registers of d. Raises PtxError with ptxas's words."""
+        cubin = kernels.assembled(known.text, self.gpu.target, self._assembler)
+        if not isinstance(cubin, bytes):
+            raise PtxError(f"ptxas: {cubin.words[:500]}")
+        kernel = self.gpu.kernel(self.gpu.load(cubin), "product")
+        count = len(operands[0])
+        result = np.zeros(known.shape(0, count), known.dtypes[0])
+        places = [self.gpu.allocate(x.nbytes) for x in (*operands, result)]
+        try:
+            for place, array in zip(places, (*operands, result), strict=True):
+                self.gpu.upload(place, array)
+            self.gpu.launch(kernel, [*places, count], 32 * count)
+            self.gpu.download(result, places[-1])
+        finally:
+            for place in places:
+                self.gpu.free(place)
+        return result
+
+
+def measured(device: Device, form: str, count: int, seconds: float = math.inf) -> Tally:
+    """Compare the emulator with the device on `count` tiles, or as many as there is time for.
+
+    The first TILES go through whole kernels, the others through the definition's code.
+    """
+    tally = Tally(form, "")
+    target, ends = device.identity.target, time.monotonic() + seconds
+    try:
+        known = program(form, target)
+        codes = drawn(form, target, 0, min(TILES, count))
+        operands = _loaded(known, codes)
+        _compare(tally, operands, emulated(known, operands), device.run(known, operands))
+        tally.hosted = tally.reached = len(operands[0])
+        turn = 0
+        while tally.reached < count and time.monotonic() < ends and tally.mismatches < tally.hosted // 8:
+            turn += 1
+            each = known.product.tables[0].shape[0]
+            some = [np.roll(x, turn * n * each, axis=0) for x, n in zip(codes, _ROLLED, strict=True)]
+            operands = _loaded(known, some)
+            result = known.product.arithmetic(*map(_narrow, some, known.product.widths[1:]))
+            expected = registers(known.product, 0, result)
+            _compare(tally, operands, expected.reshape(known.shape(0, TILES)), device.run(known, operands))
+            tally.reached += TILES
+    except NotElementwise as e:
+        tally.failure = str(e).splitlines()[0]
+    except PtxError as e:
+        tally.refused = str(e).splitlines()[0]
+    return tally
+
+
+def _narrow(codes: Array, width: int) -> Array:
+    return codes.astype(UNSIGNED[8 if width < 8 else width])
+
+
+def _loaded(known: Program, codes: list[Array]) -> list[Array]:
+    count = len(codes[0]) // known.product.tables[0].shape[0]
+    return [registers(known.product, i, codes[i - 1]).reshape(known.shape(i, count)) for i in (1, 2, 3)]
+
+
+def _compare(tally: Tally, operands: list[Array], expected: Array, got: Array) -> None:
+    wrong = np.flatnonzero((expected != got).any(axis=(1, 2)))
+    tally.mismatches += len(wrong)
+    for place in wrong[: OFFENDERS - len(tally.offenders)]:
+        tally.offenders.append(_offender(int(place), operands, expected, got))
+
+
+def _offender(place: int, operands: list[Array], expected: Array, got: Array) -> WrongInput:
+    """The registers of lane 0 of the inputs' first register, and the results' first that differ."""
+    at = np.unravel_index(int(np.flatnonzero(expected[place] != got[place])[0]), expected[place].shape)
+    variant = f"tile of {KINDS[place % len(KINDS)]} magnitudes, register {at[0]} of lane {at[1]}"
+    inputs = tuple(hex(int(x[place, 0, 0])) for x in operands)
+    return WrongInput(variant, inputs, (hex(int(expected[place][at])),), (hex(int(got[place][at])),))
+
+
+_device: list[Device] = []
+
+
+def _begin(cores: Any) -> None:
+    """One core for each process: what a kernel's blocks run on in parallel would only crowd the others."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {cores.get()})
+
+
+def _measured(form: str, count: int, ends: float) -> Tally:
+    if not _device:
+        _device.append(Device())
+    return measured(_device[0], form, count, ends - time.time())
+
+
+def campaign(
+    names: Iterable[str],
+    count: int,
+    *,
+    seconds: float = math.inf,
+    workers: int | None = None,
+    progress: Callable[[str], None] = lambda words: None,
+) -> dict[str, list[Tally]]:
+    """Measure forms, each on `count` tiles, in several processes. Forms that the GPU lacks are left out."""
+    ends = time.time() + seconds
+    target = Target.parse(Device().identity.target)
+    chosen = [n for n in names if bounds_of()[n].requirement_unmet(target) is None]
+    # The slowest first: float64 by instructions, then what has the longest rows.
+    chosen.sort(key=lambda n: ("f64" not in n, -max(map(int, re.findall(r"k(\d+)", n)))))
+    context = mp.get_context("spawn")
+    free = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+    number = workers or len(free)
+    found: dict[str, list[Tally]] = {}
+    with context.Manager() as manager:
+        cores = manager.Queue()
+        for place in range(number):
+            cores.put(free[place % len(free)])
+        with ProcessPoolExecutor(number, context, _begin, (cores,)) as pool:
+            waiting = {name: pool.submit(_measured, name, count, ends) for name in chosen}
+            for name, future in waiting.items():
+                tally = future.result()
+                found[name] = [tally]
+                words = tally.refused or tally.failure or f"{tally.mismatches:,} of {tally.inputs:,} tiles differ"
+                progress(f"{name}: {words}")
+    return found

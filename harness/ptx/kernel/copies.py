@@ -1,0 +1,172 @@
+"""Asynchronous copies of threads to shared memory (cp.async): what is under way, and whose wait makes it land.
+
+Every thread has groups of its own. A copy lands when its thread waits for its group, no earlier: until then the bytes
+that it goes to are neither the old ones nor the new. An access to them is an error, that of the thread itself included.
+Its source is read when it is issued: that nobody writes to the source before it lands is not checked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness.ptx.binding.program import Step
+from harness.ptx.errors import ExecutionError, MemoryFault
+from harness.ptx.kernel.memory import Access, Place, gather, scatter
+from harness.ptx.numeric.vectorise import Array
+
+if TYPE_CHECKING:
+    from harness.ptx.kernel.frame import KernelFrame
+
+
+@dataclass
+class Flying:
+    """Copies of one step that have not landed: their lanes, places, data, and each lane's group."""
+
+    step: Step
+    access: Access
+    lanes: Array
+    place: Place
+    values: list[Array]
+    masks: list[Array | None]
+    group: Array
+
+    def part(self, chosen: Array) -> Flying:
+        """Those of some of the lanes."""
+        return replace(
+            self,
+            lanes=self.lanes[chosen],
+            place=Place(self.place.region, self.place.offsets[chosen]),
+            values=[v[chosen] for v in self.values],
+            masks=[None if m is None else m[chosen] for m in self.masks],
+            group=self.group[chosen],
+        )
+
+
+class Copies:
+    """The copies of a frame's threads. `committed` counts the groups that each lane has closed."""
+
+    def __init__(self, frame: KernelFrame) -> None:
+        self.frame = frame
+        self.flying: list[Flying] = []
+        self.committed = np.zeros(frame.lanes, np.int64)
+
+    def issue(self, step: Step, active: Array | None) -> None:
+        """Read the source, and mark the destination as under way. Raises MemoryFault and its kinds."""
+        frame = self.frame
+        to, what = step.detail
+        lanes = frame.every if active is None else np.flatnonzero(active)
+        if len(lanes) == 0:
+            return
+        if len(step.sources) == 2:
+            _, source = frame.locate_lanes(step, step.sources[1], what, lanes)
+            values, masks = frame.load(step, what, lanes, source)
+        else:
+            values, masks = self._read_partial(step, lanes)
+        _, places = frame.locate_lanes(step, step.sources[0], to, lanes)
+        shared = frame.shared
+        units = shared.units(places[0].offsets, to.size)
+        self._refuse_meeting(step, to, lanes, places[0], values)
+        if frame.grid.races:
+            # The data may arrive from now on: what other threads did since the last barrier must not be there.
+            frame.check_write(step, to, lanes, places[0], values)
+        np.add.at(shared.under_way, units, 1)
+        self.flying.append(Flying(step, to, lanes, places[0], values, masks, self.committed[lanes]))
+
+    def _refuse_meeting(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
+        """Raise MemoryFault where another copy brings other data to the same bytes, and nothing orders the two."""
+        shared = self.frame.shared
+        units = shared.units(place.offsets, access.size)
+        before = gather(shared.coming, place.offsets, access.width, access.count)
+        taken = (shared.under_way[units] > 0).any(axis=1)
+        scatter(shared.coming, place.offsets, values, access.width)
+        after = gather(shared.coming, place.offsets, access.width, access.count)
+        bad = np.zeros(len(lanes), np.bool_)
+        for old, new, value in zip(before, after, values, strict=True):
+            bad |= (taken & (old != value)) | (new != value)
+        if bad.any():
+            at = int(np.flatnonzero(bad)[0])
+            offset = int(place.offsets[at]) % shared.size
+            text = (
+                f"race: {self.frame.who(int(lanes[at]))} copies to shared memory at offset {offset}, to which another "
+            )
+            text += f"asynchronous copy is under way{self.origin(units[at]) or ' by the same instruction'}"
+            raise self.frame.fault(MemoryFault, step, text)
+
+    def refuse_access(self, step: Step, access: Access, lanes: Array, place: Place, verb: str) -> None:
+        """Raise MemoryFault where lanes access bytes to which a copy is under way."""
+        shared = self.frame.shared
+        units = shared.units(place.offsets, access.size)
+        bad = (shared.under_way[units] > 0).any(axis=1)
+        if bad.any():
+            at = int(np.flatnonzero(bad)[0])
+            offset = int(place.offsets[at]) % shared.size
+            text = f"{self.frame.who(int(lanes[at]))} {verb} shared memory at offset {offset}, to which"
+            text += f" an asynchronous copy is under way{self.origin(units[at])}"
+            raise self.frame.fault(MemoryFault, step, text + ": cp.async.wait_group or wait_all must come first")
+
+    def origin(self, units: Array) -> str:
+        """Where a copy that is under way to some units was issued, in words."""
+        for flying in self.flying:
+            mine = self.frame.shared.units(flying.place.offsets, flying.access.size)
+            hit = np.isin(mine, units).any(axis=1)
+            if hit.any():
+                lane = int(flying.lanes[np.flatnonzero(hit)[0]])
+                line, _ = self.frame.program.source.position(flying.step.node.offset)
+                return f" (issued by {self.frame.who(lane)} in line {line})"
+        return ""
+
+    def _read_partial(self, step: Step, lanes: Array) -> tuple[list[Array], list[Array | None]]:
+        """Copies of fewer bytes than the destination has; the rest is zero. Or of none, where a predicate says so."""
+        frame = self.frame
+        _, what = step.detail
+        given, mask = frame.read(step.sources[2])
+        if mask is not None:
+            frame.refuse_undefined(step, np.broadcast_to(mask, (frame.lanes,))[lanes], lanes, "the size of a copy")
+        size = np.broadcast_to(given, (frame.lanes,))[lanes].astype(np.int64)
+        if step.sources[2].width == 1:
+            size = np.where(size, 0, what.size)  # ignore-src
+        if (size > what.size).any():
+            lane = int(lanes[np.flatnonzero(size > what.size)[0]])
+            text = f"{frame.who(lane)} copies {int(size.max())} bytes to {what.size}: the source has no more than those"
+            raise frame.fault(ExecutionError, step, text)
+        values = np.zeros((len(lanes), what.size), np.uint8)
+        masks = np.zeros((len(lanes), what.size), np.uint8)
+        for number in range(int(size.max(initial=0))):
+            some = np.flatnonzero(size > number)
+            one = Access("global", what.displacement + number, 8, 1)
+            _, place = frame.locate_lanes(step, step.sources[1], one, lanes[some])
+            found, doubt = frame.load(step, one, lanes[some], place)
+            values[some, number] = found[0]
+            if doubt[0] is not None:
+                masks[some, number] = doubt[0]
+        words = values.view(np.uint32)
+        doubts = masks.view(np.uint32)
+        columns = range(what.count)
+        return [np.ascontiguousarray(words[:, i]) for i in columns], [
+            np.ascontiguousarray(doubts[:, i]) if doubts[:, i].any() else None for i in columns
+        ]
+
+    def commit(self, active: Array | None) -> None:
+        """Close the group of each thread's copies since its last one."""
+        self.committed = self.committed + (1 if active is None else active)
+
+    def wait(self, left: int, active: Array | None) -> None:
+        """Let all groups of each active thread but its last `left` land; -1: all copies, in groups or not."""
+        staying = []
+        for flying in self.flying:
+            ready = flying.group < self.committed[flying.lanes] - left if left >= 0 else np.ones_like(flying.lanes) > 0
+            if active is not None:
+                ready &= active[flying.lanes]
+            if ready.any():
+                self._land(flying if ready.all() else flying.part(ready))
+            if not ready.all():
+                staying.append(flying.part(~ready) if ready.any() else flying)
+        self.flying = staying
+
+    def _land(self, flying: Flying) -> None:
+        shared = self.frame.shared
+        np.subtract.at(shared.under_way, shared.units(flying.place.offsets, flying.access.size), 1)
+        self.frame.land(flying.access, flying.lanes, flying.place, flying.values, flying.masks)
