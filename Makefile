@@ -50,8 +50,9 @@ types: $(STAMP)
 imports: $(STAMP)
 	$(BIN)/lint-imports
 
+# A worker begins with a stretch of neighbouring files, so that what a file's tests share is made once.
 unit: $(STAMP)
-	$(BIN)/python -m pytest -n $(JOBS) tests
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests
 
 # torch 2.11's CUDA builds pin triton 3.6, so that is the oldest one supported; its own environment, kept beside.
 test-triton-3.6:

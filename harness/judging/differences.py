@@ -194,13 +194,19 @@ def step_histogram(fmt: Format, expected: Codes, got: Codes) -> dict[str, int]:
     """Signed distances counted: singly up to 16, beyond by powers of two (`17..32`). NaN and infinities left out."""
     counted = ~(is_nan(fmt, expected) | is_nan(fmt, got))
     counted &= ~(is_infinity(fmt, expected) | is_infinity(fmt, got))
-    steps = signed_steps(fmt, expected[counted], got[counted])
-    values, counts = np.unique(steps, return_counts=True)
-    histogram: dict[str, int] = {}
-    for value, count in zip(values.tolist(), counts.tolist(), strict=True):
-        name = step_bin(value)
-        histogram[name] = histogram.get(name, 0) + count
-    return histogram
+    return count_steps(signed_steps(fmt, expected[counted], got[counted]))
+
+
+def count_steps(steps: Codes) -> dict[str, int]:
+    """How many of these signed distances lie in each bin of `step_bin`; empty bins are left out."""
+    counts = np.bincount(np.searchsorted(_BIN_ENDS, steps), minlength=len(_BIN_ENDS))
+    return {step_bin(int(_BIN_ENDS[at])): int(counts[at]) for at in np.flatnonzero(counts)}
+
+
+_BIN_ENDS = np.array(
+    [-(1 << k) - 1 for k in range(62, 3, -1)] + [*range(-16, 17)] + [min(2 << k, (1 << 63) - 1) for k in range(4, 63)]
+)
+"""The greatest distance of each bin of `step_bin`, in order."""
 
 
 def step_bin(steps: int) -> str:

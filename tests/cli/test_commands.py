@@ -12,6 +12,7 @@ import pytest
 from harness.cli import VERBS, main
 from harness.records import read
 from tests.case_sources import FLIP, RIGHT
+from tests.running.test_bad_days import CONFTEST
 
 
 @pytest.fixture
@@ -22,6 +23,13 @@ def here(tmp_path, monkeypatch):
     (tmp_path / "cases").mkdir()
     (tmp_path / "cases" / "flip.py").write_text(FLIP)
     return tmp_path
+
+
+@pytest.fixture
+def asm_alone(here):
+    """Runs in processes of their own look at the asm alone; compiling takes most of a run, and is tested elsewhere."""
+    (here / "pytest.ini").write_text("[pytest]\n")
+    (here / "conftest.py").write_text(CONFTEST)
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -199,7 +207,7 @@ def test_run_writes_records_and_a_report(here):
     assert 'id="conformance"' in (here / "report.html").read_text()
 
 
-def test_run_reports_with_the_history_of_its_folder(here):
+def test_run_reports_with_the_history_of_its_folder(here, asm_alone):
     (here / "cases" / "flip.py").write_text(RIGHT)
     command = [sys.executable, "-m", "harness.cli", "run", "--backend", "emulator", "--target", "sm_90"]
     command += ["--output", "runs", "--report", "report.html"]
@@ -380,7 +388,7 @@ def test_a_new_case_has_the_instruction_once_and_imports_what_it_uses(here, caps
     assert done.returncode == 0, done.stdout
 
 
-def test_compare_takes_one_run_for_two_targets(here, capsys):
+def test_compare_takes_one_run_for_two_targets(here, asm_alone, capsys):
     (here / "cases" / "flip.py").write_text(RIGHT)
     run = ["run", "--backend", "emulator", "--target", "sm_90", "--target", "sm_100", "--output", "run.jsonl"]
     done = subprocess.run([sys.executable, "-m", "harness.cli", *run], capture_output=True, text=True, timeout=120)

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import Case, Domain, Meets, absolute, asm, exact, magnitude, relative, ulp
+from harness.judging.differences import count_steps, step_bin
 from harness.judging.judge import Judgement, judge, judge_same
 from harness.model.match import DomainError
 from harness.model.policies import policies
@@ -384,3 +385,13 @@ def test_one_reference_of_several_answers_for_all_outputs_of_an_element():
     own = replace(policy, reference=lambda a, b: (a, a), meets=Meets(Domain("all", lambda v: v["a"] >= 0), exact()))
     found = judge(case, own, given, {"y": units(U8, 1, 1, 1, 1), "z": units(U8, 1, 1, 1, 1)})
     assert found.classes == {"value": 4}
+
+
+def test_every_distance_is_counted_in_its_bin():
+    """One by one against the table: singly up to 16, then by powers of two, on both sides, to the ends of 64 bits."""
+    ends = [s * (1 << k) + d for k in range(63) for s in (1, -1) for d in (-1, 0, 1)]
+    distances = sorted({*ends, *range(-70, 71), (1 << 63) - 1, -(1 << 63) + 1, -(1 << 63)})
+    expected: dict[str, int] = {}
+    for distance in distances:
+        expected[step_bin(distance)] = expected.get(step_bin(distance), 0) + 1
+    assert count_steps(np.array(distances)) == expected

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import islice
+
 import numpy as np
 import pytest
 
 from harness.ptx import isa
 from harness.ptx.isa.forms import FORMS, Bound, Form, find
-from harness.ptx.numeric.vectorise import UNSIGNED
+from harness.ptx.numeric import vectorise
+from harness.ptx.numeric.vectorise import UNSIGNED, Array, ArrayFunction
 
 isa.load()
 SCALAR_FORMS = [f for forms in FORMS.values() for f in forms if f.function is not None]
@@ -26,27 +30,90 @@ def ends(form: Form) -> list[Bound]:
     return [spellings[0]] if len(spellings) == 1 else [spellings[0], spellings[-1]]
 
 
+def functions(bound: Bound) -> list[ArrayFunction]:
+    """A spelling's definition for each of its results, implicit ones included."""
+    return [bound.array_function(r) for r in range(len(bound.form.destinations) + len(bound.form.writes))]
+
+
+def inputs(bound: Bound, edges: int, noise: int) -> list[Array]:
+    """Operands: so many edges and so many random values of each, the same in every run."""
+    rng = np.random.default_rng(len(bound.form.pattern))
+    columns = []
+    for width, _ in bound.source_types:
+        random = (
+            rng.integers(0, 1 << width, noise, UNSIGNED[width])
+            if width < 64
+            else rng.integers(0, 2**64, noise, np.uint64)
+        )
+        columns.append(
+            np.concatenate([rng.permutation(np.resize(np.array(EDGES[width], UNSIGNED[width]), edges)), random])
+        )
+    return columns
+
+
+def agree(bound: Bound, run: Callable[..., Array], edges: int = 48, noise: int = 48) -> None:
+    """Hold one of the two compiled forms of a spelling's definition to its Python form."""
+    columns = inputs(bound, edges, noise)
+    lanes = len(columns[0]) if columns else 1
+    for result, function in enumerate(functions(bound)):
+        fast = run(function, lanes, *columns)
+        slow = [function.one(*(int(c[i]) for c in columns)) for i in range(lanes)]
+        wrong = [i for i in range(lanes) if int(fast[i]) != slow[i]]
+        shown = [[hex(int(c[i])) for c in columns] for i in wrong[:3]]
+        assert not wrong, f"{bound.spelling} result {result}: numba and Python differ on {shown}"
+
+
 @pytest.mark.parametrize("form", SCALAR_FORMS, ids=lambda f: f.pattern)
-def test_compiled_and_interpreted_definition_agree(form: Form) -> None:
-    rng = np.random.default_rng(len(form.pattern))
+def test_shared_code_and_python_agree(form: Form) -> None:
+    """One compilation serves all spellings of a definition: the ends on many values, those between on a few."""
     for bound in ends(form):
-        columns = []
-        for width, _ in bound.source_types:
-            noise = (
-                rng.integers(0, 1 << width, 48, UNSIGNED[width])
-                if width < 64
-                else rng.integers(0, 2**64, 48, np.uint64)
-            )
-            edges = np.array(EDGES[width], UNSIGNED[width])
-            columns.append(np.concatenate([rng.permutation(np.resize(edges, 48)), noise]))
-        lanes = len(columns[0]) if columns else 1
-        for result in range(len(form.destinations) + len(form.writes)):
-            function = bound.array_function(result)
-            fast = function.compiled(lanes, *columns)
-            slow = [function.one(*(int(c[i]) for c in columns)) for i in range(lanes)]
-            wrong = [i for i in range(lanes) if int(fast[i]) != slow[i]]
-            shown = [[hex(int(c[i])) for c in columns] for i in wrong[:3]]
-            assert not wrong, f"{bound.spelling} result {result}: numba and Python differ on {shown}"
+        agree(bound, ArrayFunction.shared)
+    between = list(form.spellings())[1:-1]
+    for bound in islice(between, 0, None, max(1, len(between) // 8)):
+        agree(bound, ArrayFunction.shared, 8, 8)
+
+
+def one_of_a_kind() -> list[Bound]:
+    """The fullest spelling of the first form in each module with so many operands and a result of that width."""
+    found: dict[tuple[str, int, int], Bound] = {}
+    for form in SCALAR_FORMS:
+        last = ends(form)[-1]
+        for function in functions(last):
+            found.setdefault((form.module, len(function.sources), function.width), last)
+    # LLVM takes `sad` for an absolute value where it may assume that differences never overflow (`wrapping`).
+    distances = [bound for form in FORMS["sad"] for bound in ends(form)]
+    return list(dict.fromkeys([*found.values(), *distances]))
+
+
+@pytest.mark.parametrize("bound", one_of_a_kind(), ids=lambda b: b.spelling)
+def test_specialised_code_and_python_agree(bound: Bound) -> None:
+    agree(bound, ArrayFunction.compiled)
+
+
+@pytest.mark.slow  # compiles 700 functions for their constants alone, a fifth of a second each
+@pytest.mark.parametrize("form", SCALAR_FORMS, ids=lambda f: f.pattern)
+def test_specialised_code_and_python_agree_at_the_ends(form: Form) -> None:
+    for bound in ends(form):
+        agree(bound, ArrayFunction.compiled)
+
+
+def test_many_lanes_run_in_specialised_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python, then shared code, then specialised code; all of a call is answered by one of them."""
+    monkeypatch.setattr(vectorise, "_SHARED_LANES", 1 << 15)
+    monkeypatch.setattr(vectorise, "_shared", {})
+    bound = find("sub", ("u16",))[0]
+    known = bound.array_function()
+    function = ArrayFunction(known.function, known.constants, known.sources, known.width)
+    ran = []
+    for name in ("_interpret", "shared", "compiled"):
+        real = getattr(ArrayFunction, name)
+        monkeypatch.setattr(
+            ArrayFunction, name, lambda self, *given, n=name, real=real: ran.append(n) or real(self, *given)
+        )
+    for lanes in (1000, 20_000, 20_000, 5):
+        a, b = np.arange(lanes, dtype=np.uint16), np.full(lanes, 3, np.uint16)
+        assert (function(lanes, a, b) == a - b).all()
+    assert ran == ["_interpret", "shared", "compiled", "compiled"]
 
 
 @pytest.mark.parametrize("form", SCALAR_FORMS, ids=lambda f: f.pattern)

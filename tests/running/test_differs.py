@@ -1,10 +1,8 @@
 """A variant that is known to give other bits on a target: stated with its reason, judged, and seen by the gate."""
 
 import dataclasses
-import os
 import re
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,26 +14,24 @@ from harness.model.variants import CaseError
 from harness.records import DECLARED, read
 from references.formats import U8
 from tests.case_sources import FLIP
-from tests.running.test_bad_days import CONFTEST, ROOT, plugin
 
 WHY = "adds a bit too many there"
 DIFFERS = FLIP.replace('"=r,r", pack=4),\n    },', f'"=r,r", pack=4, differs={{"sm_90": "{WHY}"}}),\n    }},')
 
 
-def run(folder, text, target="sm_90a"):
-    (folder / "cases").mkdir(exist_ok=True)
-    (folder / "cases" / "flip.py").write_text(text)
-    out = folder / "run.jsonl"
-    (folder / "conftest.py").write_text(CONFTEST)
-    words = [sys.executable, "-m", "pytest", "cases", "-q", "-p", "no:cacheprovider", "--ptx-backend=emulator"]
-    words += [f"--ptx-target={target}", f"--ptx-records={out}", *plugin()]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, check=False)
-    return done.returncode, done.stdout, read(out)
+@pytest.fixture
+def run(run_cases):
+    """Runs a case file on one target; exit code, output and records."""
+
+    def run(text, target="sm_90a", name="run"):
+        result = run_cases(f"--ptx-target={target}", f"--ptx-records={name}.jsonl", flip=text)
+        return result.ret, result.stdout.str(), read(Path(f"{name}.jsonl"))
+
+    return run
 
 
-def test_it_is_an_expected_failure_with_its_reason(tmp_path):
-    code, output, found = run(tmp_path, DIFFERS)
+def test_it_is_an_expected_failure_with_its_reason(run):
+    code, output, found = run(DIFFERS)
     assert code == 0, output
     wrong = [r for r in found.results if r.key.variant == "wrong" and r.total]
     assert wrong
@@ -45,21 +41,21 @@ def test_it_is_an_expected_failure_with_its_reason(tmp_path):
     assert info.expected_failure == f"other bits on sm_90a: {WHY}"
 
 
-def test_elsewhere_it_fails(tmp_path):
-    code, _, found = run(tmp_path, DIFFERS, "sm_100a")
+def test_elsewhere_it_fails(run):
+    code, _, found = run(DIFFERS, "sm_100a")
     assert code == 1
     assert {r.outcome for r in found.results if r.key.variant == "wrong" and r.total} == {"fail"}
 
 
-def test_right_bits_where_others_are_declared_fail(tmp_path):
+def test_right_bits_where_others_are_declared_fail(run):
     text = DIFFERS.replace("0x01010181", "0x01010101")
-    code, output, _ = run(tmp_path, text)
+    code, output, _ = run(text)
     assert code == 1
     assert re.search(rf"declared to give other bits on sm_90a \({WHY}\) and did not", output)
 
 
-def test_the_gate_takes_only_the_bits_that_a_baseline_accepted(tmp_path):
-    _, _, found = run(tmp_path, DIFFERS)
+def test_the_gate_takes_only_the_bits_that_a_baseline_accepted(run):
+    _, _, found = run(DIFFERS)
     decision = gate(found, dataclasses.replace(baseline.accepted(found), results=[]))
     assert decision.code == CORRECTNESS
     assert any("no baseline has accepted these bits" in f.text and WHY in f.text for f in decision.findings)
@@ -67,8 +63,7 @@ def test_the_gate_takes_only_the_bits_that_a_baseline_accepted(tmp_path):
     again = gate(found, accepted)
     assert again.code == ACCEPTED
     assert any(WHY in f.text for f in again.findings)
-    (tmp_path / "other").mkdir()
-    _, _, other = run(tmp_path / "other", DIFFERS.replace("0x01010181", "0x01010141"))
+    _, _, other = run(DIFFERS.replace("0x01010181", "0x01010141"), name="other")
     assert gate(other, accepted).code == CORRECTNESS
 
 
