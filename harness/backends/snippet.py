@@ -42,6 +42,7 @@ def run_once(
         share=share or None,
         fuse=fuse,
         limit=limit,
+        convention=form.convention,
     )
     assert isinstance(results, tuple)
     return {n: np.broadcast_to(r, shape) for n, r in zip(case.outputs, results, strict=True)}
@@ -58,7 +59,7 @@ def shareable(case: Case, form: AsmForm, carry: Mapping[str, str]) -> dict[int, 
     constraints = parse_constraints(form.constraints)
     ins, outs = list(case.inputs), list(case.outputs)
     widths = [[format_of(a).unit_bits for a in side.values()] for side in (case.inputs, case.outputs)]
-    operands = bind(constraints, widths[0], widths[1], form.pack)
+    operands = bind(constraints, widths[0], widths[1], form.pack, form.convention)
     numbers: dict[tuple[bool, int], list[int]] = {}
     for number, operand in enumerate(operands):
         numbers.setdefault((operand.output, operand.tensor), []).append(number)

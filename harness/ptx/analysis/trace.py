@@ -19,6 +19,7 @@ from harness.ptx.machine.frame import Frame
 from harness.ptx.machine.lockstep import run
 from harness.ptx.machine.standins import named_values, refuse_stand_ins
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
+from harness.ptx.text.conventions import spelled
 from harness.ptx.text.lexer import OPERAND
 
 
@@ -57,6 +58,7 @@ def trace(
     fuse: bool = False,
     limit: float | None = SNIPPET_SECONDS,
     special: Mapping[str, Any] | None = None,
+    convention: str = "triton",
 ) -> Trace:
     """Run a block on one pack (`args` of at most `pack` elements) and record every instruction.
 
@@ -69,7 +71,9 @@ def trace(
     if elements > pack:
         raise PtxError(f"a trace follows one pack; {elements} elements are more than pack={pack}")
     widths = [width_of(t.dtype) for t in inputs]
-    operands = bind(parse_constraints(constraints), widths, [width_of(d) for d in wanted], pack)
+    written = spelled(asm, constraints, convention)
+    asm, constraints = written.text, written.constraints
+    operands = bind(parse_constraints(constraints), widths, [width_of(d) for d in wanted], pack, convention)
     check_options(target=target, order=None, padding=None, share=share, limit=limit)
     block = assemble(asm, constraints, target, tuple((share or {}).items()), fuse, constants_of(operands, args))
     placement = Placement.make(elements, pack, None, None)
