@@ -10,7 +10,7 @@ from harness.lint.snippet import Snippet
 from harness.ptx.api import AsmBlock, assemble
 from harness.ptx.binding.constraints import Constraint, parse_constraints
 from harness.ptx.errors import PtxError
-from harness.ptx.text.nodes import CodeBlock, Declaration, Instruction, Name, Operand, Pair, Source, Vector
+from harness.ptx.text.nodes import Address, CodeBlock, Declaration, Instruction, Name, Operand, Pair, Source, Vector
 from harness.ptx.text.parser import parse_asm
 
 ASSUMED = 1
@@ -20,11 +20,12 @@ ASSUMED = 1
 class Block:
     """A snippet as a rule sees it. Everything is in Triton's form (`$0`), whatever convention the author used.
 
-    `tree`, `source`: the parsed text; None where it does not parse, and `parse_error` says why (the rule `syntax` reports
-    it). An operand number that does not exist is no parse error here. `parsed`: the constraints; None where they cannot
-    be read, and `constraint_error` says why (`constraints` reports it). `program`: the block bound for any target, by
-    `harness.ptx`; None where it does not bind, and `bind_error` says why: memory, barriers, other threads, a PTX that the
-    emulator does not know, or a mistake. Operands under `n` or `i` are bound to `ASSUMED`; `has_constants` tells.
+    `tree`, `source`: the parsed text; None where it does not parse, and `parse_error` says why (the rule `syntax`
+    reports it). An operand number that does not exist is no parse error here.
+    `parsed`: the constraints; None where they cannot be read, and `constraint_error` says why (`constraints` reports it).
+    `program`: the block bound for any target by `harness.ptx`; None where it does not bind, and `bind_error` says why:
+    memory, barriers, other threads, PTX that the emulator does not know, or a mistake. Operands under `n` or `i` are
+    bound to `ASSUMED`; `has_constants` tells.
     `siblings`: all blocks of the same file, this one included. A rule reports nothing where it is not sure.
     """
 
@@ -154,7 +155,7 @@ def names(operand: Operand | None) -> Iterator[Name]:
     elif isinstance(operand, Vector):
         for element in operand.elements:
             yield from names(element)
-    elif operand is not None and hasattr(operand, "extra"):
+    elif isinstance(operand, Address):
         yield from names(operand.base)
         for element in operand.extra:
             yield from names(element)

@@ -27,7 +27,7 @@ def lint_together(snippets: Sequence[Snippet], chosen: Iterable[str] | None = No
 
 
 def _checked(each: Rule, block: Block) -> list[Finding]:
-    """The findings of one rule. What a rule fails at is said as a finding of the rule `internal`: no crash, no silence."""
+    """The findings of one rule. A rule that fails is a finding of the rule `internal`: no crash, and no silence."""
     try:
         return [placed(block.snippet, each, found) for found in each.check(block)]
     except Exception as error:

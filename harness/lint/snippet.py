@@ -16,8 +16,8 @@ Part = Literal["asm", "constraints"]
 class Origin:
     """Where a text comes from: the file, and for each character of the text its offset in the file.
 
-    `offsets` has an entry for each character of the text, -1 where the character stands nowhere in the file (a formatted
-    value). Escapes such as `\\n` are one character of the text. `line`, `column` (from 1) are those of the call, for
+    `offsets` has an entry for each character of the text, -1 where it stands nowhere in the file (a formatted value).
+    Escapes such as `\\n` are one character of the text. `line`, `column` (from 1) are those of the call, for
     places that have no offset.
     """
 
@@ -54,8 +54,8 @@ class Snippet:
     pure: whether the block is declared free of side effects: True for `is_pure=True`, `has_side_effects=False` or an
     asm statement with outputs and without volatile; None where that is not known.
     pack: elements an invocation; None where it is not known. 1 for "llvm" and "cuda".
-    outputs, inputs: names of dtypes, as `harness.emulate` takes them, one a result or an argument; an entry is None where
-    the dtype is not known, the whole is None where the number is not known either.
+    outputs, inputs: names of dtypes, as `harness.emulate` takes them, one a result or an argument; an entry is None
+    where the dtype is not known, the whole is None where the number is not known either.
     targets: those that the user stated, such as sm_90a. Empty: nothing was said.
     function: the name of the enclosing function, or of the variant of a case.
     group: the case that a variant belongs to. exact: whether its policy is exact.

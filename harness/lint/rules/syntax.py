@@ -29,13 +29,3 @@ def constraints(block: Block) -> Iterator[Found]:
     """What the reader of constraints says."""
     if block.constraint_error:
         yield Found(0, block.constraint_error.message, part="constraints")
-
-
-@rule(
-    "internal",
-    "The linter itself failed on this snippet.",
-    why="A rule that fails finds nothing; please report it with the snippet.",
-)
-def internal(block: Block) -> Iterator[Found]:
-    """The engine reports under this name; there is nothing to look for."""
-    return iter(())
