@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 from harness.lint.form import Form, triton_form
 from harness.lint.snippet import Snippet
@@ -35,6 +36,8 @@ class Block:
         self.form: Form = triton_form(snippet)
         self.text = self.form.text
         self.constraints = self.form.constraints
+        self.kept: dict[str, Any] = {}
+        """What rules share: each thing is worked out once, by the first rule that needs it."""
 
     @cached_property
     def _constraints(self) -> tuple[Constraint, ...] | PtxError:
