@@ -23,16 +23,16 @@ class Block:
 
     `tree`, `source`: the parsed text; None where it does not parse, and `parse_error` says why (the rule `syntax`
     reports it). An operand number that does not exist is no parse error here.
-    `parsed`: the constraints; None where they cannot be read, and `constraint_error` says why (`constraints` reports it).
+    `parsed`: the constraints; None where they cannot be read, and `constraint_error` says why (`constraints` reports).
     `program`: the block bound for any target by `harness.ptx`; None where it does not bind, and `bind_error` says why:
     memory, barriers, other threads, PTX that the emulator does not know, or a mistake. Operands under `n` or `i` are
     bound to `ASSUMED`; `has_constants` tells.
     `siblings`: all blocks of the same file, this one included. A rule reports nothing where it is not sure.
     """
 
-    def __init__(self, snippet: Snippet, siblings: Sequence[Block] = ()) -> None:
+    def __init__(self, snippet: Snippet, siblings: Sequence[Block] | None = None) -> None:
         self.snippet = snippet
-        self.siblings: Sequence[Block] = siblings or (self,)
+        self.siblings: Sequence[Block] = (self,) if siblings is None else siblings
         self.form: Form = triton_form(snippet)
         self.text = self.form.text
         self.constraints = self.form.constraints
@@ -146,6 +146,21 @@ class Block:
     def spelled(self, number: int) -> str:
         """An operand as the author writes it: `$0`, or `%0` in CUDA."""
         return f"{'%' if self.snippet.convention == 'cuda' else '$'}{number}"
+
+
+RUNS_ON = ("sm_90a", "sm_100a", "sm_103a", "sm_120a", "sm_89", "sm_80", "sm_75", "sm_70", "sm_52")
+"""Targets on which a block is tried, where its results do not depend on the target."""
+
+
+def runs_on(block: Block) -> str | None:
+    """A target on which the emulator takes the block: one that the user stated, or any; None if there is none."""
+    for target in (*block.snippet.targets, *RUNS_ON):
+        try:
+            assemble(block.text, block.constraints, target, (), False, block.constants)
+        except PtxError:
+            continue
+        return target
+    return None
 
 
 def names(operand: Operand | None) -> Iterator[Name]:

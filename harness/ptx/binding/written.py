@@ -51,13 +51,22 @@ def _instructions(block: CodeBlock) -> Iterator[Instruction]:
 
 def _written(instruction: Instruction) -> Iterator[int]:
     """The numbers of the asm operands that an instruction writes."""
+    yield from _numbers(destination(instruction))
+
+
+def destination(instruction: Instruction) -> Operand | None:
+    """The operand that an instruction writes, by its opcode alone; None where it writes none.
+
+    An address is no register that is written: a store has `[a]` here.
+    """
     opcode, modifiers = instruction.opcode, instruction.modifiers
     reads_only = opcode in _NO_DESTINATION or ".".join((opcode, *modifiers[:1])) in _NO_DESTINATION
     if instruction.operands and (not reads_only or (opcode in ("bar", "barrier") and "red" in modifiers)):
-        yield from _numbers(instruction.operands[0])
+        return instruction.operands[0]
+    return None
 
 
-def _numbers(destination: Operand) -> Iterator[int]:
+def _numbers(destination: Operand | None) -> Iterator[int]:
     if isinstance(destination, Pair):
         yield from _numbers(destination.first)
         yield from _numbers(destination.second)

@@ -1,0 +1,94 @@
+"""What the function's name says, and what the instructions do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from harness.lint.block import Block
+from harness.lint.rules import rule
+from harness.lint.snippet import Found
+
+_OPERATIONS = (
+    {"sin": ("sin", "sine"), "cos": ("cos", "cosine")},
+    {"ex2": ("ex2", "exp2", "exp"), "lg2": ("lg2", "log2", "log")},
+    {"tanh": ("tanh",), "sin": ("sin", "sine"), "cos": ("cos", "cosine")},
+)
+"""Instructions that exclude each other, with the words of a name that mean them."""
+
+_SINGLE = (
+    {"add": ("add",), "sub": ("sub",)},
+    {"min": ("min", "fmin"), "max": ("max", "fmax")},
+    {"and": ("and",), "or": ("or",), "xor": ("xor",)},
+    {"clz": ("clz",), "popc": ("popc", "popcount"), "brev": ("brev", "bitreverse")},
+    {"shl": ("shl",), "shr": ("shr",)},
+)
+"""The same for blocks of one instruction: longer ones use one operation to build another."""
+
+_ROUNDING = {"rn": ("rn",), "rz": ("rz",), "rm": ("rm",), "rp": ("rp",)}
+_FORMATS = {"bf16": r"bf16|bfloat16", "f16": r"(?<!b)(?:f16|fp16|float16)|(?:^|_)half"}
+_NARROW = re.compile(r"e[2-5]m[0-3]")
+_CLAMPS = frozenset(("clamp", "clip", "limit", "relu", "bound", "sat", "saturate", "kernel"))
+
+
+def _tokens(name: str) -> set[str]:
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return set(re.split(r"[^a-z0-9]+", spaced)) - {""}
+
+
+def _parts(block: Block) -> set[str]:
+    """Opcodes and modifiers of all instructions."""
+    return {p for i in block.instructions for p in (i.opcode, *i.modifiers)}
+
+
+@rule(
+    "name-mismatch",
+    "The function's name says one operation or format, the instruction another.",
+    why="One of the two is wrong, and callers go by the name.",
+    severity="warning",
+)
+def mismatch(block: Block) -> Iterator[Found]:
+    """A name that means one of a set of operations, where the block has another of the set and not that one."""
+    words = _tokens(block.snippet.function)
+    if not words or not block.instructions:
+        return
+    parts = _parts(block)
+    opcodes = {i.opcode for i in block.instructions}
+    tables = [*_OPERATIONS]
+    if len(block.instructions) == 1 and not words & _CLAMPS:
+        tables += _SINGLE
+        if len(opcodes & {"add", "sub", "mul", "fma", "div", "rcp", "sqrt", "cvt"}) == 1:
+            tables.append(_ROUNDING)
+    for table in tables:
+        meant = {word for word, spellings in table.items() if words & set(spellings)}
+        found = (parts if table is _ROUNDING else opcodes) & set(table)
+        if len(meant) == 1 and found and not meant & parts:
+            yield _found(block, next(iter(meant)), sorted(found)[0])
+            return
+    yield from _formats(block, words, parts)
+
+
+def _formats(block: Block, words: set[str], parts: set[str]) -> Iterator[Found]:
+    name = block.snippet.function.lower()
+    if "kernel" not in words:
+        meant = {f for f, pattern in _FORMATS.items() if re.search(pattern, name)}
+        found = {f for f in _FORMATS if any(re.fullmatch(rf"{f}(?:x2)?", p) for p in parts)}
+        if len(meant) == 1 and len(found) == 1 and meant != found:
+            yield _found(block, next(iter(meant)), next(iter(found)))
+    said = set(_NARROW.findall(name))
+    used = {m[0] for p in parts if (m := re.match(r"e[2-5]m[0-3]", p))}
+    if len(said) == 1 and used and not said & used:
+        yield _found(block, next(iter(said)), sorted(used)[0])
+
+
+def _found(block: Block, meant: str, found: str) -> Found:
+    at = next(
+        i.offset
+        for i in block.instructions
+        if any(p.removesuffix("x2") == found or p.startswith(found) for p in (i.opcode, *i.modifiers))
+    )
+    return Found(
+        block.place(at),
+        f"the name {block.snippet.function} says {meant}, and `{block.statement(at)}` is {found}",
+        "correct the instruction or the name",
+    )
