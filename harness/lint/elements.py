@@ -4,37 +4,40 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from harness.lint.block import Block
-from harness.lint.trial import Clock, home_of
+from harness.lint.trial import SECONDS, Clock, home_of, special_of
+from harness.ptx.analysis.trace import TraceLine, trace
 from harness.ptx.api import emulate
 from harness.ptx.binding.constraints import AsmOperand, bind, check_pack
-from harness.ptx.binding.program import Program, Step
 from harness.ptx.errors import PtxError
 from harness.ptx.machine.data import dtype_of, width_of
-from harness.ptx.machine.standins import unknown_registers
 
 PACKS = 12
 """Packs of elements in one run."""
 _MOST = 128
 """Elements of all arguments, and of all results, from which on a block is not looked at."""
 _WIDTHS = {8: "uint8", 16: "uint16", 32: "uint32", 64: "uint64"}
+_READINGS = 4
 Element = tuple[int, int]
 """Number of an argument or of a result, and the position in the pack."""
 
 
 @dataclass(frozen=True)
 class Flow:
-    """By element of a result the elements of arguments that change it: what was seen, never a guess."""
+    """By element of a result the elements of arguments that change it: what was seen, never a guess.
+
+    `seen`: by result and argument one pack of arguments, and the same with that one element changed.
+    """
 
     operands: tuple[AsmOperand, ...]
     pack: int
     depends: dict[Element, frozenset[Element]]
+    seen: dict[tuple[Element, Element], tuple[list[np.ndarray], list[np.ndarray]]] = field(repr=False)
 
     def register(self, element: Element, output: bool) -> int:
         """The number of the operand that holds an element."""
@@ -45,34 +48,46 @@ class Flow:
         )
 
 
-def flow(block: Block) -> Flow | None:
-    """The flow of elements through a block; None where pack, dtypes or the text do not tell, or it cannot be run."""
-    known = _operands(block)
-    if known is None or block.program is None or block.has_constants or home_of(block) is None:
-        return None
-    operands, inputs, outputs, pack = known
+def flows(block: Block) -> list[Flow]:
+    """The flow of elements through a block, for each reading of its operands that fits and runs.
+
+    There are several where the dtype of an argument is not known. Empty where pack, dtypes or text do not tell, or the
+    block cannot be run.
+    """
+    if block.program is None or block.has_constants or home_of(block) is None:
+        return []
+    clock = Clock()
+    found = (_flow(block, *reading, clock) for reading in _readings(block))
+    return [f for f in found if f is not None]
+
+
+def _flow(
+    block: Block, operands: tuple[AsmOperand, ...], inputs: list[int], outputs: list[int], pack: int, clock: Clock
+) -> Flow | None:
     if pack * max(len(inputs), len(outputs)) > _MOST:
         return None
     seed = zlib.crc32(block.text.encode())
     given = [_patterns(w, pack, (seed, n)) for n, w in enumerate(inputs)]
-    clock = Clock()
     base = _results(block, given, outputs, pack, clock)
     if base is None:
         return None
     depends: dict[Element, set[Element]] = {(t, i): set() for t in range(len(outputs)) for i in range(pack)}
+    seen: dict[tuple[Element, Element], tuple[list[np.ndarray], list[np.ndarray]]] = {}
     for tensor, position, trial in itertools.product(range(len(inputs)), range(pack), range(2)):
         changed = list(given)
         changed[tensor] = given[tensor].copy()
-        column = changed[tensor].reshape(-1, pack)
-        column[:, position] = _patterns(inputs[tensor], 1, (seed, tensor, position, trial))
+        changed[tensor].reshape(-1, pack)[:, position] = _patterns(inputs[tensor], 1, (seed, tensor, position, trial))
         results = _results(block, changed, outputs, pack, clock)
         if results is None:
             return None
         for number, (before, after) in enumerate(zip(base, results, strict=True)):
-            differs = (before != after).reshape(-1, pack).any(axis=0)
-            for at in np.flatnonzero(differs):
-                depends[number, int(at)].add((tensor, position))
-    return Flow(operands, pack, {k: frozenset(v) for k, v in depends.items()})
+            for lane, at in np.argwhere((before != after).reshape(-1, pack)):
+                result = number, int(at)
+                if (tensor, position) not in depends[result]:
+                    depends[result].add((tensor, position))
+                    part = slice(lane * pack, (lane + 1) * pack)
+                    seen[result, (tensor, position)] = [g[part] for g in given], [c[part] for c in changed]
+    return Flow(operands, pack, {k: frozenset(v) for k, v in depends.items()}, seen)
 
 
 def _patterns(width: int, pack: int, seed: Sequence[int]) -> np.ndarray:
@@ -95,7 +110,6 @@ def _results(
 ) -> list[np.ndarray] | None:
     if clock.left <= 0 or block.program is None:
         return None
-    unknown = unknown_registers(block.program.program, lambda name, component: False)
     try:
         found = emulate(
             block.text,
@@ -105,34 +119,33 @@ def _results(
             pack=pack,
             target=home_of(block) or "",
             limit=clock.left,
-            special={name: 3 + k for k, name in enumerate(unknown)},
+            special=special_of(block),
         )
     except PtxError:
         return None
     return list(found)
 
 
-def _operands(block: Block) -> tuple[tuple[AsmOperand, ...], list[int], list[int], int] | None:
-    """The operands with their elements, the widths of arguments and results, and the pack."""
+def _readings(block: Block) -> list[tuple[tuple[AsmOperand, ...], list[int], list[int], int]]:
+    """The operands with their elements, the widths of arguments and results, and the pack: a few ways at most."""
     snippet = block.snippet
-    if snippet.convention != "triton" or block.parsed is None or snippet.outputs is None or snippet.inputs is None:
-        return None
     pack = snippet.pack
+    if snippet.convention != "triton" or block.parsed is None or snippet.outputs is None or not snippet.inputs:
+        return []
     try:
         check_pack(pack)
-        assert pack is not None
-        if pack == 1 or not snippet.inputs:
-            return None
-        fits = []
-        for widths in itertools.islice(itertools.product(*map(_possible, (*snippet.outputs, *snippet.inputs))), 256):
-            outputs, inputs = list(widths[: len(snippet.outputs)]), list(widths[len(snippet.outputs) :])
-            try:
-                fits.append((bind(block.parsed, inputs, outputs, pack), inputs, outputs, pack))
-            except PtxError:
-                continue
     except PtxError:
-        return None
-    return fits[0] if len(fits) == 1 else None
+        return []
+    if pack is None or pack == 1:
+        return []
+    fits = []
+    for widths in itertools.islice(itertools.product(*map(_possible, (*snippet.outputs, *snippet.inputs))), 256):
+        outputs, inputs = list(widths[: len(snippet.outputs)]), list(widths[len(snippet.outputs) :])
+        try:
+            fits.append((bind(block.parsed, inputs, outputs, pack), inputs, outputs, pack))
+        except PtxError:
+            continue
+    return fits if len(fits) <= _READINGS else []
 
 
 def _possible(name: str | None) -> tuple[int, ...]:
@@ -146,34 +159,37 @@ def _possible(name: str | None) -> tuple[int, ...]:
 # the path ----------------------------------------------------------------------------------------------------
 
 
-def path(block: Block, source: int, output: int) -> list[int]:
-    """The offsets of instructions on a shortest way from an input operand to an output operand."""
-    assert block.program is not None
-    program: Program = block.program.program
-    start, end = block.program.slots[source], block.program.slots[output]
-    before: dict[int, tuple[int, int]] = {}
-    pending = deque([start])
-    seen = {start}
-    while pending:
-        slot = pending.popleft()
-        for at, step in enumerate(program.steps):
-            if slot not in _read(step):
-                continue
-            for written in _written(step):
-                if written not in seen:
-                    seen.add(written)
-                    before[written] = slot, at
-                    pending.append(written)
-    steps = []
-    while end in before:
-        end, at = before[end]
-        steps.append(program.steps[at].node.offset)
+def path(block: Block, flows: Flow, source: Element, result: Element) -> list[int]:
+    """The offsets of the instructions through which a change of an argument's element reached a result's element.
+
+    Both runs are traced. Where they branch differently nothing can be said: the list is then empty.
+    """
+    before, after = (_traced(block, flows, args) for args in flows.seen[result, source])
+    if before is None or after is None or [a.offset for a in before] != [b.offset for b in after]:
+        return []
+    steps: list[int] = []
+    wanted = {f"${flows.register(result, True)}"}
+    for one, other in reversed(list(zip(before, after, strict=True))):
+        changed = {n for n in wanted & one.writes.keys() if one.writes[n] != other.writes.get(n)}
+        if changed:
+            steps.append(one.offset)
+            wanted = (wanted - changed) | {n for n in one.reads if one.reads[n] != other.reads.get(n)}
     return list(dict.fromkeys(reversed(steps)))
 
 
-def _read(step: Step) -> set[int]:
-    return {r.slot for r in step.sources} | {step.guard}
-
-
-def _written(step: Step) -> list[int]:
-    return [slot for writer in step.destinations for slot in (writer.slot, writer.upper) if slot >= 0]
+def _traced(block: Block, flows: Flow, args: Sequence[np.ndarray]) -> tuple[TraceLine, ...] | None:
+    outputs = {o.tensor: o.element_width for o in flows.operands if o.output}
+    try:
+        found = trace(
+            block.text,
+            block.constraints,
+            list(args),
+            [_WIDTHS[outputs[n]] for n in sorted(outputs)],
+            pack=flows.pack,
+            target=home_of(block) or "",
+            special=special_of(block),
+            limit=SECONDS,
+        )
+    except PtxError:
+        return None
+    return found.lines

@@ -87,6 +87,13 @@ def home_of(block: Block) -> str | None:
     return None
 
 
+def special_of(block: Block) -> dict[str, int]:
+    """A value for each special register that a block reads."""
+    if block.program is None:
+        return {}
+    return {name: 3 + k for k, name in enumerate(unknown_registers(block.program.program, lambda *_: False))}
+
+
 def run(block: Block, given: Units, clock: Clock, share: Mapping[int, int] | None = None) -> Units | None:
     """The outputs by number for each lane; None where the emulator cannot run the block.
 
@@ -99,8 +106,6 @@ def run(block: Block, given: Units, clock: Clock, share: Mapping[int, int] | Non
         return None
     constants = dict(block.constants)
     args = [constants[n] if parsed[n].immediate else given[n] for n in block.inputs]
-    unknown = unknown_registers(program.program, lambda name, component: False)
-    special = {name: 3 + k for k, name in enumerate(unknown)}
     try:
         results = emulate(
             block.text,
@@ -111,7 +116,7 @@ def run(block: Block, given: Units, clock: Clock, share: Mapping[int, int] | Non
             share=dict(share) if share else None,
             padding=None,
             limit=clock.left,
-            special=special,
+            special=special_of(block),
         )
     except UndefinedBits:
         raise

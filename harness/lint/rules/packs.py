@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.lint.block import Block
-from harness.lint.elements import Element, Flow, flow, path
+from harness.lint.elements import Element, Flow, flows, path
 from harness.lint.rules import rule
 from harness.lint.snippet import Found
 from harness.ptx.binding.constraints import check_pack
@@ -46,13 +46,15 @@ def pack_order(block: Block) -> Iterator[Found]:
     found = _mistaken(block)
     if found is None or not _is_permutation(found):
         return
-    flows, wrong = found
+    flow, wrong = found
     result = min(wrong)
-    source = _foreign(result, flows)
-    words = f"{_moved(result, source)}: {_way(block, flows, source, result)}"
+    source = _foreign(result, flow)
+    words = f"{_moved(result, source)}: {_way(block, flow, source, result)}"
     packing = _packing(block)
-    instead = f"exchange the operands of {packing}" if packing else "take the elements in order, the first in the low bits"
-    yield Found(_place(block, flows, source, result), words, instead, why=_PACKING_WHY if packing else "")
+    instead = (
+        f"exchange the operands of {packing}" if packing else "take the elements in order, the first in the low bits"
+    )
+    yield Found(_place(block, flow, source, result), words, instead, why=_PACKING_WHY if packing else "")
 
 
 @rule(
@@ -65,12 +67,14 @@ def pack_one_source(block: Block) -> Iterator[Found]:
     found = _mistaken(block)
     if found is None or not _is_duplicate(found):
         return
-    flows, wrong = found
+    flow, wrong = found
     result = min(wrong)
-    source = _foreign(result, flows)
+    source = _foreign(result, flow)
     words = f"elements {source[1]} and {result[1]} of result {result[0]} are both made from element {source[1]} of "
-    words += f"argument {source[0]}: {_way(block, flows, source, result)}"
-    yield Found(_place(block, flows, source, result), words, f"take element {result[1]} from its own place in the register")
+    words += f"argument {source[0]}: {_way(block, flow, source, result)}"
+    yield Found(
+        _place(block, flow, source, result), words, f"take element {result[1]} from its own place in the register"
+    )
 
 
 @rule(
@@ -83,19 +87,19 @@ def cross_element(block: Block) -> Iterator[Found]:
     found = _mistaken(block)
     if found is None or _is_permutation(found) or _is_duplicate(found):
         return
-    flows, wrong = found
+    flow, wrong = found
     result = min(wrong)
-    source = _foreign(result, flows)
+    source = _foreign(result, flow)
     places = sorted({at for _, at in wrong})
     more = f" (so do elements {', '.join(map(str, places))})" if len(wrong) > 1 else ""
-    words = f"{_moved(result, source)}{more}: {_way(block, flows, source, result)}"
+    words = f"{_moved(result, source)}{more}: {_way(block, flow, source, result)}"
     instead = "compute every element from its own, or use pack=1 and exchange elements with Triton's operations"
-    yield Found(_place(block, flows, source, result), words, instead)
+    yield Found(_place(block, flow, source, result), words, instead)
 
 
 _PACKING_WHY = (
-    "The first source of a conversion to two elements goes to the upper half (PTX ISA, cvt), and Triton's first element "
-    "is in the lower half."
+    "The first source of a conversion to two elements goes to the upper half (PTX ISA, cvt). Triton's first element is "
+    "in the lower half."
 )
 _Mistaken = tuple[Flow, frozenset[Element]]
 
@@ -111,17 +115,18 @@ def _mistaken(block: Block) -> _Mistaken | None:
 def _judged(block: Block) -> _Mistaken | None:
     if any("rs" in node.modifiers for node in block.instructions):
         return None  # stochastic rounding takes one word of random bits for several elements, and any word will do
-    flows = flow(block)
-    if flows is None:
-        return None
-    wrong = frozenset(r for r, sources in flows.depends.items() if any(at != r[1] for _, at in sources))
-    return (flows, wrong) if wrong else None
+    found = [(each, _wrong(each)) for each in flows(block)]
+    return found[0] if found and all(wrong for _, wrong in found) else None
+
+
+def _wrong(flow: Flow) -> frozenset[Element]:
+    return frozenset(r for r, sources in flow.depends.items() if any(at != r[1] for _, at in sources))
 
 
 def _is_permutation(found: _Mistaken) -> bool:
-    flows, wrong = found
+    flow, _ = found
     places: dict[int, list[int]] = {}
-    for (tensor, _), sources in flows.depends.items():
+    for (tensor, _), sources in flow.depends.items():
         if len({at for _, at in sources}) > 1:
             return False
         places.setdefault(tensor, []).extend({at for _, at in sources})
@@ -129,30 +134,30 @@ def _is_permutation(found: _Mistaken) -> bool:
 
 
 def _is_duplicate(found: _Mistaken) -> bool:
-    flows, wrong = found
-    if any(len({at for _, at in flows.depends[r]}) != 1 for r in wrong):
+    flow, wrong = found
+    if any(len({at for _, at in flow.depends[r]}) != 1 for r in wrong):
         return False
     return not _is_permutation(found)
 
 
-def _foreign(result: Element, flows: Flow) -> Element:
-    return min(source for source in flows.depends[result] if source[1] != result[1])
+def _foreign(result: Element, flow: Flow) -> Element:
+    return min(source for source in flow.depends[result] if source[1] != result[1])
 
 
 def _moved(result: Element, source: Element) -> str:
     return f"element {result[1]} of result {result[0]} depends on element {source[1]} of argument {source[0]}"
 
 
-def _way(block: Block, flows: Flow, source: Element, result: Element) -> str:
-    start, end = flows.register(source, False), flows.register(result, True)
-    steps = [f"`{block.statement(at)}`" for at in path(block, start, end)]
+def _way(block: Block, flow: Flow, source: Element, result: Element) -> str:
+    start, end = flow.register(source, False), flow.register(result, True)
+    steps = [f"`{block.statement(at)}`" for at in path(block, flow, source, result)]
     if len(steps) > 5:
         steps = [*steps[:2], "...", *steps[-2:]]
-    return f"{block.spelled(start)} -> {', '.join(steps)} -> {block.spelled(end)}"
+    return " -> ".join([block.spelled(start), *([", ".join(steps)] if steps else []), block.spelled(end)])
 
 
-def _place(block: Block, flows: Flow, source: Element, result: Element) -> int | None:
-    steps = path(block, flows.register(source, False), flows.register(result, True))
+def _place(block: Block, flow: Flow, source: Element, result: Element) -> int | None:
+    steps = path(block, flow, source, result)
     return block.place(steps[-1]) if steps else None
 
 

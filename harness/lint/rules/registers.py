@@ -68,8 +68,8 @@ def missing_early_clobber(block: Block) -> Iterator[Found]:
     names = ", ".join(block.spelled(n) for n in outputs)
     letter = block.parsed[first.output].letter
     words = (
-        f"`{block.statement(first.write)}` writes {block.spelled(first.output)} before `{block.statement(first.reading)}` "
-        f"reads {block.spelled(first.input)}; {shown[0].words}"
+        f"`{block.statement(first.write)}` writes {block.spelled(first.output)} before "
+        f"`{block.statement(first.reading)}` reads {block.spelled(first.input)}; {shown[0].words}"
     )
     if len(outputs) > 1:
         words = f"{words} (the same happens to {names})"
@@ -117,15 +117,10 @@ def _changed(block: Block, hazard: Hazard, plain: tuple[trial.Units, trial.Units
             order = sorted(given).index(hazard.input)
             chosen = [inputs[order], *(w for k, w in enumerate(inputs) if k != order)][:_LISTED]
             more = ", ..." if len(inputs) > _LISTED else ""
-            return (
-                f"with {pair}, {', '.join(chosen)}{more}: "
-                f"{trial.shown(block, number, pattern[lane])} instead of {_right(block, number, expected[number][lane])}"
-            )
+            wrong = trial.shown(block, number, pattern[lane])
+            right = trial.shown(block, number, expected[number][lane]).partition(" = ")[2]
+            return f"with {pair}, {', '.join(chosen)}{more}: {wrong} instead of {right}"
     return ""
-
-
-def _right(block: Block, number: int, pattern: object) -> str:
-    return trial.shown(block, number, pattern).partition(" = ")[2]
 
 
 def _fix(block: Block, outputs: Sequence[int]) -> Fix | None:

@@ -27,7 +27,8 @@ from harness.ptx.text.lexer import OPERAND
 class TraceLine:
     """One executed instruction: its place, its text, and registers by name with their bit patterns.
 
-    A pattern is None where bits are undefined. `executed` is False where the guard kept it from running.
+    A pattern is None where bits are undefined. `executed` is False where the guard kept it from running. `offset`: that
+    of the instruction in the text that was parsed.
     """
 
     line: int
@@ -35,6 +36,7 @@ class TraceLine:
     reads: dict[str, int | None]
     writes: dict[str, int | None]
     executed: bool = True
+    offset: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,8 @@ class _Recorder:
         text = frame.program.source.statement(step.node.offset)
         if step.guard >= 0:
             text = f"@{'!' if step.guard_negated else ''}{_name(frame, step.guard)} {text}"
-        self.lines.append(TraceLine(line, text, self.before, written if executed else {}, executed))
+        writes = written if executed else {}
+        self.lines.append(TraceLine(line, text, self.before, writes, executed, step.node.offset))
 
 
 def _name(frame: Frame, slot: int) -> str:
