@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from harness.lint.block import Block
-from harness.lint.trial import SECONDS, Clock, home_of, special_of
+from harness.lint.trial import SECONDS, Clock, clock_of, home_of, special_of
 from harness.ptx.analysis.trace import TraceLine, trace
 from harness.ptx.api import emulate
 from harness.ptx.binding.constraints import AsmOperand, bind, check_pack
 from harness.ptx.errors import PtxError
 from harness.ptx.machine.data import dtype_of, width_of
+from harness.ptx.numeric.vectorise import uncompiled
 
 PACKS = 12
 """Packs of elements in one run."""
@@ -56,7 +57,7 @@ def flows(block: Block) -> list[Flow]:
     """
     if block.program is None or block.has_constants or home_of(block) is None:
         return []
-    clock = Clock()
+    clock = clock_of(block)
     found = (_flow(block, *reading, clock) for reading in _readings(block))
     return [f for f in found if f is not None]
 
@@ -110,17 +111,10 @@ def _results(
 ) -> list[np.ndarray] | None:
     if clock.left <= 0 or block.program is None:
         return None
+    options = {"pack": pack, "target": home_of(block) or "", "limit": clock.left, "special": special_of(block)}
     try:
-        found = emulate(
-            block.text,
-            block.constraints,
-            list(given),
-            [_WIDTHS[w] for w in outputs],
-            pack=pack,
-            target=home_of(block) or "",
-            limit=clock.left,
-            special=special_of(block),
-        )
+        with uncompiled():
+            found = emulate(block.text, block.constraints, list(given), [_WIDTHS[w] for w in outputs], **options)
     except PtxError:
         return None
     return list(found)

@@ -21,12 +21,14 @@ from harness.ptx.api import assemble, emulate
 from harness.ptx.binding.constraints import REGISTER_WIDTH
 from harness.ptx.errors import PtxError, UndefinedBits
 from harness.ptx.machine.standins import unknown_registers
+from harness.ptx.numeric.vectorise import uncompiled
 
 Units = dict[int, Any]
 """Patterns of operands by number, one a lane."""
 
 HOMES = ("sm_90a", "sm_100a", "sm_103a", "sm_120a", "sm_110a", "sm_107a", "sm_80", "sm_75", "sm_60")
 LANES = 16
+SPECIAL_LANES = 48
 SECONDS = 0.8
 """What all runs of one block may take."""
 _UNSIGNED: dict[int, Any] = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -46,20 +48,37 @@ class Clock:
         return max(0.0, self.until - time.monotonic())
 
 
+def clock_of(block: Block) -> Clock:
+    """The clock of a block, which starts with its first run; all rules have it together."""
+    clock: Clock = block.kept.setdefault("clock", Clock())
+    return clock
+
+
 def width(block: Block, number: int) -> int:
     """The bits of an operand's register."""
     assert block.parsed is not None
     return REGISTER_WIDTH[block.parsed[number].letter]
 
 
-def units(block: Block) -> Units:
+def ordinary(block: Block) -> Units:
     """Inputs of a block: ordinary floats in the first lanes, then small integers, halves, random bits."""
-    numbers = [n for n in block.inputs if not block.parsed[n].immediate] if block.parsed else []
-    seed = zlib.crc32(block.text.encode())
-    return {n: _patterns(width(block, n), np.random.default_rng((seed, n))) for n in numbers}
+    return {n: _ordinary(width(block, n), _generator(block, n)) for n in _registers(block)}
 
 
-def _patterns(bits: int, rng: np.random.Generator) -> Any:
+def special(block: Block) -> Units:
+    """Inputs of a block, each a choice of what branches and predicates ask for: zeros, infinities, powers of two."""
+    return {n: _special(width(block, n), _generator(block, n)) for n in _registers(block)}
+
+
+def _registers(block: Block) -> list[int]:
+    return [n for n in block.inputs if not block.parsed[n].immediate] if block.parsed else []
+
+
+def _generator(block: Block, number: int) -> np.random.Generator:
+    return np.random.default_rng((zlib.crc32(block.text.encode()), number))
+
+
+def _ordinary(bits: int, rng: np.random.Generator) -> Any:
     if bits == 1:
         return rng.integers(0, 2, LANES).astype(np.bool_)
     kind = _UNSIGNED[bits]
@@ -73,6 +92,17 @@ def _patterns(bits: int, rng: np.random.Generator) -> Any:
         rng.integers(0, np.iinfo(kind).max, each, kind, endpoint=True),
     ]
     return np.concatenate(parts)
+
+
+def _special(bits: int, rng: np.random.Generator) -> Any:
+    if bits == 1:
+        return rng.integers(0, 2, SPECIAL_LANES).astype(np.bool_)
+    kind = _UNSIGNED[bits]
+    floats = np.array([0, -0.0, 1, -1, 0.5, 2, 65504, np.inf, -np.inf, np.nan, 3e-5], _FLOATS[bits]).view(kind)
+    powers = np.array([1 << k for k in range(bits)], kind)
+    edges = np.array([0, 1, 2, (1 << bits) - 1, (1 << (bits - 1)) - 1, 0xFF, 0x7F, 0x80], kind)
+    chosen = np.concatenate([floats, floats, powers, edges, edges])
+    return rng.choice(chosen, SPECIAL_LANES)
 
 
 @lru_cache(maxsize=64)
@@ -106,18 +136,11 @@ def run(block: Block, given: Units, clock: Clock, share: Mapping[int, int] | Non
         return None
     constants = dict(block.constants)
     args = [constants[n] if parsed[n].immediate else given[n] for n in block.inputs]
+    dtypes = [_UNSIGNED[width(block, n)] for n in block.outputs]
+    options = {"target": home, "share": dict(share) if share else None, "special": special_of(block)}
     try:
-        results = emulate(
-            block.text,
-            block.constraints,
-            args,
-            [_UNSIGNED[width(block, n)] for n in block.outputs],
-            target=home,
-            share=dict(share) if share else None,
-            padding=None,
-            limit=clock.left,
-            special=special_of(block),
-        )
+        with uncompiled():
+            results = emulate(block.text, block.constraints, args, dtypes, limit=clock.left, **options)
     except UndefinedBits:
         raise
     except PtxError:
@@ -128,7 +151,7 @@ def run(block: Block, given: Units, clock: Clock, share: Mapping[int, int] | Non
 
 def defined(block: Block, given: Units, clock: Clock) -> tuple[Units, Units] | None:
     """Those of the inputs for which every output is defined, and the outputs; None where there are none."""
-    for _ in range(LANES):
+    for _ in range(SPECIAL_LANES):
         try:
             results = run(block, given, clock)
         except UndefinedBits as error:

@@ -80,20 +80,18 @@ def missing_early_clobber(block: Block) -> Iterator[Found]:
 def _demonstrated(block: Block) -> list[_Shown]:
     """For each output with a hazard that changes a result: the first such."""
     try:
-        hazards = sharing(block.text, block.constraints).hazards if not block.has_constants else ()
+        hazards = sharing(block.text, block.constraints, None, block.constants).hazards[:TRIED]
     except PtxError:
         return []
-    clock = trial.Clock()
-    plain = trial.defined(block, trial.units(block), clock) if hazards else None
-    if plain is None:
-        return []
-    found: list[_Shown] = []
-    for hazard in hazards[:TRIED]:
-        if any(s.hazard.output == hazard.output for s in found):
-            continue
-        if words := _changed(block, hazard, plain, clock):
-            found.append(_Shown(hazard, words))
-    return found
+    clock = trial.clock_of(block)
+    found: dict[int, _Shown] = {}
+    for choose in (trial.ordinary, trial.special) if hazards else ():
+        open_ones = [h for h in hazards if h.output not in found]
+        plain = trial.defined(block, choose(block), clock) if open_ones else None
+        for hazard in open_ones if plain is not None else ():
+            if hazard.output not in found and (words := _changed(block, hazard, plain, clock)):
+                found[hazard.output] = _Shown(hazard, words)
+    return [found[output] for output in sorted(found)]
 
 
 def _changed(block: Block, hazard: Hazard, plain: tuple[trial.Units, trial.Units], clock: trial.Clock) -> str:

@@ -56,9 +56,15 @@ class Sharing:
     complete: bool
 
 
-def sharing(asm: str, constraints: str, target: str | None = None) -> Sharing:
-    """The hazards of a block and the assignments in which they show. Raises PtxError as `emulate` would."""
-    hazards = tuple(itertools.islice(_hazards(assemble(asm, constraints, target), constraints), HAZARDS))
+def sharing(
+    asm: str, constraints: str, target: str | None = None, constants: tuple[tuple[int, int], ...] = ()
+) -> Sharing:
+    """The hazards of a block and the assignments in which they show. Raises PtxError as `emulate` would.
+
+    constants: number and value of each operand under constraint `n` or `i`.
+    """
+    block = assemble(asm, constraints, target, (), False, constants)
+    hazards = tuple(itertools.islice(_hazards(block, constraints), HAZARDS))
     pairs = [(h.output, h.input) for h in hazards if h.tied < 0]
     tied = [{h.output: h.input} for h in hazards if h.tied >= 0]
     found = list(itertools.islice(_matchings(pairs), ASSIGNMENTS + 1))
@@ -81,7 +87,7 @@ def _hazards(block: AsmBlock, constraints: str) -> Iterator[Hazard]:
             continue
         first = _first_write_before(program, block.slots[output])
         for number, other in enumerate(parsed):
-            if other.output or other.tied is not None:
+            if other.output or other.tied is not None or other.immediate:
                 continue
             if REGISTER_WIDTH[other.letter] != REGISTER_WIDTH[constraint.letter]:
                 continue

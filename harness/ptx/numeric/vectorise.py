@@ -35,6 +35,23 @@ _registered: set[Callable[..., object]] = set()
 
 always_compile = False
 """Tests set this to compare the compiled form with the Python form on few values."""
+_uncompiled = 0
+
+
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """Run definitions in Python, however often: for many small runs of many blocks, where compiling costs more.
+
+    It holds for all threads, and changes how long they take, no bits.
+    """
+    global _uncompiled
+    with _lock:
+        _uncompiled += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _uncompiled -= 1
 
 
 class ArrayFunction:
@@ -62,8 +79,8 @@ class ArrayFunction:
     def __call__(self, lanes: int, *arguments: Array) -> Array:
         """The results for the first `lanes` entries of the arguments."""
         if self._compiled is None:
-            self._lanes += lanes
-            if self._lanes < _PYTHON_LANES and not always_compile:
+            self._lanes += 0 if _uncompiled else lanes
+            if (self._lanes < _PYTHON_LANES or _uncompiled) and not always_compile:
                 return self._interpret(lanes, arguments)
         return self.compiled(lanes, *arguments)
 
