@@ -50,6 +50,7 @@ class _Statement:
     """An asm statement while it is read."""
 
     at: int
+    end: int = 0
     volatile: bool = False
     text: Text = field(default_factory=lambda: Text("", ()))
     sections: list[list[str]] = field(default_factory=list)
@@ -62,10 +63,10 @@ def extract_cplusplus(file: File) -> Extracted:
     reader = _Reader(file)
     for statement, function in reader.statements():
         line = file.place(statement.at)[0]
-        if statement.unresolved:
+        host = not file.path.endswith(_DEVICE) and not _PTX.search(statement.text.value)
+        if statement.unresolved and not host:
             found.notes.append(Note(file.path, line, f"not resolved: {statement.unresolved}"))
-            continue
-        if not _is_ptx(statement, file.path):
+        if statement.unresolved or not _is_ptx(statement, file.path):
             continue
         found.snippets.append(_snippet(file, statement, function))
     return found
@@ -86,6 +87,7 @@ def _is_ptx(statement: _Statement, path: str) -> bool:
 def _snippet(file: File, statement: _Statement, function: str) -> Snippet:
     outputs, inputs, clobbers = ([*statement.sections, [], [], []])[:3]
     line, column = file.place(statement.at)
+    last = file.place(statement.end)[0]
     return Snippet(
         statement.text.value,
         ",".join([*outputs, *inputs, *(f"~{{{c}}}" for c in clobbers)]),
@@ -95,8 +97,8 @@ def _snippet(file: File, statement: _Statement, function: str) -> Snippet:
         (None,) * len(outputs),
         (None,) * len(inputs),
         function=function,
-        origin=Origin(file.path, line, column, statement.text.offsets, file.starts),
-        constraints_origin=Origin(file.path, line, column, (), file.starts),
+        origin=Origin(file.path, line, column, statement.text.offsets, last, file.starts),
+        constraints_origin=Origin(file.path, line, column, (), last, file.starts),
     )
 
 
@@ -152,6 +154,7 @@ class _Reader:
             at += 1
         while at < len(self.tokens) and self.tokens[at].text == ":":
             at = self._section(at + 1, found)
+        found.end = self.tokens[at].at if at < len(self.tokens) else found.at
         return found
 
     def _piece(self, token: _Token, statement: _Statement) -> Text:
