@@ -22,7 +22,7 @@ class _Asm(Ref):
     """What a call of `asm` gives: its arguments, and where it stands."""
 
     at: int = 0
-    last: int = 0
+    end: int = 0
     args: tuple[Value, ...] = ()
     keywords: tuple[tuple[str, Value], ...] = ()
 
@@ -68,8 +68,9 @@ class Cases:
         line, column = self.file.place(call.at)
         exact = _is_exact(keywords["match"]) if "match" in keywords else exact
         try:
-            for text, constraints, pack, asm in _forms(call, formats):
+            for text, words, pack, asm, constraints in _forms(call, formats):
                 offsets = text.offsets if text.value == asm else ()
+                places = words.offsets if words is not None and words.value == constraints else ()
                 snippet = Snippet(
                     asm,
                     constraints,
@@ -81,16 +82,23 @@ class Cases:
                     function=name,
                     group=group,
                     exact=exact,
-                    origin=Origin(self.file.path, line, column, offsets, call.last, self.file.starts),
-                    constraints_origin=Origin(self.file.path, line, column, (), call.last, self.file.starts),
+                    origin=Origin(self.file.path, line, column, offsets, call.end, self.file.starts),
+                    constraints_origin=Origin(self.file.path, line, column, places, call.end, self.file.starts),
                 )
                 self.snippets.setdefault(call.at, {}).setdefault(snippet)
         except ValueError as error:
             self.notes.append(Note(self.file.path, line, f"not resolved: variant {name}: {error}"))
 
 
-def _forms(call: _Asm, formats: list[Any]) -> Iterator[tuple[Text, str, int, str]]:
-    """Text as written, constraints, pack and text as it runs, of each pack of a variant. Raises ValueError."""
+_Written = tuple[Text, Text | None]
+"""Asm and constraints as they stand in the file."""
+
+
+def _forms(call: _Asm, formats: list[Any]) -> Iterator[tuple[Text, Text | None, int, str, str]]:
+    """Of each pack of a variant: asm and constraints as written, the pack, asm and constraints as they run.
+
+    Raises ValueError for what is not known, or what makes no variant.
+    """
     from harness.model.case import Case
     from harness.model.derive import asm_form, packs_of
     from harness.model.variants import AsmVariant, asm
@@ -98,39 +106,38 @@ def _forms(call: _Asm, formats: list[Any]) -> Iterator[tuple[Text, str, int, str
     keywords = dict(call.keywords)
     given = [*call.args, None, None][:2]
     text = keywords.get("text", given[0])
-    constraints = keywords.get("constraints", given[1])
     pack, packs = keywords.get("pack"), keywords.get("packs")
-    texts = _texts(text, constraints)
-    written = {p: t for p, (t, _) in texts.items()}
+    written = _written(text, keywords.get("constraints", given[1]))
     if any(isinstance(v, (Unknown, Ref)) for v in (pack, packs)):
         raise ValueError("its pack is not known")
+    plain = {p: (t.value, c.value) if c is not None else t.value for p, (t, c) in written.items()}
     if isinstance(text, dict):
-        variant = asm({p: (t.value, c) if c is not None else t.value for p, (t, c) in texts.items()})
+        variant = asm(plain)
     else:
-        only, c = texts[1]
-        variant = asm(only.value, c, pack=pack, packs=packs)
-        written = dict.fromkeys((*variant.texts, *variant.derived_packs), only)
+        only, words = written[1]
+        variant = asm(only.value, words.value if words is not None else None, pack=pack, packs=packs)
+        written = dict.fromkeys((*variant.texts, *variant.derived_packs), (only, words))
     assert isinstance(variant, AsmVariant)
     if any(f is None for f in formats):
         if variant.derived_packs or any(t.constraints is None for t in variant.texts.values()):
             raise ValueError("the formats of its case are not known, and its constraints derive from them")
         for p, each in variant.texts.items():
-            yield written[p], str(each.constraints), p, each.text
+            yield *written[p], p, each.text, str(each.constraints)
         return
     case = Case(inputs=formats[1], outputs=formats[0], reference=len, variants={"asm": variant})
     for p in packs_of(case, variant):
         form = asm_form(case, variant, p)
-        yield written[p], form.constraints, p, form.text
+        yield *written[p], p, form.text, form.constraints
 
 
-def _texts(text: Value, constraints: Value) -> dict[int, tuple[Text, str | None]]:
+def _written(text: Value, constraints: Value) -> dict[int, _Written]:
     """By pack, the text and its constraints. Raises ValueError."""
-    found: dict[int, tuple[Text, str | None]] = {}
+    found: dict[int, _Written] = {}
     for pack, each in text.items() if isinstance(text, dict) else [(1, (text, constraints))]:
         one, words = each if isinstance(each, tuple) and len(each) == 2 else (each, None)
         if not isinstance(one, Text) or not (words is None or isinstance(words, Text)):
             raise ValueError("its asm or its constraints are not known")
-        found[pack] = (one, None if words is None else words.value)
+        found[pack] = (one, words)
     return found
 
 

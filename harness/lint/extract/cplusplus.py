@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from harness.lint.extract import Extracted, Note
 from harness.lint.extract.literals import ESCAPE, File, escaped
+from harness.lint.extract.strings import joined
 from harness.lint.extract.values import Text
 from harness.lint.snippet import Origin, Snippet
 
@@ -53,7 +54,7 @@ class _Statement:
     end: int = 0
     volatile: bool = False
     text: Text = field(default_factory=lambda: Text("", ()))
-    sections: list[list[str]] = field(default_factory=list)
+    sections: list[list[Text]] = field(default_factory=list)
     unresolved: str = ""
 
 
@@ -74,12 +75,12 @@ def extract_cplusplus(file: File) -> Extracted:
 
 def _is_ptx(statement: _Statement, path: str) -> bool:
     text = statement.text.value
-    constraints = [c for section in statement.sections[:2] for c in section]
+    constraints = [c.value.strip() for section in statement.sections[:2] for c in section]
     clobbers = statement.sections[2] if len(statement.sections) > 2 else []
     known = [_CONSTRAINT.match(c) or (len(c.lstrip("=+&")) > 1 and path.endswith(_DEVICE)) for c in constraints]
     if not text.strip() or not all(known):
         return False
-    if _HOST.search(text) or any(c not in ("memory",) for c in clobbers):
+    if _HOST.search(text) or any(c.value != "memory" for c in clobbers):
         return False
     return bool(_PTX.search(text)) and (path.endswith(_DEVICE) or ";" in text)
 
@@ -87,10 +88,12 @@ def _is_ptx(statement: _Statement, path: str) -> bool:
 def _snippet(file: File, statement: _Statement, function: str) -> Snippet:
     outputs, inputs, clobbers = ([*statement.sections, [], [], []])[:3]
     line, column = file.place(statement.at)
+    words = [*outputs, *inputs, *(Text.plain(f"~{{{c.value}}}") for c in clobbers)]
+    constraints = joined(Text.plain(","), words)
     last = file.place(statement.end)[0]
     return Snippet(
         statement.text.value,
-        ",".join([*outputs, *inputs, *(f"~{{{c}}}" for c in clobbers)]),
+        constraints.value,
         "cuda",
         bool(outputs) and not statement.volatile,
         1,
@@ -98,7 +101,7 @@ def _snippet(file: File, statement: _Statement, function: str) -> Snippet:
         (None,) * len(inputs),
         function=function,
         origin=Origin(file.path, line, column, statement.text.offsets, last, file.starts),
-        constraints_origin=Origin(file.path, line, column, (), last, file.starts),
+        constraints_origin=Origin(file.path, line, column, constraints.offsets, last, file.starts),
     )
 
 
@@ -176,14 +179,14 @@ class _Reader:
 
     def _section(self, at: int, statement: _Statement) -> int:
         """Operands or clobbers up to the next colon or the end; the place of what ends them."""
-        section: list[str] = []
+        section: list[Text] = []
         statement.sections.append(section)
         constraint = Text("", ())
         while at < len(self.tokens):
             token = self.tokens[at]
             if token.text in (":", ")", ","):
                 if constraint.value:
-                    section.append(constraint.value.strip())
+                    section.append(constraint)
                     constraint = Text("", ())
                 if token.text != ",":
                     return at
