@@ -19,7 +19,10 @@ SKIPPED = frozenset((
 
 @dataclass
 class Report:
-    """The outcome for all files. `files`: those that were looked into; `searched`: those that were opened."""
+    """The outcome for all files. `files`: those that were looked into; `searched`: those that were opened.
+
+    snippets: calls and statements; `texts`: what they hand to the compiler, of which one call may have several.
+    """
 
     findings: list[Finding] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
@@ -27,6 +30,7 @@ class Report:
     snippets: int = 0
     files: int = 0
     searched: int = 0
+    texts: list[Snippet] = field(default_factory=list)
 
 
 def sources(paths: Iterable[Path]) -> Iterator[Path]:
@@ -73,6 +77,7 @@ def lint_text(
     report.files += 1
     report.snippets += len({(s.origin.line, s.origin.column) for s in extracted.snippets})
     snippets = [replace(s, targets=tuple(targets)) if targets else s for s in extracted.snippets]
+    report.texts += snippets
     _lint_file(extracted, snippets, report, chosen)
     return report
 

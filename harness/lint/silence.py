@@ -1,7 +1,7 @@
 """Comments that silence rules: `# ptxdiff: ignore[rule]` in Python, `// ptxdiff: ignore[rule]` in C++ and within asm.
 
-A comment silences what is found on its own line; alone on a line, also what is found on the next; on the first line of
-a call or statement, all that is found in that block of asm.
+A comment silences what is found on its own line; alone on a line, also what is found on the next; on the first or last
+line of a call, all that is found in its asm.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _comments(file: File) -> Iterator[tuple[int, str]]:
 
 def silenced(finding: Finding, found: Sequence[Silence]) -> bool:
     """Whether a comment silences a finding; the comment then counts as used."""
-    lines = {finding.line, finding.snippet.origin.line}
+    lines = {finding.line, finding.snippet.origin.line, finding.snippet.origin.last}
     hits = [s for s in found if s.rule == finding.rule and (s.line in lines or (s.alone and s.line + 1 in lines))]
     for silence in hits:
         silence.used = True

@@ -18,13 +18,14 @@ class Origin:
 
     `offsets` has an entry for each character of the text, -1 where it stands nowhere in the file (a formatted value).
     Escapes such as `\\n` are one character of the text. `line`, `column` (from 1) are those of the call, for
-    places that have no offset.
+    places that have no offset; `last` is the line on which the call ends.
     """
 
     path: str = ""
     line: int = 0
     column: int = 0
     offsets: tuple[int, ...] = ()
+    last: int = 0
     starts: tuple[int, ...] = field(default=(), repr=False)
     """The offset of each line of the file."""
 

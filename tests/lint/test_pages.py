@@ -3,6 +3,7 @@
 import re
 
 import pytest
+
 from harness.lint.files import lint_text
 from harness.lint.rules import page, rules
 

@@ -86,7 +86,7 @@ def snippet_of(
     line, column = file.place(file.span(node)[0])
 
     def origin(text: Text) -> Origin:
-        return Origin(file.path, line, column, text.offsets, file.starts)
+        return Origin(file.path, line, column, text.offsets, node.end_lineno or line, file.starts)
 
     common: dict[str, Any] = {
         "function": function,

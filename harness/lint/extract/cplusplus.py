@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from harness.lint.extract import Extracted, Note
 from harness.lint.extract.literals import ESCAPE, File, escaped
+from harness.lint.extract.strings import joined
 from harness.lint.extract.values import Text
 from harness.lint.snippet import Origin, Snippet
 
@@ -50,9 +51,10 @@ class _Statement:
     """An asm statement while it is read."""
 
     at: int
+    end: int = 0
     volatile: bool = False
     text: Text = field(default_factory=lambda: Text("", ()))
-    sections: list[list[str]] = field(default_factory=list)
+    sections: list[list[Text]] = field(default_factory=list)
     unresolved: str = ""
 
 
@@ -62,10 +64,10 @@ def extract_cplusplus(file: File) -> Extracted:
     reader = _Reader(file)
     for statement, function in reader.statements():
         line = file.place(statement.at)[0]
-        if statement.unresolved:
+        host = not file.path.endswith(_DEVICE) and not _PTX.search(statement.text.value)
+        if statement.unresolved and not host:
             found.notes.append(Note(file.path, line, f"not resolved: {statement.unresolved}"))
-            continue
-        if not _is_ptx(statement, file.path):
+        if statement.unresolved or not _is_ptx(statement, file.path):
             continue
         found.snippets.append(_snippet(file, statement, function))
     return found
@@ -73,12 +75,12 @@ def extract_cplusplus(file: File) -> Extracted:
 
 def _is_ptx(statement: _Statement, path: str) -> bool:
     text = statement.text.value
-    constraints = [c for section in statement.sections[:2] for c in section]
+    constraints = [c.value.strip() for section in statement.sections[:2] for c in section]
     clobbers = statement.sections[2] if len(statement.sections) > 2 else []
     known = [_CONSTRAINT.match(c) or (len(c.lstrip("=+&")) > 1 and path.endswith(_DEVICE)) for c in constraints]
     if not text.strip() or not all(known):
         return False
-    if _HOST.search(text) or any(c not in ("memory",) for c in clobbers):
+    if _HOST.search(text) or any(c.value != "memory" for c in clobbers):
         return False
     return bool(_PTX.search(text)) and (path.endswith(_DEVICE) or ";" in text)
 
@@ -86,17 +88,20 @@ def _is_ptx(statement: _Statement, path: str) -> bool:
 def _snippet(file: File, statement: _Statement, function: str) -> Snippet:
     outputs, inputs, clobbers = ([*statement.sections, [], [], []])[:3]
     line, column = file.place(statement.at)
+    words = [*outputs, *inputs, *(Text.plain(f"~{{{c.value}}}") for c in clobbers)]
+    constraints = joined(Text.plain(","), words)
+    last = file.place(statement.end)[0]
     return Snippet(
         statement.text.value,
-        ",".join([*outputs, *inputs, *(f"~{{{c}}}" for c in clobbers)]),
+        constraints.value,
         "cuda",
         bool(outputs) and not statement.volatile,
         1,
         (None,) * len(outputs),
         (None,) * len(inputs),
         function=function,
-        origin=Origin(file.path, line, column, statement.text.offsets, file.starts),
-        constraints_origin=Origin(file.path, line, column, (), file.starts),
+        origin=Origin(file.path, line, column, statement.text.offsets, last, file.starts),
+        constraints_origin=Origin(file.path, line, column, constraints.offsets, last, file.starts),
     )
 
 
@@ -152,6 +157,7 @@ class _Reader:
             at += 1
         while at < len(self.tokens) and self.tokens[at].text == ":":
             at = self._section(at + 1, found)
+        found.end = self.tokens[at].at if at < len(self.tokens) else found.at
         return found
 
     def _piece(self, token: _Token, statement: _Statement) -> Text:
@@ -173,14 +179,14 @@ class _Reader:
 
     def _section(self, at: int, statement: _Statement) -> int:
         """Operands or clobbers up to the next colon or the end; the place of what ends them."""
-        section: list[str] = []
+        section: list[Text] = []
         statement.sections.append(section)
         constraint = Text("", ())
         while at < len(self.tokens):
             token = self.tokens[at]
             if token.text in (":", ")", ","):
                 if constraint.value:
-                    section.append(constraint.value.strip())
+                    section.append(constraint)
                     constraint = Text("", ())
                 if token.text != ",":
                     return at

@@ -144,6 +144,8 @@ class Expressions:
 
     def _attribute(self, node: ast.Attribute, scope: Scope) -> Value:
         base = self.value(node.value, scope)
+        if isinstance(node.value, ast.Name) and not scope.has(node.value.id):
+            base = Ref(node.value.id)  # from `import *`, or a piece of a file
         if isinstance(base, Ref):
             return Ref(f"{base.dotted}.{node.attr}")
         if isinstance(base, Class):

@@ -89,6 +89,12 @@ def extract_python(file: File) -> Extracted:
         interpreter = Interpreter(file, tree, NAMES, collector.call)
         interpreter.run()
         found.notes += [Note(file.path, 1, words) for words in dict.fromkeys(interpreter.incomplete)]
+    if "harness" in file.text:
+        from harness.lint.extract.cases import Cases
+
+        cases = Cases(file, tree)
+        collector.snippets |= cases.snippets
+        found.notes += cases.notes
     for at in sorted({*collector.snippets, *collector.failures, *collector.other, *sites}):
         snippets = collector.snippets.get(at, {})
         found.snippets += snippets

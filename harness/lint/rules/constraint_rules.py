@@ -92,7 +92,7 @@ def letters(block: Block) -> Iterator[Found]:
             yield Found(
                 at + len(word) - len(word.lstrip()),
                 f"the constraint {word.strip()!r} has several letters",
-                f"write the letter that the text needs, such as {word.strip()[: len(word.strip()) - len(body)]}{body[0]}",
+                f"write the letter that the text needs, such as {body[0]!r}",
                 part="constraints",
             )
         at += len(word) + 1
@@ -129,7 +129,7 @@ def width(block: Block) -> Iterator[Found]:
             if have < bits and have > 1:
                 yield Found(
                     0,
-                    f"{block.spelled(number)} holds {words}, {bits} bits, and {constraint.text!r} is a register of {have}",
+                    f"{block.spelled(number)} holds {words}, {bits} bits; {constraint.text!r} is a register of {have}",
                     f"use the letter {'l' if bits == 64 else 'r'}",
                     part="constraints",
                 )

@@ -9,14 +9,16 @@ from harness.lint.block import Block
 from harness.lint.rules import rule
 from harness.lint.snippet import Found
 
-_OPERATIONS = (
+_Table = dict[str, tuple[str, ...]]
+
+_OPERATIONS: tuple[_Table, ...] = (
     {"sin": ("sin", "sine"), "cos": ("cos", "cosine")},
     {"ex2": ("ex2", "exp2", "exp"), "lg2": ("lg2", "log2", "log")},
     {"tanh": ("tanh",), "sin": ("sin", "sine"), "cos": ("cos", "cosine")},
 )
 """Instructions that exclude each other, with the words of a name that mean them."""
 
-_SINGLE = (
+_SINGLE: tuple[_Table, ...] = (
     {"add": ("add",), "sub": ("sub",)},
     {"min": ("min", "fmin"), "max": ("max", "fmax")},
     {"and": ("and",), "or": ("or",), "xor": ("xor",)},
@@ -25,7 +27,7 @@ _SINGLE = (
 )
 """The same for blocks of one instruction: longer ones use one operation to build another."""
 
-_ROUNDING = {"rn": ("rn",), "rz": ("rz",), "rm": ("rm",), "rp": ("rp",)}
+_ROUNDING: _Table = {"rn": ("rn",), "rz": ("rz",), "rm": ("rm",), "rp": ("rp",)}
 _FORMATS = {"bf16": r"bf16|bfloat16", "f16": r"(?<!b)(?:f16|fp16|float16)|(?:^|_)half"}
 _NARROW = re.compile(r"e[2-5]m[0-3]")
 _CLAMPS = frozenset(("clamp", "clip", "limit", "relu", "bound", "sat", "saturate", "kernel"))
@@ -54,7 +56,7 @@ def mismatch(block: Block) -> Iterator[Found]:
         return
     parts = _parts(block)
     opcodes = {i.opcode for i in block.instructions}
-    tables = [*_OPERATIONS]
+    tables: list[_Table] = [*_OPERATIONS]
     if len(block.instructions) == 1 and not words & _CLAMPS:
         tables += _SINGLE
         if len(opcodes & {"add", "sub", "mul", "fma", "div", "rcp", "sqrt", "cvt"}) == 1:

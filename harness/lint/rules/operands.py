@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from harness.lint.block import ASSUMED, Block, names, runs_on
 from harness.lint.flow import flow, read_names, written_names
 from harness.lint.rules import rule
+from harness.lint.rules.spelling import sigil
 from harness.lint.snippet import Found
 from harness.ptx.binding.constraints import REGISTER_WIDTH
 from harness.ptx.errors import PtxError, UndefinedBits
@@ -39,6 +40,11 @@ def out_of_range(block: Block) -> Iterator[Found]:
             )
 
 
+def _misread(block: Block) -> bool:
+    """Whether operands are spelled wrongly: what the text seems to leave out is then no finding of its own."""
+    return any(True for each in (out_of_range, sigil) for _ in each(block))
+
+
 def _uses(block: Block) -> set[int]:
     """The operands that the instructions name."""
     found: set[int] = set()
@@ -63,8 +69,8 @@ def _untied_outputs(block: Block) -> list[int]:
     severity="warning",
 )
 def unused(block: Block) -> Iterator[Found]:
-    """Inputs that the text does not name, where it names others. No input read at all is an idiom: a shape, an order."""
-    if block.tree is None or block.parsed is None:
+    """Inputs that the text does not name, where it names others. Reading none is an idiom: a shape, an order."""
+    if block.tree is None or block.parsed is None or _misread(block):
         return
     used = _uses(block)
     inputs = [n for n in block.inputs if block.parsed[n].tied is None and not block.parsed[n].immediate]
@@ -96,7 +102,7 @@ def unwritten(block: Block) -> Iterator[Found]:
     """Outputs that no instruction writes. A block that is there for its effect may have one that nobody wants."""
     if block.tree is None or block.parsed is None:
         return
-    if any(i.opcode == "call" for i in block.instructions):
+    if any(i.opcode == "call" for i in block.instructions) or _misread(block):
         return
     written = {n.text for i in block.instructions for n in written_names(i)}
     outputs = _untied_outputs(block)

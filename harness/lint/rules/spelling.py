@@ -37,12 +37,12 @@ def sigil(block: Block) -> Iterator[Found]:
     """`%1` in Triton and LLVM, `$1` in CUDA, where no register is declared by that name."""
     wrong, right = ("$", "%") if block.snippet.convention == "cuda" else ("%", "$")
     text = code(block.snippet.asm)
+    declared = _declared(text)
     places = [
         m
-        for m in re.finditer(re.escape(wrong) + r"\{?(\d+)(?![\w$<])", text)
-        if text[m.start() - 1 : m.start()] != wrong
+        for m in re.finditer(rf"(?<![\w$%])[{wrong}](\d+)(?![\w$<])", text)
+        if m[0] not in declared and wrong not in declared
     ]
-    places = [m for m in places if m[0] not in _declared(text) and wrong not in _declared(text)]
     if not places:
         return
     edits = tuple(Edit("asm", m.start(), m.start() + 1, right) for m in places)
@@ -62,7 +62,7 @@ def _convention(block: Block) -> str:
 @rule(
     "percent-escape",
     "A percent sign is doubled where the dialect takes it as it is, or single where the dialect eats it.",
-    why="CUDA C++ turns `%%` into `%` and refuses a letter after `%`; Triton and LLVM leave both signs in the text.",
+    why="CUDA C++ makes `%%` a `%` and refuses a letter after `%`; Triton and LLVM leave both signs.",
 )
 def percent(block: Block) -> Iterator[Found]:
     """`%%tid` in Triton and LLVM; `%tid` in a CUDA statement with operands (without operands, both are seen)."""
@@ -85,7 +85,7 @@ def percent(block: Block) -> Iterator[Found]:
 @rule(
     "dollar-eaten",
     "A dollar sign that is no operand: LLVM takes it for an escape.",
-    why="LLVM reads `$(a$|b$)` as a choice of dialects and drops a part of the text; after other characters it refuses.",
+    why="LLVM reads `$(a$|b$)` as a choice of dialects and drops a part of it; before anything else it refuses.",
 )
 def dollar(block: Block) -> Iterator[Found]:
     """`$(`, `$|`, `$)`, and a `$` before what is no number."""
@@ -152,7 +152,7 @@ def missing_semicolon(block: Block) -> int | None:
 @rule(
     "missing-semicolon",
     "A statement does not end in a semicolon.",
-    why="The compiler adds none: the statement goes on into the next line, at the end of a block into the code after it.",
+    why="The compiler adds none: the statement goes on into the next line, at the end into the code after the block.",
 )
 def semicolon(block: Block) -> Iterator[Found]:
     """Where the parser stops at the end of a line for want of a semicolon."""
