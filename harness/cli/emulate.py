@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.cli import UsageError
 from harness.ptx.limits import SNIPPET_SECONDS
+from harness.ptx.text.conventions import CONVENTIONS
 
 if TYPE_CHECKING:
     from harness.model.derive import AsmForm
@@ -34,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--convention",
         default="triton",
-        choices=("triton", "llvm", "cuda"),
+        choices=CONVENTIONS,
         help="how the asm is written: triton ($0, packed registers), llvm ($0, one element each), cuda (%%0)",
     )
     parser.add_argument("-t", "--target", default="sm_90a")

@@ -6,8 +6,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Literal
 
-Convention = Literal["triton", "llvm", "cuda"]
-CONVENTIONS: tuple[Convention, ...] = ("triton", "llvm", "cuda")
+from harness.ptx.text.conventions import Convention
+
 Severity = Literal["error", "warning", "note"]
 Part = Literal["asm", "constraints"]
 

@@ -59,6 +59,8 @@ def _parts(node: Instruction) -> set[str]:
 def _has_effect(node: Instruction) -> bool:
     if node.opcode == "multimem":
         return "ld_reduce" not in node.modifiers
+    if node.spelling.startswith("mbarrier.pending_count"):
+        return False
     volatile = node.opcode == "ld" and not {"volatile", "acquire"}.isdisjoint(node.modifiers)
     return node.opcode in EFFECTS or volatile
 
@@ -152,7 +154,7 @@ def impure_arithmetic(block: Block) -> Iterator[Found]:
 
 
 _MOVES = ("mov", "pack", "unpack", "nothing")
-_PLAIN = ("scalar", *_MOVES, "branch")
+_PLAIN = ("scalar", *_MOVES)
 
 
 @rule(

@@ -64,12 +64,13 @@ def check_convention(convention: object) -> None:
         raise BindingError(f"convention={convention!r} is none of {words}")
 
 
-def spelled(asm: str, constraints: str, convention: str) -> Spelled:
+def spelled(asm: str, constraints: str, convention: str, *, lenient: bool = False) -> Spelled:
     """A block as LLVM reads it.
 
     constraints: LLVM's; of a CUDA statement also what stands between its colons, `"=r"(y) : "r"(x) : "memory"`, or the
     constraints alone with commas, `=r,+r,r`. An operand `+r` becomes an output, and an input tied to it after all other
     inputs, as clang numbers them. A constant with its value, `"n"(16)`, becomes that number in the text, no operand.
+    lenient: leave what has no meaning in that convention as it stands, for a reader who reports it.
     Raises BindingError, with the place, for what has no meaning in that convention.
     """
     check_convention(convention)
@@ -77,7 +78,7 @@ def spelled(asm: str, constraints: str, convention: str) -> Spelled:
         return Spelled(asm, constraints)
     if not isinstance(asm, str) or not isinstance(constraints, str):
         raise BindingError(f"asm and constraints are strings, not {type(asm).__name__}, {type(constraints).__name__}")
-    outputs, inputs, clobbers = _operands(constraints)
+    outputs, inputs, clobbers = _operands(constraints, lenient)
     operands = [*outputs, *inputs]
     places: list[str] = []
     kept = 0
@@ -85,7 +86,7 @@ def spelled(asm: str, constraints: str, convention: str) -> Spelled:
         places.append(f"${kept}" if operand.value is None else str(operand.value))
         kept += operand.value is None
     names = {o.name: places[n] for n, o in enumerate(operands) if o.name}
-    text, moves = _dollars(asm, places, names)
+    text, moves = _dollars(asm, places, names, lenient)
     both = [n for n, o in enumerate(outputs) if o.constraint.startswith("+")]
     arguments = [o for o in operands if o.value is None]
     words = [o.constraint.replace("+", "=", 1) for o in arguments]
@@ -94,13 +95,20 @@ def spelled(asm: str, constraints: str, convention: str) -> Spelled:
     return Spelled(text, ",".join(words), tuple(moves), tuple(expressions))
 
 
-def _dollars(asm: str, places: Sequence[str], names: dict[str, str]) -> tuple[str, list[tuple[int, int]]]:
+def _dollars(
+    asm: str, places: Sequence[str], names: dict[str, str], lenient: bool
+) -> tuple[str, list[tuple[int, int]]]:
     source = Source(asm)
     parts: list[str] = []
     moves: list[tuple[int, int]] = []
     at = length = 0
     for found in _PERCENT.finditer(asm):
-        new = _piece(source, found, places, names)
+        try:
+            new = _piece(source, found, places, names)
+        except BindingError:
+            if not lenient:
+                raise
+            new = "$$" if found["dollar"] else f"${found['number']}" if found["number"] else found[0]
         parts += asm[at : found.start()], new
         length += found.start() - at + len(new)
         at = found.end()
@@ -139,10 +147,10 @@ def _piece(source: Source, found: re.Match[str], places: Sequence[str], names: d
 # the operands ------------------------------------------------------------------------------------------------
 
 
-def _operands(constraints: str) -> tuple[list[_Operand], list[_Operand], list[str]]:
+def _operands(constraints: str, lenient: bool = False) -> tuple[list[_Operand], list[_Operand], list[str]]:
     """Outputs, inputs and clobbers (as LLVM writes them) of a CUDA statement. Raises BindingError."""
     if '"' not in constraints and ":" not in constraints:
-        return _bare(constraints)
+        return _bare(constraints, lenient)
     after_text = re.match(r'\s*:\s*(?::|(?:\[\w+\]\s*)?"[=+])', constraints)  # with the colon that follows the text
     sections = list(_split(constraints.lstrip()[1:] if after_text else constraints, ":"))
     if len(sections) > 3:
@@ -167,15 +175,15 @@ def _operands(constraints: str) -> tuple[list[_Operand], list[_Operand], list[st
     return outputs, inputs, [f"~{{{word.strip().strip(chr(34))}}}" for word in parts[2]]
 
 
-def _bare(constraints: str) -> tuple[list[_Operand], list[_Operand], list[str]]:
+def _bare(constraints: str, lenient: bool) -> tuple[list[_Operand], list[_Operand], list[str]]:
     """The same from constraints with commas, `=r,+r,r,~{memory}`."""
     words = [word.strip() for word in constraints.split(",")] if constraints.strip() else []
     clobbers = [w for w in words if w.startswith("~")]
     rest = [w for w in words if not w.startswith("~")]
     outputs = [w for w in rest if w[:1] in ("=", "+")]
-    if rest[: len(outputs)] != outputs:
+    if rest[: len(outputs)] != outputs and not lenient:
         raise BindingError(f"constraints {_short(constraints)}: outputs come before inputs")
-    return [_Operand(w) for w in outputs], [_Operand(w) for w in rest[len(outputs) :]], clobbers
+    return [_Operand(w) for w in outputs], [_Operand(w) for w in rest if w[:1] not in ("=", "+")], clobbers
 
 
 def _operand(word: str, constraints: str) -> _Operand:
