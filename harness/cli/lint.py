@@ -177,7 +177,7 @@ def _print(args: argparse.Namespace, report: Report) -> None:
 
 
 def _fix(args: argparse.Namespace, snippet: Snippet | None, report: Report, chosen: Sequence[str] | None) -> None:
-    """Show the repairs, and make them where that is asked for. Where the format is not text they go to standard error."""
+    """Show the repairs, and make them where that is asked for; beside another format than text on standard error."""
     from harness.lint.fixes import fixed_snippet, repaired
 
     out = sys.stdout if args.format == "text" else sys.stderr

@@ -1,4 +1,4 @@
-"""Apply mechanical repairs to a file, each held to two conditions: the text becomes what was meant, and nothing is worse.
+"""Apply mechanical repairs to a file, each held to two conditions: the text becomes what was meant, nothing is worse.
 
 After each repair the file is read and linted again. A repair that a string literal cannot take as it is written, or
 that brings a finding of another rule, is left out and said.
@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from harness.lint.block import Block
 from harness.lint.files import Report, lint_text
 from harness.lint.snippet import Edit, Finding, Fix, Origin, Snippet
 
@@ -85,7 +86,9 @@ def _attempted(
         after = _linted(result.path, text, chosen, targets)
         here = {(s.asm, s.constraints) for s in after.texts}
         old, new = (Counter(f.rule for f in r.findings) for r in (before, after))
-        if (wanted.asm, wanted.constraints) in here and not new - old and new[finding.rule] < old[finding.rule]:
+        # A text that could not be parsed may have more wrong with it than was seen.
+        worse = Counter() if Block(finding.snippet).tree is None else new - old
+        if (wanted.asm, wanted.constraints) in here and not worse and new[finding.rule] < old[finding.rule]:
             return text, after
     return None
 

@@ -39,6 +39,8 @@ def summary(report: Report) -> str:
     """One line: how much was found, and how much was looked at."""
     counts = Counter(f.severity for f in report.findings)
     found = ", ".join(_count(counts[s], s) for s in ("error", "warning", "note") if counts[s]) or "nothing found"
+    if not report.searched:
+        return found
     looked = f"{_count(report.snippets, 'block')} of asm in {_count(report.files, 'file')}"
     extra = f"; {report.silenced} silenced" if report.silenced else ""
     extra += f"; {_count(len(report.notes), 'place')} not looked at" if report.notes else ""
@@ -89,7 +91,7 @@ def _value(finding: Finding) -> dict[str, Any]:
 
 
 def sarif(report: Report) -> str:
-    """A SARIF log with one result a finding. Its fingerprint is of rule, file and asm, so that it outlives moved lines."""
+    """A SARIF log with one result a finding. Fingerprints are of rule, file and asm: they outlive moved lines."""
     from harness import __version__
     from harness.lint.rules import page, rules
 

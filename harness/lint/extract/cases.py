@@ -125,7 +125,8 @@ def _forms(call: _Asm, formats: list[Any]) -> Iterator[tuple[Text, Text | None, 
             yield *written[p], p, each.text, str(each.constraints)
         return
     case = Case(inputs=formats[1], outputs=formats[0], reference=len, variants={"asm": variant})
-    for p in packs_of(case, variant):
+    packs = packs_of(case, variant)
+    for p in packs[:1] if variant.derived_packs else packs:  # other derived packs repeat the same instruction
         form = asm_form(case, variant, p)
         yield *written[p], p, form.text, form.constraints
 

@@ -70,7 +70,7 @@ class Interpreter(Expressions):
             if key not in self._done:
                 self._done.add(key)
                 said = len(self.incomplete)
-                self._paths(function.name, lambda f=function: self._enter(f, [], {}))  # type: ignore[misc]
+                self._paths(function.name, lambda f=function: self._enter(f, [], {}), function.scope)  # type: ignore[misc]
                 if not self._makes_calls(function.node):
                     del self.incomplete[said:]  # what it would have added are arguments of other functions
 
@@ -79,14 +79,15 @@ class Interpreter(Expressions):
 
     # paths -----------------------------------------------------------------------------------------------
 
-    def _paths(self, what: str, walk: Callable[[], object]) -> None:
-        """Repeat a walk with every combination of decisions."""
+    def _paths(self, what: str, walk: Callable[[], object], scope: Scope | None = None) -> None:
+        """Repeat a walk with every combination of decisions, each from the same names and values."""
         self._decisions, self._steps, self._first = [], 0, {}
-        names = dict(self.module.names)
+        scopes = list(scope.chain()) if scope else [self.module]
+        kept = [_copied(each.names) for each in scopes]
         for _ in range(PATHS):
             self._at, self._counts, self._known, self._kept, self._stack, self._wanted = 0, [], {}, [], [], []
-            self.module.names.clear()
-            self.module.names.update(names)
+            for each, names in zip(scopes, kept, strict=True):
+                each.names = _copied(names)
             try:
                 walk()
             except _EndOfWork:
@@ -96,6 +97,7 @@ class Interpreter(Expressions):
                 self.incomplete.append(f"{what} is nested too deeply to follow")
                 return
             self._first = {**self.module.names, **self._first}
+            del self._decisions[self._at :]
             while self._decisions and self._decisions[-1] == self._counts[len(self._decisions) - 1] - 1:
                 self._decisions.pop()
             if not self._decisions:
@@ -341,6 +343,15 @@ class Interpreter(Expressions):
         finally:
             self._stack.pop()
             self._wanted.pop()
+
+
+def _copied(value: Value) -> Value:
+    """Lists and dictionaries as new ones, for a walk to change."""
+    if type(value) is list:
+        return [_copied(v) for v in value]
+    if type(value) is dict:
+        return {k: _copied(v) for k, v in value.items()}
+    return value
 
 
 _Functions = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,6 +74,13 @@ class Scope:
                 return scope.names[name]
             scope = scope.outer
         return Unknown(f"the name {name} is not bound in this file")
+
+    def chain(self) -> Iterator[Scope]:
+        """This scope and those around it."""
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.outer
 
     def has(self, name: str) -> bool:
         """Whether a scope binds the name."""

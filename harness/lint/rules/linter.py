@@ -30,4 +30,4 @@ for _name, _summary, _why in (
         "It would hide the next mistake of this kind.",
     ),
 ):
-    rule(_name, _summary, why=_why)(_by_the_engine)
+    rule(_name, _summary, why=_why, severity="warning" if _name == "unused-ignore" else "error")(_by_the_engine)
