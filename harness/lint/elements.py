@@ -6,6 +6,7 @@ import itertools
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -111,7 +112,12 @@ def _results(
 ) -> list[np.ndarray] | None:
     if clock.left <= 0 or block.program is None:
         return None
-    options = {"pack": pack, "target": home_of(block) or "", "limit": clock.left, "special": special_of(block)}
+    options: dict[str, Any] = {
+        "pack": pack,
+        "target": home_of(block) or "",
+        "limit": clock.left,
+        "special": special_of(block),
+    }
     try:
         with uncompiled():
             found = emulate(block.text, block.constraints, list(given), [_WIDTHS[w] for w in outputs], **options)

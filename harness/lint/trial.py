@@ -137,7 +137,7 @@ def run(block: Block, given: Units, clock: Clock, share: Mapping[int, int] | Non
     constants = dict(block.constants)
     args = [constants[n] if parsed[n].immediate else given[n] for n in block.inputs]
     dtypes = [_UNSIGNED[width(block, n)] for n in block.outputs]
-    options = {"target": home, "share": dict(share) if share else None, "special": special_of(block)}
+    options: dict[str, Any] = {"target": home, "share": dict(share) if share else None, "special": special_of(block)}
     try:
         with uncompiled():
             results = emulate(block.text, block.constraints, args, dtypes, limit=clock.left, **options)

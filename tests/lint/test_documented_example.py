@@ -79,24 +79,14 @@ case = Case(
     outputs={"c": I32, "d": F32},
     reference=integer_max.convert_and_max,
     carry={"d": "b"},
-    variants={
-        "documented": asm(ASM, constraints=BEFORE, pack=4),
-        "repaired": asm(ASM, constraints=AFTER, pack=4),
-    },
+    variants={"repaired": asm(ASM, constraints=AFTER, pack=4)},
 )
 '''
 
 
 def test_the_case_of_the_repaired_example_passes(example, run_cases):
-    (before,) = lint_text("example.py", example.encode()).texts
-    (after,) = lint_text("example.py", repaired("example.py", example).after.encode()).texts
-    names = {"ASM": before.asm, "BEFORE": before.constraints, "AFTER": after.constraints}
-    source = CASE
-    for name, value in names.items():
-        source = source.replace(name, repr(value))
+    """As documented it is an expected failure: cases/u8_to_i32_max.py has it."""
+    (fixed,) = lint_text("example.py", repaired("example.py", example).after.encode()).texts
+    source = CASE.replace("ASM", repr(fixed.asm)).replace("AFTER", repr(fixed.constraints))
     run_cases("--ptx-records=run.jsonl", example=source)
-    verdicts: dict[str, set[str]] = {}
-    for result in read(Path("run.jsonl")).results:
-        verdicts.setdefault(result.key.variant, set()).add(result.verdict)
-    assert verdicts["repaired"] == {"pass"}
-    assert "fail" in verdicts["documented"]
+    assert {result.verdict for result in read(Path("run.jsonl")).results} == {"pass"}

@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from harness import Case, asm
 from harness.backends.compiled import compile_job
+from harness.backends.emulator import EmulatorBackend
 from harness.jobs import Job, Setup
+from harness.model import variants as model_variants
 from harness.model.derive import DerivationError, asm_form, compiled_form, packs_of
 from harness.model.identity.definition import changed_parts, definition
 from harness.model.variants import CaseError
+from harness.ptx.text.conventions import CONVENTIONS
 from harness.records import read
 from harness.triton.build import build
 from harness.triton.diagnostics import Refusal
@@ -117,6 +121,27 @@ def test_operands_of_one_half_each_go_through_triton_and_ptxas():
     kernel = compile_job(job_of(case_of(F16, {"halves": halves}), "halves"))
     assert kernel.compilation.ptx.count("mul.f16 ") == 2
     assert not isinstance(build(kernel.compilation.spec), Refusal)
+
+
+@pytest.mark.parametrize(
+    ("text", "constraints"),
+    [
+        ("xor.b16 $0, $2, 0x8000; xor.b16 $1, $3, 0x8000;", "=&h,=h,h,h"),
+        ("xor.b32 $0, $1, 0x80008000;", "=r,r"),
+    ],
+)
+def test_the_compiled_kernel_computes_what_the_block_does(text, constraints):
+    variant = asm(text, constraints, pack=2, convention="llvm")
+    case = case_of(F16, {"v": variant})
+    codes = np.arange(64, dtype=np.uint16) * 1021
+    job = replace(job_of(case, "v"), inputs={"x": codes})
+    outcome = EmulatorBackend().run(job)
+    assert outcome.status == "ran", outcome.words
+    np.testing.assert_array_equal(outcome.outputs["y"], codes ^ 0x8000)
+
+
+def test_the_words_are_the_emulators():
+    assert CONVENTIONS == model_variants.CONVENTIONS
 
 
 def test_the_identity_contains_the_convention():

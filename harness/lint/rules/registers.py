@@ -88,7 +88,9 @@ def _demonstrated(block: Block) -> list[_Shown]:
     for choose in (trial.ordinary, trial.special) if hazards else ():
         open_ones = [h for h in hazards if h.output not in found]
         plain = trial.defined(block, choose(block), clock) if open_ones else None
-        for hazard in open_ones if plain is not None else ():
+        if plain is None:
+            continue
+        for hazard in open_ones:
             if hazard.output not in found and (words := _changed(block, hazard, plain, clock)):
                 found[hazard.output] = _Shown(hazard, words)
     return [found[output] for output in sorted(found)]

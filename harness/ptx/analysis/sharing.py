@@ -93,9 +93,9 @@ def _hazards(block: AsmBlock, constraints: str) -> Iterator[Hazard]:
                 continue
             read = next((at for at in reads.get(block.slots[number], ()) if at in first), None)
             if read is not None:
-                places = tuple(program.steps[at].node.offset for at in (first[read], read))
-                lines = (program.source.position(at)[0] for at in places)
-                yield Hazard(output, number, *lines, tied.get(output, -1), *places)
+                places = program.steps[first[read]].node.offset, program.steps[read].node.offset
+                written, reading = (program.source.position(at)[0] for at in places)
+                yield Hazard(output, number, written, reading, tied.get(output, -1), *places)
 
 
 def _first_write_before(program: Program, slot: int) -> dict[int, int]:
