@@ -382,7 +382,9 @@ class Expressions:
                 return base
             if isinstance(base, (list, dict)):
                 return self._mutated(base, node.func.attr, args)
-        return self.called(node, self.value(node.func, scope), args, keywords)
+        unbound = isinstance(node.func, ast.Name) and not scope.has(node.func.id)
+        function = Ref(node.func.id) if unbound and isinstance(node.func, ast.Name) else self.value(node.func, scope)
+        return self.called(node, function, args, keywords)
 
     def _method(self, text: Text, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
         if name == "format":
