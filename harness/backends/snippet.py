@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from harness.model.arguments import format_of
 from harness.model.case import Case
 from harness.model.derive import AsmForm
 from harness.ptx.limits import KERNEL_SECONDS
+
+if TYPE_CHECKING:
+    from harness.ptx.binding.constraints import AsmOperand
 
 Units = Mapping[str, NDArray[np.generic]]
 
@@ -65,11 +68,18 @@ def shareable(case: Case, form: AsmForm, carry: Mapping[str, str]) -> dict[int, 
         numbers.setdefault((operand.output, operand.tensor), []).append(number)
     shared: dict[int, int] = {}
     for output, source in carry.items():
-        pairs = zip(numbers[True, outs.index(output)], numbers[False, ins.index(source)], strict=True)
-        for o, i in pairs:
+        made, taken = numbers[True, outs.index(output)], numbers[False, ins.index(source)]
+        if [_held(operands[o]) for o in made] != [_held(operands[i]) for i in taken]:
+            continue  # in other registers, or other elements in one: the compiler moves them
+        for o, i in zip(made, taken, strict=True):
             if not constraints[o].early and constraints[i].tied is None:
                 shared[o] = i
     return shared
+
+
+def _held(operand: AsmOperand) -> tuple[int, int, int]:
+    """What an operand holds: the elements of the pack, and the bits of its register."""
+    return operand.first, operand.count, operand.width
 
 
 def fed_back(case: Case, carry: Mapping[str, str], outputs: Mapping[str, Any]) -> dict[str, NDArray[np.generic]]:

@@ -252,3 +252,27 @@ def test_a_written_input(asm, constraints, convention, written):
 )
 def test_inputs_that_are_only_read(asm, constraints, convention):
     assert "input-written" not in found(asm, constraints, convention=convention)
+
+
+# what NVIDIA's guide warns of ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "rule"),
+    [
+        ('asm("mov.u32 %0, %%clock;" : "=r"(x));', 'asm volatile("mov.u32 %0, %%clock;" : "=r"(x));', "pure-clock"),
+        (
+            'asm("st.global.u32 [%0], %1;" :: "l"(p), "r"(x));',
+            'asm("st.global.u32 [%0], %1;" :: "l"(p), "r"(x) : "memory");',
+            "memory-clobber",
+        ),
+        (
+            'asm("ld.global.u32 %0, [%1];" : "=r"(x) : "l"(p));',
+            'asm volatile("ld.global.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");',
+            "pure-load",
+        ),
+    ],
+)
+def test_a_bug_of_nvidias_guide_and_its_right_twin(wrong, right, rule):
+    assert {f.rule for f in lint_text("x.cu", wrong.encode()).findings} == {rule}
+    assert lint_text("x.cu", right.encode()).findings == []

@@ -11,6 +11,7 @@ import pytest
 from harness import Case, asm
 from harness.backends.compiled import compile_job
 from harness.backends.emulator import EmulatorBackend
+from harness.backends.snippet import shareable
 from harness.jobs import Job, Setup
 from harness.model import variants as model_variants
 from harness.model.derive import DerivationError, asm_form, compiled_form, packs_of
@@ -138,6 +139,21 @@ def test_the_compiled_kernel_computes_what_the_block_does(text, constraints):
     outcome = EmulatorBackend().run(job)
     assert outcome.status == "ran", outcome.words
     np.testing.assert_array_equal(outcome.outputs["y"], codes ^ 0x8000)
+
+
+def test_round_a_loop_only_registers_with_the_same_elements_are_shared():
+    early = "xor.b16 $0, $1, 0x8000; xor.b16 $0, $0, $2;"
+    variant = asm(early, "=h,h,r", pack=1, convention="llvm")
+    case = Case(
+        inputs={"x": F16, "z": F16},
+        outputs={"y": F16},
+        reference=lambda x, z: x,
+        variants={"v": variant},
+        carry={"y": "z"},
+    )
+    form = asm_form(case, variant, 1)
+    assert shareable(case, form, {"y": "x"}) == {0: 1}
+    assert shareable(case, form, {"y": "z"}) == {}
 
 
 def test_the_words_are_the_emulators():

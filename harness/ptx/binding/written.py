@@ -21,7 +21,7 @@ _NO_DESTINATION = frozenset((
 
 def check_inputs(tree: CodeBlock, source: Source, constraints: Sequence[Constraint]) -> None:
     """Raise InputWritten for the first instruction that writes an input which is tied to no output."""
-    inputs = {n: c for n, c in enumerate(constraints) if not c.output and c.tied is None}
+    inputs = {n: c for n, c in enumerate(constraints) if not (c.output or c.immediate) and c.tied is None}
     for instruction in _instructions(tree):
         for number in _written(instruction):
             if number in inputs:
