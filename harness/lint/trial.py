@@ -124,11 +124,13 @@ def special_of(block: Block) -> dict[str, int]:
     return {name: 3 + k for k, name in enumerate(unknown_registers(block.program.program, lambda *_: False))}
 
 
-def run(block: Block, given: Units, clock: Clock, share: Mapping[int, int] | None = None) -> Units | None:
+def run(
+    block: Block, given: Units, clock: Clock, share: Mapping[int, int] | None = None, most: int = 64
+) -> Units | None:
     """The outputs by number for each lane; None where the emulator cannot run the block.
 
-    Special registers that the block reads have a value of their own each. Raises UndefinedBits where an output is
-    undefined in some lane.
+    most: the bits that are looked at of an output, its lower ones. Special registers that the block reads have a value
+    of their own each. Raises UndefinedBits where an output is undefined in some lane.
     """
     parsed, program = block.parsed, block.program
     home = home_of(block)
@@ -136,7 +138,7 @@ def run(block: Block, given: Units, clock: Clock, share: Mapping[int, int] | Non
         return None
     constants = dict(block.constants)
     args = [constants[n] if parsed[n].immediate else given[n] for n in block.inputs]
-    dtypes = [_UNSIGNED[width(block, n)] for n in block.outputs]
+    dtypes = [_UNSIGNED[min(width(block, n), most)] for n in block.outputs]
     options: dict[str, Any] = {"target": home, "share": dict(share) if share else None, "special": special_of(block)}
     try:
         with uncompiled():
@@ -150,10 +152,23 @@ def run(block: Block, given: Units, clock: Clock, share: Mapping[int, int] | Non
 
 
 def defined(block: Block, given: Units, clock: Clock) -> tuple[Units, Units] | None:
-    """Those of the inputs for which every output is defined, and the outputs; None where there are none."""
+    """Those of the inputs for which every output is defined, and the outputs; None where there are none.
+
+    A block may leave the upper part of its registers undefined, whose results are then smaller: of those the lower part
+    is looked at.
+    """
+    return next(filter(None, (_defined(block, given, clock, most) for most in (64, 16, 8))), None)
+
+
+def bits_of(outputs: Units) -> int:
+    """The bits that were looked at of the widest output."""
+    return 8 * max(int(u.dtype.itemsize) for u in outputs.values())
+
+
+def _defined(block: Block, given: Units, clock: Clock, most: int) -> tuple[Units, Units] | None:
     for _ in range(SPECIAL_LANES):
         try:
-            results = run(block, given, clock)
+            results = run(block, given, clock, most=most)
         except UndefinedBits as error:
             if error.element is None or not given:
                 return None
@@ -167,9 +182,9 @@ def defined(block: Block, given: Units, clock: Clock) -> tuple[Units, Units] | N
 
 def shown(block: Block, number: int, pattern: Any) -> str:
     """An operand with its bits, and its value where they are those of an ordinary float: `$9 = 0x3fc00000 (1.5)`."""
-    bits = width(block, number)
-    if bits == 1:
+    if pattern.dtype == np.bool_:
         return f"{block.spelled(number)} = {bool(pattern)}"
+    bits = 8 * pattern.dtype.itemsize
     code = int(pattern)
     text = f"{block.spelled(number)} = 0x{code:0{bits // 4}x}"
     if bits in _FLOATS:

@@ -7,11 +7,12 @@ import time
 
 import pytest
 
+from harness.lint import trial
+from harness.lint.block import Block
 from harness.lint.engine import lint
 from harness.lint.files import lint_text
 from harness.lint.fixes import repaired
 from harness.lint.snippet import Snippet
-from harness.lint.trial import SECONDS
 
 
 def found(asm, constraints, **options):
@@ -36,6 +37,11 @@ def clobber(asm, constraints, **options):
         ("{ .reg .u32 t; mov.u32 t, %laneid; add.u32 $0, t, $1; add.u32 $0, $0, $2; }", "=r,r,r"),
         ("{ .reg .pred p; setp.ne.u32 p, $1, 0; mov.u32 $0, 0; @p bra L; add.u32 $0, $2, 1; L: }", "=r,r,r"),
         ("mov.u64 $0, $1; add.u64 $0, $0, $2;", "=l,l,l"),
+        # The upper half of the output's register is never written.
+        (
+            "{ .reg .b16 a, u; mov.b32 {a, _}, $1; mov.b32 $0, {a, u}; mov.b32 {a, _}, $2; mov.b32 $0, {a, u}; }",
+            "=r,r,r",
+        ),
     ],
 )
 def test_an_output_that_loses_an_input_is_found(asm, constraints):
@@ -49,6 +55,15 @@ def test_an_output_that_loses_an_input_is_found(asm, constraints):
         fixed = fixed[: edit.start] + edit.new + fixed[edit.end :]
     assert "=&" in fixed
     assert clobber(asm, fixed) is None
+
+
+def test_a_run_is_cut_to_the_bits_that_are_defined():
+    block = Block(Snippet("{ .reg .b16 a, u; mov.b32 {a, _}, $1; mov.b32 $0, {a, u}; }", "=r,r"))
+    given, outputs = trial.defined(block, trial.ordinary(block), trial.Clock())
+    assert trial.bits_of(outputs) == 16
+    again = trial.run(block, given, trial.Clock(), None, 16)
+    assert (outputs[0] == given[1] & 0xFFFF).all()
+    assert again[0].dtype == outputs[0].dtype
 
 
 @pytest.mark.parametrize(
@@ -79,7 +94,7 @@ def test_a_block_that_never_ends_costs_its_time_and_no_more():
     clobber("add.u32 $0, $1, $2;", "=r,r,r")  # what is loaded first is not counted
     started = time.monotonic()
     assert clobber(asm, "=r,r,r", pure=True) is None
-    assert time.monotonic() - started < 10 * SECONDS  # a busy machine may take longer than a quiet one
+    assert time.monotonic() - started < 10 * trial.SECONDS  # a busy machine may take longer than a quiet one
 
 
 # elements of a pack ------------------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ def _changed(block: Block, hazard: Hazard, plain: tuple[trial.Units, trial.Units
         given, expected = equal
     pair = f"{block.spelled(hazard.output)} and {block.spelled(hazard.input)} in one register"
     try:
-        results = trial.run(block, given, clock, {hazard.output: hazard.input})
+        results = trial.run(block, given, clock, {hazard.output: hazard.input}, trial.bits_of(expected))
     except UndefinedBits:
         return ""
     for number, pattern in (results or {}).items():
