@@ -38,7 +38,7 @@ class Cases:
         self.snippets: dict[int, dict[Snippet, None]] = {}
         self.notes: list[Note] = []
         if any(isinstance(n, ast.ImportFrom) and (n.module or "").split(".")[0] == _HOME for n in ast.walk(tree)):
-            Interpreter(file, tree, _NAMES, self._call).run()
+            Interpreter(file, tree, _NAMES, self._call).run(lambda: True)
 
     def _call(self, node: ast.Call, args: list[Value], keywords: dict[str, Value], function: str) -> Value:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

@@ -7,20 +7,23 @@ that values that belong together stay together: an asm text of one branch never 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container
 from typing import Literal
 
 from harness.lint.extract.calls import dtype_name, mlir_call
-from harness.lint.extract.expressions import Expressions
+from harness.lint.extract.expressions import ELEMENTS, Expressions
 from harness.lint.extract.literals import File
+from harness.lint.extract.uses import Uses
 from harness.lint.extract.values import Class, Function, Partial, Ref, Scope, Tensor, Text, Unknown, Value
 
 PATHS = 128
 """Walks through one function."""
-STEPS = 40_000
+STEPS = 20_000
 """Expressions evaluated for one function on all its paths."""
-FILE_STEPS = 1_000_000
+FILE_STEPS = 100_000
 """Expressions evaluated for one file."""
+MODULE_PATHS = 8
+"""Walks through a module: its conditions ask what is installed."""
 DEPTH = 12
 """Calls within calls."""
 
@@ -55,42 +58,46 @@ class Interpreter(Expressions):
         self._closures: list[Function] = []
         self._done: set[tuple[int, int]] = set()
         self._wanted: list[frozenset[str] | None] = []
-        self._interesting, called = _containing(tree, names)
-        self._relevant = {f: _relevant(f, called) for f in self._interesting}
+        self._uses = Uses(tree, names)
 
-    def run(self) -> None:
-        """Walk the module, then every function that has a call of interest in it, and those made on the way."""
-        self._paths("the module", lambda: self._block(self.tree.body, self.module))
+    def run(self, unresolved: Callable[[], bool] = lambda: False) -> None:
+        """Walk the module and the functions that make calls of interest; where `unresolved`, their callers too."""
+        self._paths("the module", lambda: self._block(self.tree.body, self.module), most=MODULE_PATHS)
         self.module.names = self._first
-        while self._closures:
-            function = self._closures.pop(0)
-            if function.node not in self._interesting:
-                continue
+        self._walk(self._uses.direct)
+        if unresolved() or self._uses.has_text_defaults:
+            self._walk(self._uses.callers())
+
+    def _walk(self, wanted: Container[ast.AST]) -> None:
+        """Walk those of the functions found so far, and of those made on the way, that are wanted."""
+        at = 0
+        while at < len(self._closures):
+            function = self._closures[at]
+            at += 1
             key = (id(function.node), id(function.scope))
-            if key not in self._done:
+            if function.node in wanted and key not in self._done:
                 self._done.add(key)
                 said = len(self.incomplete)
                 self._paths(function.name, lambda f=function: self._enter(f, [], {}), function.scope)  # type: ignore[misc]
-                if not self._makes_calls(function.node):
+                if function.node not in self._uses.direct:
                     del self.incomplete[said:]  # what it would have added are arguments of other functions
-
-    def _makes_calls(self, node: ast.AST) -> bool:
-        return any(isinstance(n, ast.Call) and _last(n.func) in self.names for n in ast.walk(node))
 
     # paths -----------------------------------------------------------------------------------------------
 
-    def _paths(self, what: str, walk: Callable[[], object], scope: Scope | None = None) -> None:
+    def _paths(self, what: str, walk: Callable[[], object], scope: Scope | None = None, most: int = PATHS) -> None:
         """Repeat a walk with every combination of decisions, each from the same names and values."""
         self._decisions, self._steps, self._first = [], 0, {}
         scopes = list(scope.chain()) if scope else [self.module]
         kept = [_copied(each.names) for each in scopes]
-        for _ in range(PATHS):
+        for done in range(most):
             self._at, self._counts, self._known, self._kept, self._stack, self._wanted = 0, [], {}, [], [], []
             for each, names in zip(scopes, kept, strict=True):
                 each.names = _copied(names)
             try:
                 walk()
             except _EndOfWork:
+                if done and scope is None:
+                    return  # other ways through the module ask what is installed; the first one has its names
                 self.incomplete.append(f"{what} is too long to follow on every path")
                 return
             except RecursionError:
@@ -103,7 +110,8 @@ class Interpreter(Expressions):
             if not self._decisions:
                 return
             self._decisions[-1] += 1
-        self.incomplete.append(f"{what} has more than {PATHS} paths; the first ones were followed")
+        if scope is not None:
+            self.incomplete.append(f"{what} has more than {most} paths; the first ones were followed")
 
     def step(self) -> None:
         """Count a step of work."""
@@ -114,10 +122,10 @@ class Interpreter(Expressions):
 
     def decide(self, node: ast.expr, scope: Scope, count: int = 2) -> int:
         """The way that this walk takes; the same expression of the same values is decided once."""
-        names = sorted({n.id for n in ast.walk(node) if isinstance(n, ast.Name)})
+        names, words = self._uses.condition(node)
         values = [scope.get(name) if scope.has(name) else None for name in names]
         self._kept += values
-        key = (ast.unparse(node), *map(id, values))
+        key = (words, *map(id, values))
         if key not in self._known:
             if self._at == len(self._decisions):
                 self._decisions.append(0)
@@ -130,8 +138,13 @@ class Interpreter(Expressions):
     # statements ------------------------------------------------------------------------------------------
 
     def _block(self, body: list[ast.stmt], scope: Scope) -> Signal:
+        wanted = self._wanted[-1] if self._wanted else None
         for statement in body:
             self.step()
+            if wanted is not None and not isinstance(statement, _ALWAYS) and not self._uses.touched(statement) & wanted:
+                for name in self._uses.assigned(statement):
+                    scope.names[name] = Unknown(f"the name {name} is not followed")
+                continue
             method = getattr(self, f"_do_{type(statement).__name__.lower()}", None)
             if method is not None:
                 signal: Signal = method(statement, scope)
@@ -178,12 +191,6 @@ class Interpreter(Expressions):
         return "continue"
 
     def _do_if(self, node: ast.If, scope: Scope) -> Signal:
-        if self._wanted and (names := self._wanted[-1]) is not None and not _matters(node, names):
-            found = self.value(node.test, scope)
-            if isinstance(found, (Unknown, Tensor, Ref)):
-                for name in _assigned(node):
-                    scope.names[name] = Unknown(f"the name {name} depends on a condition")
-                return ""
         return self._block(node.body if self.truth(node.test, scope) else node.orelse, scope)
 
     def _do_assert(self, node: ast.Assert, scope: Scope) -> Signal:
@@ -209,12 +216,7 @@ class Interpreter(Expressions):
 
     def _once(self, body: list[ast.stmt], targets: list[ast.expr], scope: Scope) -> Signal:
         """The body of a loop whose number of runs is not known: one run, in which what the loop changes is unknown."""
-        changed = {
-            n.target.id
-            for statement in body
-            for n in ast.walk(statement)
-            if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)
-        }
+        changed = {name for statement in body for name in self._uses.augmented(statement)}
         for name in changed:
             scope.names[name] = Unknown(f"{name} is built in a loop whose number of runs is not known")
         for target in targets:
@@ -333,7 +335,7 @@ class Interpreter(Expressions):
         if parameters.kwarg:
             scope.names[parameters.kwarg.arg] = {n: v for n, v in keywords.items() if n not in taken}
         self._stack.append(function.name)
-        self._wanted.append(self._relevant.get(function.node))
+        self._wanted.append(self._uses.relevant(function.node))
         try:
             if isinstance(function.node, ast.Lambda):
                 return self.value(function.node.body, scope)
@@ -345,100 +347,15 @@ class Interpreter(Expressions):
             self._wanted.pop()
 
 
-def _copied(value: Value) -> Value:
-    """Lists and dictionaries as new ones, for a walk to change."""
-    if type(value) is list:
-        return [_copied(v) for v in value]
-    if type(value) is dict:
-        return {k: _copied(v) for k, v in value.items()}
-    return value
+def _copied(names: dict[str, Value]) -> dict[str, Value]:
+    """Names with lists and dictionaries of their own, for a walk to change; large ones are not copied."""
+    return {n: v.copy() if isinstance(v, (list, dict)) and len(v) <= ELEMENTS else v for n, v in names.items()}
 
 
-_Functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-
-
-def _containing(tree: ast.Module, names: frozenset[str]) -> tuple[set[ast.AST], frozenset[str]]:
-    """The functions with a call of interest in them, or of a function that has one; and the names of all such calls."""
-    functions = [n for n in ast.walk(tree) if isinstance(n, _Functions)]
-    owners = {"self", "cls", *(n.name for n in ast.walk(tree) if isinstance(n, ast.ClassDef))}
-    used = {f: set(_identifiers(f, names, owners)) for f in functions}
-    wanted = {*names, *_other_names(tree, names, owners)}
-    found: set[ast.AST] = set()
-    while more := [f for f in functions if f not in found and used[f] & wanted]:
-        found |= set(more)
-        wanted |= {f.name for f in more}
-    return found, frozenset(wanted)
-
-
-def _other_names(tree: ast.Module, names: frozenset[str], owners: set[str]) -> Iterator[str]:
-    """Names under which calls of interest are imported, or to which they are assigned."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            yield from (a.asname for a in node.names if a.asname and a.name in names)
-        elif (
-            isinstance(node, ast.Assign)
-            and names & set(_identifiers(node.value, names, owners))
-            and (not isinstance(node.value, ast.Call) or _last(node.value.func) == "partial")
-        ):
-            yield from (t.id for t in node.targets if isinstance(t, ast.Name))
-
-
-def _identifiers(node: ast.AST, names: frozenset[str], owners: set[str]) -> Iterator[str]:
-    """Names in a piece of code; of attributes those of interest, and those of the file's own classes."""
-    for each in ast.walk(node):
-        if isinstance(each, ast.Name):
-            yield each.id
-        elif isinstance(each, ast.Attribute) and (each.attr in names or _last(each.value) in owners):
-            yield each.attr
-
-
-def _relevant(function: ast.AST, called: frozenset[str]) -> frozenset[str]:
-    """The names of calls of interest, and those that their arguments may depend on."""
-    names = set(called)
-    for node in ast.walk(function):
-        if isinstance(node, ast.Call) and (n := _last(node.func)) and n in called:
-            names |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-    flows: list[tuple[set[str], set[str]]] = []
-    for node in ast.walk(function):
-        if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.NamedExpr)):
-            flows.append((set(_assigned(node)), {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}))
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            inner = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-            flows.append(({n.id for n in ast.walk(node.func) if isinstance(n, ast.Name)}, inner))
-    size = -1
-    while size != len(names):
-        size = len(names)
-        for targets, sources in flows:
-            if targets & names:
-                names |= sources
-    return frozenset(names)
-
-
-def _last(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-
-
-def _matters(node: ast.If, names: frozenset[str]) -> bool:
-    """Whether a branch may have to do with a call of interest: it makes one, or changes what one needs."""
-    for each in ast.walk(node):
-        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store) and each.id in names:
-            return True
-        if isinstance(each, ast.Call) and (_last(each.func) in names or _changes(each.func, names)):
-            return True
-    return False
-
-
-def _changes(function: ast.expr, names: frozenset[str]) -> bool:
-    return isinstance(function, ast.Attribute) and function.attr in _CHANGES and _last(function.value) in names
-
-
-_CHANGES = frozenset(("append", "extend", "insert", "update", "clear", "pop"))
-
-
-def _assigned(node: ast.AST) -> Iterator[str]:
-    for each in ast.walk(node):
-        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
-            yield each.id
-
+_ALWAYS = (
+    ast.Return, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Break,
+    ast.Continue, ast.Raise,
+)  # fmt: skip
+"""Statements that are followed whatever they name."""
 
 __all__ = ["Interpreter", "Text"]

@@ -87,7 +87,12 @@ def extract_python(file: File) -> Extracted:
     }
     if "inline_asm" in file.text:
         interpreter = Interpreter(file, tree, NAMES, collector.call)
-        interpreter.run()
+        interpreter.run(
+            lambda: (
+                bool(set(sites) | set(collector.failures))
+                and not (set(sites) | set(collector.failures) <= set(collector.snippets) | set(collector.other))
+            )
+        )
         found.notes += [Note(file.path, 1, words) for words in dict.fromkeys(interpreter.incomplete)]
     if "harness" in file.text:
         from harness.lint.extract.cases import Cases

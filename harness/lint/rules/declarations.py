@@ -14,8 +14,20 @@ from harness.ptx.binding.special import SPECIAL_REGISTERS
 from harness.ptx.text.lexer import OPERAND
 from harness.ptx.text.nodes import Address, BranchTargets, CodeBlock, Declaration, Instruction, Label, Name, Statement
 
-_COMPILERS_OWN = re.compile(r"%(?:p|rs|r|rd|rq|f|fd|h|hh|SP|SPL|Depot)\d*\Z")
-"""Names of registers that LLVM's backend gives out (NVPTXRegisterInfo: %p, %rs, %r, %rd, %rq, %f, %fd, %h, %hh)."""
+_COMPILERS_OWN = {
+    "p": "b", "rs": "hc", "r": "rf", "rd": "lNd", "f": "f", "fd": "d", "h": "h", "hh": "r",
+}  # fmt: skip
+"""How LLVM's backend names its registers (NVPTXRegisterInfo; %f, %fd and %h in older versions), after the percent sign,
+with the letters of the constraints whose operands may be such."""
+
+
+def _hides_operands(block: Block, declaration: Declaration) -> bool:
+    """Whether a declaration takes a name that the compiler may give to an operand of this block."""
+    found = re.fullmatch(r"%([a-z]+)(\d*)", declaration.name)
+    if found is None or not (found[2] or declaration.count is not None):
+        return False
+    letters = _COMPILERS_OWN.get(found[1], "")
+    return any(c.letter in letters for c in block.parsed or ())
 
 
 def _braced(block: Block, words: str) -> Fix:
@@ -142,7 +154,7 @@ def shadowed(block: Block) -> Iterator[Found]:
         if not isinstance(statement, Declaration) or statement.space != "reg":
             continue
         at = block.place(statement.offset)
-        if _COMPILERS_OWN.match(statement.name) and (statement.count is not None or statement.name[-1].isdigit()):
+        if _hides_operands(block, statement):
             yield Found(
                 at,
                 f"{_spelled(statement)} is a name that the compiler gives its own registers, and operands become such",
