@@ -95,8 +95,9 @@ def _form(args: argparse.Namespace, inputs: Sequence[Any], outputs: Sequence[Any
         from harness.ptx.text.conventions import spelled
 
         written = spelled(args.asm, args.constraints, args.convention)
-        held = "triton" if args.convention == "triton" else "llvm"
-        return AsmForm(written.text, written.constraints, args.pack, held)
+        return AsmForm(
+            written.text, written.constraints, args.pack, "triton" if args.convention == "triton" else "llvm"
+        )
     try:
         packs = _packs(args)
         variant = asm(args.asm, packs=packs, pack=None if packs else args.pack, convention=args.convention)

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from harness.lint.snippet import Snippet
+from harness.ptx.errors import PtxError
 from harness.ptx.text.conventions import spelled
 
 
@@ -28,5 +29,8 @@ class Form:
 
 def triton_form(snippet: Snippet) -> Form:
     """The snippet as Triton would take it. Only the convention "cuda" is spelled otherwise."""
-    found = spelled(snippet.asm, snippet.constraints, snippet.convention, lenient=True)
+    try:
+        found = spelled(snippet.asm, snippet.constraints, snippet.convention, lenient=True)
+    except PtxError:
+        return Form(snippet.asm, snippet.constraints)  # the reader of constraints says why
     return Form(found.text, found.constraints, found.moves)

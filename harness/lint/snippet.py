@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from harness.ptx.text.conventions import Convention
+if TYPE_CHECKING:
+    from harness.ptx.text.conventions import Convention
 
 Severity = Literal["error", "warning", "note"]
 Part = Literal["asm", "constraints"]

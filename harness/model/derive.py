@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from harness.model.arguments import format_of
 from harness.model.case import Case
@@ -52,7 +53,7 @@ class AsmForm:
     text: str
     constraints: str
     pack: int
-    convention: str = "triton"
+    convention: Literal["triton", "llvm"] = "triton"
 
 
 def packs_of(case: Case, variant: AsmVariant) -> tuple[int, ...]:

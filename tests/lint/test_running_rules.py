@@ -291,3 +291,33 @@ def test_inputs_that_are_only_read(asm, constraints, convention):
 def test_a_bug_of_nvidias_guide_and_its_right_twin(wrong, right, rule):
     assert {f.rule for f in lint_text("x.cu", wrong.encode()).findings} == {rule}
     assert lint_text("x.cu", right.encode()).findings == []
+
+
+CASE = '''"""Three spellings of one sum that loses an input."""
+from harness import Case, asm
+from references.formats import F16, F32
+
+case = Case(
+    inputs={"a": F32, "b": F32},
+    outputs={"y": F32},
+    reference=len,
+    variants={
+        "cuda": asm("neg.f32 %0, %1; add.f32 %0, %0, %2;", '"=f"(y) : "f"(a), "f"(b)', convention="cuda"),
+        "llvm": asm("neg.f32 $0, $1; add.f32 $0, $0, $2;", "=f,f,f", convention="llvm"),
+        "triton": asm("neg.f32 $0, $1; add.f32 $0, $0, $2;", "=f,f,f", pack=1),
+    },
+)
+halves = Case(
+    inputs={"a": F16},
+    outputs={"y": F16},
+    reference=len,
+    variants={"llvm": asm("neg.f16 $0, $2; neg.f16 $1, $3;", "=&h,=h,h,h", pack=2, convention="llvm")},
+)
+'''
+
+
+def test_variants_of_a_case_are_read_in_their_convention():
+    report = lint_text("case.py", CASE.encode())
+    assert report.notes == []
+    found = [(f.snippet.function, f.rule) for f in report.findings]
+    assert sorted(found) == [(n, "missing-early-clobber") for n in ("cuda", "llvm", "triton")]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.lint.extract import Note
 from harness.lint.extract.interpret import Interpreter
 from harness.lint.extract.literals import File
 from harness.lint.extract.values import Ref, Text, Unknown, Value
 from harness.lint.snippet import Origin, Snippet
+
+if TYPE_CHECKING:
+    from harness.model.derive import AsmForm
 
 _NAMES = frozenset(("asm", "Case", "exact"))
 _HOME = "harness"
@@ -68,17 +71,21 @@ class Cases:
         line, column = self.file.place(call.at)
         exact = _is_exact(keywords["match"]) if "match" in keywords else exact
         try:
-            for text, words, pack, asm, constraints in _forms(call, formats):
-                offsets = text.offsets if text.value == asm else ()
-                places = words.offsets if words is not None and words.value == constraints else ()
+            for text, words, form in _forms(call, formats):
+                offsets = text.offsets if text.value == form.text else ()
+                places = words.offsets if words is not None and words.value == form.constraints else ()
+                counted = form.convention == "triton" or form.pack == 1  # else operands hold what they say
+                outputs, inputs = (
+                    None if side is None or not counted else tuple(f.storage for f in side.values()) for side in formats
+                )
                 snippet = Snippet(
-                    asm,
-                    constraints,
-                    "triton",
+                    form.text,
+                    form.constraints,
+                    form.convention,
                     True,
-                    pack,
-                    None if formats[0] is None else tuple(f.storage for f in formats[0].values()),
-                    None if formats[1] is None else tuple(f.storage for f in formats[1].values()),
+                    form.pack,
+                    outputs,
+                    inputs,
                     function=name,
                     group=group,
                     exact=exact,
@@ -94,13 +101,13 @@ _Written = tuple[Text, Text | None]
 """Asm and constraints as they stand in the file."""
 
 
-def _forms(call: _Asm, formats: list[Any]) -> Iterator[tuple[Text, Text | None, int, str, str]]:
-    """Of each pack of a variant: asm and constraints as written, the pack, asm and constraints as they run.
+def _forms(call: _Asm, formats: list[Any]) -> Iterator[tuple[Text, Text | None, AsmForm]]:
+    """Of each pack of a variant: asm and constraints as written, and as they run; that of CUDA C++ with `$0`.
 
     Raises ValueError for what is not known, or what makes no variant.
     """
     from harness.model.case import Case
-    from harness.model.derive import asm_form, packs_of
+    from harness.model.derive import AsmForm, asm_form, packs_of
     from harness.model.variants import AsmVariant, asm
 
     keywords = dict(call.keywords)
@@ -110,25 +117,31 @@ def _forms(call: _Asm, formats: list[Any]) -> Iterator[tuple[Text, Text | None, 
     written = _written(text, keywords.get("constraints", given[1]))
     if any(isinstance(v, (Unknown, Ref)) for v in (pack, packs)):
         raise ValueError("its pack is not known")
+    convention = keywords.get("convention")
+    if convention is not None and not isinstance(convention, Text):
+        raise ValueError("its convention is not known")
+    kind = "triton" if convention is None else convention.value
     plain = {p: (t.value, c.value) if c is not None else t.value for p, (t, c) in written.items()}
     if isinstance(text, dict):
-        variant = asm(plain)
+        variant = asm(plain, convention=kind)
     else:
         only, words = written[1]
-        variant = asm(only.value, words.value if words is not None else None, pack=pack, packs=packs)
+        stated = words.value if words is not None else None
+        variant = asm(only.value, stated, pack=pack, packs=packs, convention=kind)
         written = dict.fromkeys((*variant.texts, *variant.derived_packs), (only, words))
     assert isinstance(variant, AsmVariant)
     if any(f is None for f in formats):
         if variant.derived_packs or any(t.constraints is None for t in variant.texts.values()):
             raise ValueError("the formats of its case are not known, and its constraints derive from them")
+        if kind == "cuda":
+            raise ValueError("the formats of its case are not known")
         for p, each in variant.texts.items():
-            yield *written[p], p, each.text, str(each.constraints)
+            yield *written[p], AsmForm(each.text, str(each.constraints), p, "llvm" if kind == "llvm" else "triton")
         return
     case = Case(inputs=formats[1], outputs=formats[0], reference=len, variants={"asm": variant})
     packs = packs_of(case, variant)
     for p in packs[:1] if variant.derived_packs else packs:  # other derived packs repeat the same instruction
-        form = asm_form(case, variant, p)
-        yield *written[p], p, form.text, form.constraints
+        yield *written[p], asm_form(case, variant, p)
 
 
 def _written(text: Value, constraints: Value) -> dict[int, _Written]:
