@@ -129,7 +129,7 @@ def _fix(block: Block, outputs: Sequence[int]) -> Fix | None:
     starts = [0, *(found.end() for found in re.finditer(",", text))]
     edits = []
     for number in outputs:
-        sign = re.compile(r"\s*[=+]").match(text, starts[number]) if number < len(starts) else None
+        sign = re.compile(r'\s*"?[=+]').match(text, starts[number]) if number < len(starts) else None
         if sign is None:
             return None
         edits.append(Edit("constraints", sign.end(), sign.end(), "&"))
