@@ -63,7 +63,7 @@ def argument_dtype(value: Value) -> str | None:
         return None
     if isinstance(value, float):
         return "float32"
-    return "int32" if -(2**31) <= value < 2**31 else "int64"
+    return "int32" if -(2**31) <= value < 2**31 else "uint32" if 0 <= value < 2**32 else "int64"
 
 
 class Unresolved(Exception):

@@ -20,6 +20,8 @@ PATHS = 128
 """Walks through one function."""
 STEPS = 20_000
 """Expressions evaluated for one function on all its paths."""
+STATEMENT_STEPS = 1000
+"""Expressions evaluated for one statement of a module."""
 FILE_STEPS = 100_000
 """Expressions evaluated for one file."""
 MODULE_PATHS = 8
@@ -52,6 +54,7 @@ class Interpreter(Expressions):
         self._known: dict[tuple[object, ...], int] = {}
         self._kept: list[Value] = []
         self._steps = self._total = 0
+        self._limit = STEPS
         self._first: dict[str, Value] = {}
         self._stack: list[str] = []
         self._returned: Value = None
@@ -62,11 +65,24 @@ class Interpreter(Expressions):
 
     def run(self, unresolved: Callable[[], bool] = lambda: False) -> None:
         """Walk the module and the functions that make calls of interest; where `unresolved`, their callers too."""
-        self._paths("the module", lambda: self._block(self.tree.body, self.module), most=MODULE_PATHS)
+        self._limit = STATEMENT_STEPS
+        self._paths("the module", self._statements, most=MODULE_PATHS)
+        self._limit, self._total = STEPS, 0
         self.module.names = self._first
         self._walk(self._uses.direct)
         if unresolved() or self._uses.has_text_defaults:
             self._walk(self._uses.callers())
+
+    def _statements(self) -> None:
+        """The module's statements one by one; what a long one assigns stays unknown."""
+        for statement in self.tree.body:
+            self._steps = 0
+            try:
+                if self._block([statement], self.module):
+                    return
+            except _EndOfWork:
+                for name in self._uses.assigned(statement):
+                    self.module.names[name] = Unknown(f"{name} takes too long to follow")
 
     def _walk(self, wanted: Container[ast.AST]) -> None:
         """Walk those of the functions found so far, and of those made on the way, that are wanted."""
@@ -117,7 +133,7 @@ class Interpreter(Expressions):
         """Count a step of work."""
         self._steps += 1
         self._total += 1
-        if self._steps > STEPS or self._total > FILE_STEPS:
+        if self._steps > self._limit or self._total > FILE_STEPS:
             raise _EndOfWork
 
     def decide(self, node: ast.expr, scope: Scope, count: int = 2) -> int:

@@ -12,16 +12,15 @@ from harness.lint.snippet import Found
 _Table = dict[str, tuple[str, ...]]
 
 _OPERATIONS: tuple[_Table, ...] = (
-    {"sin": ("sin", "sine"), "cos": ("cos", "cosine")},
-    {"ex2": ("ex2", "exp2", "exp"), "lg2": ("lg2", "log2", "log")},
-    {"tanh": ("tanh",), "sin": ("sin", "sine"), "cos": ("cos", "cosine")},
+    {"sin": ("sin", "sine", "sinf"), "cos": ("cos", "cosine", "cosf")},
+    {"ex2": ("ex2", "exp2", "exp", "exp2f", "expf"), "lg2": ("lg2", "log2", "log", "log2f", "logf")},
+    {"tanh": ("tanh",), "sin": ("sin", "sine", "sinf"), "cos": ("cos", "cosine", "cosf")},
 )
 """Instructions that exclude each other, with the words of a name that mean them."""
 
 _SINGLE: tuple[_Table, ...] = (
     {"add": ("add",), "sub": ("sub",)},
     {"min": ("min", "fmin"), "max": ("max", "fmax")},
-    {"and": ("and",), "or": ("or",), "xor": ("xor",)},
     {"clz": ("clz",), "popc": ("popc", "popcount"), "brev": ("brev", "bitreverse")},
     {"shl": ("shl",), "shr": ("shr",)},
 )
@@ -70,16 +69,27 @@ def mismatch(block: Block) -> Iterator[Found]:
     yield from _formats(block, words, parts)
 
 
+_AGREES = {"bf16": "bfloat16", "f16": "float16"}
+
+
+def _used(parts: set[str]) -> set[str]:
+    """The 16-bit float formats of the instructions."""
+    return {f for f in _FORMATS if any(re.fullmatch(rf"{f}(?:x2)?", p) for p in parts)}
+
+
 def _formats(block: Block, words: set[str], parts: set[str]) -> Iterator[Found]:
     name = block.snippet.function.lower()
-    if "kernel" not in words:
+    narrow = {m[0] for p in parts if (m := re.match(r"e[2-5]m[0-3]|ue8m0", p))}
+    # A function may convert by way of the other format, and hand on its result as such.
+    found = _used(parts)
+    handed_on = any(_AGREES[f] in (block.snippet.outputs or ()) for f in found)
+    if "kernel" not in words and not narrow and not handed_on:
         meant = {f for f, pattern in _FORMATS.items() if re.search(pattern, name)}
-        found = {f for f in _FORMATS if any(re.fullmatch(rf"{f}(?:x2)?", p) for p in parts)}
         if len(meant) == 1 and len(found) == 1 and meant != found:
             yield _found(block, next(iter(meant)), next(iter(found)))
     said = set(_NARROW.findall(name))
-    used = {m[0] for p in parts if (m := re.match(r"e[2-5]m[0-3]", p))}
-    if len(said) == 1 and used and not said & used:
+    used = narrow - {"ue8m0"}
+    if len(said) == 1 and used and not said & used and not words & {"scale", "scales", "sf"}:
         yield _found(block, next(iter(said)), sorted(used)[0])
 
 

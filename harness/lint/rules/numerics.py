@@ -10,7 +10,7 @@ from harness.lint.rules import rule
 from harness.lint.snippet import Found
 from harness.ptx.text.nodes import Address, Immediate, Instruction
 
-_ARITHMETIC = frozenset(("add", "sub", "mul", "fma", "mad", "div", "min", "max"))
+_ARITHMETIC = frozenset(("add", "sub", "mul", "fma", "mad", "div"))
 
 
 def _ftz(block: Block) -> dict[bool, Instruction]:

@@ -72,6 +72,6 @@ def operand_type(block: Block) -> Iterator[Found]:
     error = block.bind_error
     if type(error) is not OperandError or any(True for _ in undeclared_names(block)):
         return
-    if "declared twice" in error.message or "there is no label" in error.message:
-        return
+    if any(words in error.message for words in ("declared twice", "there is no label", "is declared here")):
+        return  # the rules of declarations tell, and a variable of the module is declared elsewhere
     yield Found(block.place_of(error), _shown(block, error.message))
