@@ -70,6 +70,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "them for pytest-benchmark",
     )
     group.addoption(
+        "--ptx-lint",
+        action="store_true",
+        help="lint the asm of every case file as well, in an item of its own",
+    )
+    group.addoption(
         "--ptx-cases",
         action="append",
         metavar="PATH",

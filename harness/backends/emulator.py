@@ -188,7 +188,7 @@ def concerned(job: Job, approximate: Mapping[str, tuple[str, ...]]) -> dict[str,
         return everything
     widths = [[format_of(a).unit_bits for a in side.values()] for side in (job.case.inputs, job.case.outputs)]
     depends: dict[str, set[str]] = {}
-    operands = bind(parse_constraints(form.constraints), widths[0], widths[1], form.pack)
+    operands = bind(parse_constraints(form.constraints), widths[0], widths[1], form.pack, form.convention)
     for operand, names in zip(operands, found, strict=True):
         if operand.output:
             depends.setdefault(list(job.case.outputs)[operand.tensor], set()).update(names)

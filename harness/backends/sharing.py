@@ -84,7 +84,7 @@ def _operands(case: Case, form: AsmForm) -> tuple[AsmOperand, ...]:
     from harness.ptx.binding.constraints import bind, parse_constraints
 
     widths = [[format_of(a).unit_bits for a in side.values()] for side in (case.inputs, case.outputs)]
-    return bind(parse_constraints(form.constraints), widths[0], widths[1], form.pack)
+    return bind(parse_constraints(form.constraints), widths[0], widths[1], form.pack, form.convention)
 
 
 def _incomplete(tried: int, hazards: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from harness.model.arguments import format_of
 from harness.model.case import Case
 from harness.model.derive import AsmForm
 from harness.ptx.limits import KERNEL_SECONDS
+
+if TYPE_CHECKING:
+    from harness.ptx.binding.constraints import AsmOperand
 
 Units = Mapping[str, NDArray[np.generic]]
 
@@ -42,6 +45,7 @@ def run_once(
         share=share or None,
         fuse=fuse,
         limit=limit,
+        convention=form.convention,
     )
     assert isinstance(results, tuple)
     return {n: np.broadcast_to(r, shape) for n, r in zip(case.outputs, results, strict=True)}
@@ -58,17 +62,24 @@ def shareable(case: Case, form: AsmForm, carry: Mapping[str, str]) -> dict[int, 
     constraints = parse_constraints(form.constraints)
     ins, outs = list(case.inputs), list(case.outputs)
     widths = [[format_of(a).unit_bits for a in side.values()] for side in (case.inputs, case.outputs)]
-    operands = bind(constraints, widths[0], widths[1], form.pack)
+    operands = bind(constraints, widths[0], widths[1], form.pack, form.convention)
     numbers: dict[tuple[bool, int], list[int]] = {}
     for number, operand in enumerate(operands):
         numbers.setdefault((operand.output, operand.tensor), []).append(number)
     shared: dict[int, int] = {}
     for output, source in carry.items():
-        pairs = zip(numbers[True, outs.index(output)], numbers[False, ins.index(source)], strict=True)
-        for o, i in pairs:
+        made, taken = numbers[True, outs.index(output)], numbers[False, ins.index(source)]
+        if [_held(operands[o]) for o in made] != [_held(operands[i]) for i in taken]:
+            continue  # in other registers, or other elements in one: the compiler moves them
+        for o, i in zip(made, taken, strict=True):
             if not constraints[o].early and constraints[i].tied is None:
                 shared[o] = i
     return shared
+
+
+def _held(operand: AsmOperand) -> tuple[int, int, int]:
+    """What an operand holds: the elements of the pack, and the bits of its register."""
+    return operand.first, operand.count, operand.width
 
 
 def fed_back(case: Case, carry: Mapping[str, str], outputs: Mapping[str, Any]) -> dict[str, NDArray[np.generic]]:

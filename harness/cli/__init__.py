@@ -18,6 +18,7 @@ VERBS = {
     "run": "run cases, write records, and a report if asked",
     "list": "list cases, variants and where they run",
     "show": "show a variant's asm, PTX and SASS for a target",
+    "lint": "find mistakes in inline PTX, in any Python, C++ or CUDA file, without running it",
     "emulate": "run a snippet of inline asm on values given here",
     "report": "make the HTML report, or another format, from records",
     "conformance": "how each instruction form of the emulator is known to be right; measure it on a GPU",

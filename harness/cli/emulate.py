@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.cli import UsageError
 from harness.ptx.limits import SNIPPET_SECONDS
+from harness.ptx.text.conventions import CONVENTIONS
 
 if TYPE_CHECKING:
     from harness.model.derive import AsmForm
@@ -31,6 +32,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", action="append", default=[], metavar="FORMAT", help="an output's format")
     parser.add_argument("-c", "--constraints", help="LLVM constraints, such as '=r,r' (default: derived)")
     parser.add_argument("-p", "--pack", type=int, default=1, help="elements an invocation (default: 1)")
+    parser.add_argument(
+        "--convention",
+        default="triton",
+        choices=CONVENTIONS,
+        help="how the asm is written: triton ($0, packed registers), llvm ($0, one element each), cuda (%%0)",
+    )
     parser.add_argument("-t", "--target", default="sm_90a")
     parser.add_argument("--fuse", action="store_true", help="fuse what ptxas may fuse")
     parser.add_argument(
@@ -74,6 +81,7 @@ def main(args: argparse.Namespace) -> int:
             fuse=args.fuse,
             approximate=args.approximate,
             limit=args.limit,
+            convention=form.convention,
         )
         if args.trace:
             _trace(form, arguments, dtypes, args, args.target)
@@ -91,9 +99,15 @@ def _form(args: argparse.Namespace, inputs: Sequence[Any], outputs: Sequence[Any
     from harness.model.variants import AsmVariant, CaseError, asm
 
     if args.constraints is not None:
-        return AsmForm(args.asm, args.constraints, args.pack)
+        from harness.ptx.text.conventions import spelled
+
+        written = spelled(args.asm, args.constraints, args.convention)
+        return AsmForm(
+            written.text, written.constraints, args.pack, "triton" if args.convention == "triton" else "llvm"
+        )
     try:
-        variant = asm(args.asm, packs=_packs(args))
+        packs = _packs(args)
+        variant = asm(args.asm, packs=packs, pack=None if packs else args.pack, convention=args.convention)
         case = Case(
             inputs={f"in{k}": fmt for k, fmt in enumerate(inputs)},
             outputs={f"out{k}": fmt for k, fmt in enumerate(outputs)},
@@ -193,8 +207,17 @@ def _trace(form: Any, arguments: Any, dtypes: Any, args: argparse.Namespace, tar
     from harness.ptx import trace
 
     first = [a[: args.pack] for a in arguments]
-    options = {"pack": args.pack, "target": target, "fuse": args.fuse, "approximate": args.approximate}
-    found = trace(form.text, form.constraints, first, dtypes, **options)
+    found = trace(
+        form.text,
+        form.constraints,
+        first,
+        dtypes,
+        pack=args.pack,
+        target=target,
+        fuse=args.fuse,
+        convention=form.convention,
+        approximate=args.approximate,
+    )
     for line in found.lines:
         written = ", ".join(f"{n} = {_hex(v)}" for n, v in line.writes.items()) if line.executed else "not executed"
         read = ", ".join(f"{n} = {_hex(v)}" for n, v in line.reads.items())

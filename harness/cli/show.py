@@ -44,7 +44,7 @@ def _show(loaded: LoadedCase, name: str, target: str, args: argparse.Namespace) 
 
     from harness.backends.assembler import AssemblerBackend
     from harness.jobs import Job, Setup
-    from harness.model.derive import asm_form, packs_of
+    from harness.model.derive import asm_form, compiled_form, packs_of
     from harness.model.variants import AsmVariant, CaseError
 
     variant = loaded.case.variants[name]
@@ -53,7 +53,7 @@ def _show(loaded: LoadedCase, name: str, target: str, args: argparse.Namespace) 
     say(f"# {loaded.name}::{name}, {target}, pack {pack}")
     if "asm" in parts and isinstance(variant, AsmVariant):
         try:
-            form = asm_form(loaded.case, variant, pack)
+            form = compiled_form(loaded.case, asm_form(loaded.case, variant, pack))
         except CaseError as e:
             raise UsageError(str(e)) from None
         say(f"## asm, constraints {form.constraints}\n{form.text.strip()}\n")

@@ -15,11 +15,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from harness.model.arguments import format_of
 from harness.model.case import Case
 from harness.model.instruction import Instruction, single_instruction
-from harness.model.variants import DERIVED_PACKS, AsmVariant, CaseError
+from harness.model.variants import DERIVED_PACKS, AsmText, AsmVariant, CaseError
 from references.formats import Format
 
 _TYPE_BITS = {
@@ -43,11 +44,16 @@ class DerivationError(CaseError):
 
 @dataclass(frozen=True)
 class AsmForm:
-    """The asm of one pack factor, as handed to `tl.inline_asm_elementwise`."""
+    """The asm of one pack factor, with `$0` and LLVM's constraints.
+
+    convention: what its operands hold, as `harness.emulate` has it: "triton", and `tl.inline_asm_elementwise` takes the
+    asm as it stands, or "llvm". What Triton gets of the latter says `compiled_form`.
+    """
 
     text: str
     constraints: str
     pack: int
+    convention: Literal["triton", "llvm"] = "triton"
 
 
 def packs_of(case: Case, variant: AsmVariant) -> tuple[int, ...]:
@@ -88,13 +94,69 @@ _forms: dict[tuple[int, int, int], tuple[Case, AsmVariant, AsmForm]] = {}
 
 
 def _asm_form(case: Case, variant: AsmVariant, pack: int) -> AsmForm:
-    if variant.derived_packs:
-        return derive(case, variant.texts[1].text, pack)
-    given = variant.texts.get(pack)
+    given = variant.texts.get(1 if variant.derived_packs else pack)
     if given is None:
         raise DerivationError(f"no asm for pack {pack}; there is one for {', '.join(map(str, variant.texts))}")
-    constraints = given.constraints or derive_constraints(case, pack)
-    return AsmForm(given.text, constraints, pack)
+    if variant.convention == "triton":
+        if variant.derived_packs:
+            return derive(case, given.text, pack)
+        return AsmForm(given.text, given.constraints or derive_constraints(case, pack), pack)
+    return _translated(case, variant, given, pack)
+
+
+def compiled_form(case: Case, form: AsmForm) -> AsmForm:
+    """The asm as it is handed to `tl.inline_asm_elementwise`: it computes the bits that the form does.
+
+    Raises DerivationError where the operands do not fit the case, or have no counterpart in Triton.
+    """
+    if form.convention == "triton":
+        return form
+    from harness.ptx.binding.packed import in_tritons_form
+    from harness.ptx.errors import PtxError
+
+    outputs, inputs = ([f.unit_bits for f in side] for side in _arguments(case))
+    try:
+        text, constraints = in_tritons_form(form.text, form.constraints, inputs, outputs, form.pack)
+    except PtxError as e:
+        raise DerivationError(str(e)) from None
+    return AsmForm(text, constraints, form.pack)
+
+
+def _translated(case: Case, variant: AsmVariant, given: AsmText, pack: int) -> AsmForm:
+    """The form of asm in another convention than Triton's."""
+    from harness.ptx.errors import PtxError
+    from harness.ptx.text.conventions import spelled
+
+    constraints = given.constraints
+    if constraints is None and not variant.derived_packs and pack > 1:
+        raise DerivationError(
+            f"constraints= is missing: with convention={variant.convention!r} and pack {pack} they say which elements "
+            "an operand holds"
+        )
+    numbers = ",".join(["=r"] * len(case.outputs) + ["r"] * len(case.inputs) * (2 if variant.derived_packs else 1))
+    try:
+        found = spelled(given.text, numbers if constraints is None else constraints, variant.convention)
+    except PtxError as e:
+        raise DerivationError(str(e)) from None
+    if variant.derived_packs:
+        return derive(case, found.text, pack)
+    if constraints is None:
+        return AsmForm(found.text, derive_constraints(case, pack), pack)
+    _check_order(case, found.expressions)
+    return AsmForm(found.text, found.constraints, pack, "llvm")
+
+
+def _check_order(case: Case, expressions: Sequence[str]) -> None:
+    """Raise DerivationError where a CUDA statement names the case's arguments in another order than the case."""
+    names = [*case.outputs, *case.inputs]
+    if len(expressions) != len(names):
+        return
+    for expression, name in zip(expressions, names, strict=True):
+        if expression in names and expression != name:
+            raise DerivationError(
+                f"the statement has ({expression}) where the case has {name!r}; operands are the case's outputs, then "
+                f"its inputs ({', '.join(names)}), and what a '+' operand reads comes last"
+            )
 
 
 def _arguments(case: Case) -> tuple[list[Format], list[Format]]:

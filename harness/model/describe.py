@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 
-from harness.model.derive import asm_form, packs_of
+from harness.model.derive import asm_form, compiled_form, packs_of
 from harness.model.load import LoadedCase
 from harness.model.match import FtzPolicy
 from harness.model.policies import Policies, policies
@@ -48,7 +48,7 @@ def variant_info(loaded: LoadedCase, variant: Variant) -> VariantInfo:
     if isinstance(variant, AsmVariant):
         for pack in packs_of(loaded.case, variant):
             try:
-                form = asm_form(loaded.case, variant, pack)
+                form = compiled_form(loaded.case, asm_form(loaded.case, variant, pack))
                 texts[str(pack)], constraints[str(pack)] = form.text, form.constraints
             except CaseError as e:
                 texts[str(pack)] = f"// {e}"

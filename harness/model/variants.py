@@ -133,10 +133,14 @@ class Variant:
 
 @dataclass(frozen=True, kw_only=True)
 class AsmVariant(Variant):
-    """Inline PTX: one text for each pack factor, or one single-instruction text from which they are derived."""
+    """Inline PTX: one text for each pack factor, or one single-instruction text from which they are derived.
+
+    convention: how texts and constraints are written: "triton", "llvm" or "cuda", as `harness.emulate` takes them.
+    """
 
     texts: Mapping[int, AsmText]
     derived_packs: tuple[int, ...] = ()
+    convention: str = "triton"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +166,7 @@ class KernelVariant(Variant):
 
 
 DERIVED_PACKS = (1, 2, 4)
+CONVENTIONS = ("triton", "llvm", "cuda")
 
 
 def asm(
@@ -170,15 +175,24 @@ def asm(
     *,
     pack: int | None = None,
     packs: Sequence[int] | None = None,
+    convention: str = "triton",
     **policies: Any,
 ) -> AsmVariant:
-    """A variant in inline PTX, as `tl.inline_asm_elementwise` takes it.
+    """A variant in inline PTX, as `tl.inline_asm_elementwise` takes it, or in another `convention`.
+
+    "triton": `$0`, and a register holds several elements of less than 32 bits. "llvm", that of `llvm.inline_asm` in
+    MLIR: `$0`, and an operand holds one element, or as many as fill its register: the number of operands says which.
+    "cuda", an asm statement of CUDA C++: `%0`, `%%`, constraints such as `'"=r"(y) : "r"(x)'`, operands as in "llvm".
+    Such a variant runs on every backend, for Triton between moves where its operands hold something else.
 
     One instruction without constraints or pack is derived for several pack factors (`packs`, by default 1, 2 and 4).
     Longer asm belongs to one `pack` (1 if not given); a mapping gives a text, or a text with constraints, for each.
     Constraints that are not given are derived from the formats, outputs as early clobbers. Further keywords are the
     fields of `Variant`.
     """
+    if convention not in CONVENTIONS:
+        raise CaseError(f"convention={convention!r} is none of {', '.join(CONVENTIONS)}")
+    policies["convention"] = convention
     if isinstance(text, Mapping):
         if constraints is not None or pack is not None or packs is not None:
             raise CaseError("a mapping of pack to asm carries the packs itself; give (text, constraints) as its values")

@@ -34,6 +34,7 @@ from harness.ptx.machine.parallel import for_each
 from harness.ptx.machine.standins import named_values, refuse_stand_ins
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 from harness.ptx.targets import AnyTarget, ByAnswers, Target
+from harness.ptx.text.conventions import spelled
 from harness.ptx.text.nodes import CodeBlock, Source
 from harness.ptx.text.parser import parse_asm
 from harness.ptx.text.types import TYPES
@@ -63,6 +64,7 @@ def emulate(
     approximate: str = HOPPER,
     limit: float | None = SNIPPET_SECONDS,
     special: Mapping[str, Any] | None = None,
+    convention: str = "triton",
 ) -> Array | tuple[Array, ...]:
     """Run `asm` on every element of the arguments, `pack` elements an invocation.
 
@@ -84,6 +86,10 @@ def emulate(
     not count. Give more where elements are very many (2**24 take about 0.1 s an instruction); None: no limit.
     `special`: values of special registers, such as {"%laneid": 3}: an integer, or with pack=1 an array that broadcasts
     against the arguments. A result that depends on one which is not named is refused.
+    `convention`: how the block is written. "triton": `$0`, and a register holds several elements of less than 32 bits.
+    "llvm", that of `llvm.inline_asm` in MLIR: `$0`, and an operand holds one element, or as many as fill its register,
+    whichever the number of operands says. "cuda", an asm statement of CUDA C++: `%0`, with the same meaning of
+    operands; see `harness.ptx.text.conventions.spelled`. Messages show the text with `$0`.
 
     Raises PtxError (see `harness.ptx.errors`), and nothing else.
     """
@@ -92,8 +98,10 @@ def emulate(
     if not wanted:
         raise BindingError("an asm block returns at least one tensor; dtype is empty")
     inputs, shape = tensors(args)
+    written = spelled(asm, constraints, convention)
+    asm, constraints = written.text, written.constraints
     parsed = parse_constraints(constraints)
-    operands = bind(parsed, [width_of(t.dtype) for t in inputs], [width_of(d) for d in wanted], pack)
+    operands = bind(parsed, [width_of(t.dtype) for t in inputs], [width_of(d) for d in wanted], pack, convention)
     check_options(target=target, order=order, padding=padding, share=share, limit=limit, approximate=approximate)
     shared, constants = tuple((share or {}).items()), constants_of(operands, args)
     block = assemble(asm, constraints, target, shared, fuse, constants, approximate)

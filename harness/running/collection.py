@@ -22,6 +22,7 @@ from harness.records import Record, to_json
 from harness.records.shown import line, terminal
 from harness.running import reuse
 from harness.running.item import Item, ItemResults, fingerprint_of
+from harness.running.linting import lint_items
 from harness.running.replay import TokenError, parse
 from harness.running.run import run_item
 from harness.timing.items import benchmark_items, only_benchmarks, timing_item
@@ -47,7 +48,7 @@ class CaseFile(pytest.File):
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Load the file and list its items."""
-        return _of_cases(self, loader.load(self.path))
+        return [*lint_items(self), *_of_cases(self, loader.load(self.path))]
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """What is wrong with a case file is told in one line, with its place."""
@@ -66,7 +67,7 @@ class CaseModule(pytest.Module):
             if not tests:
                 loader.load(self.path)
             return tests
-        return [*tests, *_of_cases(self, loader.load(self.path))]
+        return [*tests, *lint_items(self), *_of_cases(self, loader.load(self.path))]
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """See `CaseFile.repr_failure`."""

@@ -14,7 +14,7 @@ from typing import Any
 from harness.jobs import Job, Setup
 from harness.model.arguments import Argument, format_of
 from harness.model.case import Case
-from harness.model.derive import asm_form
+from harness.model.derive import asm_form, compiled_form
 from harness.model.identity.experiment import Experiment, experiment
 from harness.model.policies import policies
 from harness.model.variants import AsmVariant, CaseError, KernelVariant, PlainVariant
@@ -167,7 +167,7 @@ def _carried(case: Case, carry: Mapping[str, str]) -> tuple[int, ...]:
 
 def _computation(case: Case, variant: Any, setup: Setup) -> InlineAsm | PlainFunction:
     if isinstance(variant, AsmVariant):
-        form = asm_form(case, variant, setup.pack)
+        form = compiled_form(case, asm_form(case, variant, setup.pack))
         return InlineAsm(form.text, form.constraints, form.pack)
     if isinstance(variant, PlainVariant):
         return PlainFunction(FunctionRef.of(variant.function), _constants(case, variant))

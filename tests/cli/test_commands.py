@@ -150,6 +150,11 @@ ROUND = "cvt.rn.satfinite.e2m1x2.f32 $0, $2, $1;"
         (["add.f32 $0, $1, $1;", "-c", "=r,r", "-i", "float32=1.5", "-o", "float32"], ["0x40400000 (3.0)"]),
         (["mul.f32 $0, $1, $1; add.f32 $0, $0, $2;", "-i", "float32=0x3f800003", "-i", "float32=-1", "-o", "float32",
           "--fuse"], ["0x35400002"]),
+        (["add.f32 %0, %1, %1;", "--convention", "cuda", "-c", '"=f"(y) : "f"(x)', "-i", "float32=1.5", "-o",
+          "float32"], ["0x40400000 (3.0)"]),
+        (["add.f16 %0, %1, %1;", "--convention", "cuda", "-i", "float16=1.5", "-o", "float16"], ["(3.0)"]),
+        (["neg.f16 $0, $3; neg.f16 $1, $2;", "--convention", "llvm", "-c", "=&h,=h,h,h", "-p", "2", "-i", "float16=1,2",
+          "-o", "float16", "--trace"], ["(-2.0)", "neg.f16 $0, $3"]),
     ],
 )  # fmt: skip
 def test_emulate_shows_bits_and_values(capsys, monkeypatch, words, cells):

@@ -45,6 +45,7 @@ def test_emulate_refuses_a_written_input():
         ("bar.sync $1; mov.b32 $0, $1;", "=r,r"),
         ("st.global.b32 [$1], $2; mov.b32 $0, 0;", "=r,l,r"),
         ("@$2 bra L; L: mov.b32 $0, $1;", "=r,r,b"),
+        ("cp.async.wait_group $0;", "n"),  # a number in the text
         ("syntax error", "=r,r"),  # for others to tell
     ],
 )

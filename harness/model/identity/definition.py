@@ -87,6 +87,8 @@ def _made_of(case: Case, variant: Variant) -> dict[str, Any]:
         forms = [(pack, *_form(case, variant, pack)) for pack in packs_of(case, variant)]
         parts["asm"] = [(pack, text) for pack, text, _ in forms]
         parts["constraints"] = [(pack, constraints) for pack, _, constraints in forms]
+        if variant.convention != "triton":
+            parts["convention"] = variant.convention
     elif isinstance(variant, PlainVariant):
         parts["function"] = (variant.function, variant.constants)
     elif isinstance(variant, KernelVariant):

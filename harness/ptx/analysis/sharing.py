@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from harness.ptx.api import AsmBlock, assemble
 from harness.ptx.binding.constraints import REGISTER_WIDTH, parse_constraints
@@ -31,7 +31,8 @@ SINGLES = 512
 class Hazard:
     """An output that is written (on line `written`) before an input is read (on line `read`), which may share.
 
-    tied: the input that is tied to the output, where one is; -1 for none.
+    tied: the input that is tied to the output, where one is; -1 for none. write, reading: the offsets of the two
+    instructions in the text.
     """
 
     output: int
@@ -39,6 +40,8 @@ class Hazard:
     written: int
     read: int
     tied: int = -1
+    write: int = field(default=0, compare=False)
+    reading: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -53,9 +56,15 @@ class Sharing:
     complete: bool
 
 
-def sharing(asm: str, constraints: str, target: str | None = None) -> Sharing:
-    """The hazards of a block and the assignments in which they show. Raises PtxError as `emulate` would."""
-    hazards = tuple(itertools.islice(_hazards(assemble(asm, constraints, target), constraints), HAZARDS))
+def sharing(
+    asm: str, constraints: str, target: str | None = None, constants: tuple[tuple[int, int], ...] = ()
+) -> Sharing:
+    """The hazards of a block and the assignments in which they show. Raises PtxError as `emulate` would.
+
+    constants: number and value of each operand under constraint `n` or `i`.
+    """
+    block = assemble(asm, constraints, target, (), False, constants)
+    hazards = tuple(itertools.islice(_hazards(block, constraints), HAZARDS))
     pairs = [(h.output, h.input) for h in hazards if h.tied < 0]
     tied = [{h.output: h.input} for h in hazards if h.tied >= 0]
     found = list(itertools.islice(_matchings(pairs), ASSIGNMENTS + 1))
@@ -78,14 +87,15 @@ def _hazards(block: AsmBlock, constraints: str) -> Iterator[Hazard]:
             continue
         first = _first_write_before(program, block.slots[output])
         for number, other in enumerate(parsed):
-            if other.output or other.tied is not None:
+            if other.output or other.tied is not None or other.immediate:
                 continue
             if REGISTER_WIDTH[other.letter] != REGISTER_WIDTH[constraint.letter]:
                 continue
             read = next((at for at in reads.get(block.slots[number], ()) if at in first), None)
             if read is not None:
-                written = _line(program, first[read])
-                yield Hazard(output, number, written, _line(program, read), tied.get(output, -1))
+                places = program.steps[first[read]].node.offset, program.steps[read].node.offset
+                written, reading = (program.source.position(at)[0] for at in places)
+                yield Hazard(output, number, written, reading, tied.get(output, -1), *places)
 
 
 def _first_write_before(program: Program, slot: int) -> dict[int, int]:
@@ -111,10 +121,6 @@ def following(program: Program, at: int) -> Iterator[int]:
     leaves = step.kind in ("branch", "exit") and step.guard < 0
     if not leaves and at + 1 < len(program.steps):
         yield at + 1
-
-
-def _line(program: Program, at: int) -> int:
-    return program.source.position(program.steps[at].node.offset)[0]
 
 
 def _matchings(pairs: Sequence[tuple[int, int]]) -> Iterator[dict[int, int]]:

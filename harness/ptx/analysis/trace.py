@@ -20,6 +20,7 @@ from harness.ptx.machine.frame import Frame
 from harness.ptx.machine.lockstep import run
 from harness.ptx.machine.standins import named_values, refuse_stand_ins
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
+from harness.ptx.text.conventions import spelled
 from harness.ptx.text.lexer import OPERAND
 
 
@@ -27,7 +28,8 @@ from harness.ptx.text.lexer import OPERAND
 class TraceLine:
     """One executed instruction: its place, its text, and registers by name with their bit patterns.
 
-    A pattern is None where bits are undefined. `executed` is False where the guard kept it from running.
+    A pattern is None where bits are undefined. `executed` is False where the guard kept it from running. `offset`: that
+    of the instruction in the text that was parsed.
     """
 
     line: int
@@ -35,6 +37,7 @@ class TraceLine:
     reads: dict[str, int | None]
     writes: dict[str, int | None]
     executed: bool = True
+    offset: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ def trace(
     approximate: str = HOPPER,
     limit: float | None = SNIPPET_SECONDS,
     special: Mapping[str, Any] | None = None,
+    convention: str = "triton",
 ) -> Trace:
     """Run a block on one pack (`args` of at most `pack` elements) and record every instruction.
 
@@ -71,7 +75,9 @@ def trace(
     if elements > pack:
         raise PtxError(f"a trace follows one pack; {elements} elements are more than pack={pack}")
     widths = [width_of(t.dtype) for t in inputs]
-    operands = bind(parse_constraints(constraints), widths, [width_of(d) for d in wanted], pack)
+    written = spelled(asm, constraints, convention)
+    asm, constraints = written.text, written.constraints
+    operands = bind(parse_constraints(constraints), widths, [width_of(d) for d in wanted], pack, convention)
     check_options(target=target, order=None, padding=None, share=share, limit=limit, approximate=approximate)
     shared, constants = tuple((share or {}).items()), constants_of(operands, args)
     block = assemble(asm, constraints, target, shared, fuse, constants, approximate)
@@ -117,7 +123,8 @@ class _Recorder:
         text = frame.program.source.statement(step.node.offset)
         if step.guard >= 0:
             text = f"@{'!' if step.guard_negated else ''}{_name(frame, step.guard)} {text}"
-        self.lines.append(TraceLine(line, text, self.before, written if executed else {}, executed))
+        writes = written if executed else {}
+        self.lines.append(TraceLine(line, text, self.before, writes, executed, step.node.offset))
 
 
 def _name(frame: Frame, slot: int) -> str:

@@ -8,7 +8,7 @@ pack has; what is left of its register is undefined.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,6 +95,8 @@ def _constraint(part: str, text: str, before: Sequence[Constraint]) -> Constrain
         raise refuse("it is empty; is there a comma too many?")
     if part.startswith("+"):
         raise refuse("Triton has no read-write operands; use an output and a tied input, as in '=r,0'")
+    if '"' in part:
+        raise refuse("operands in quotes are those of a CUDA statement; name its convention, convention='cuda'")
     if any(c.isspace() for c in part):
         raise refuse("constraints are separated by commas")
     output = part.startswith("=")
@@ -134,13 +136,21 @@ def check_pack(pack: object) -> None:
 
 
 def bind(
-    constraints: Sequence[Constraint], inputs: Sequence[int], outputs: Sequence[int], pack: int
+    constraints: Sequence[Constraint],
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+    pack: int,
+    convention: str = "triton",
 ) -> tuple[AsmOperand, ...]:
     """Number the operands of a block, given the element widths (bits) of its arguments and results.
 
+    convention: "triton", where a 32-bit register holds as many small elements as fit; or "llvm", where an operand holds
+    one element, or as many as fill its register, whichever the number of operands says.
     Raises BindingError when constraints and tensors do not fit together.
     """
     check_pack(pack)
+    if convention != "triton":
+        return _bind_one_each(constraints, inputs, outputs, pack)
     places = [(i, *place) for i, w in enumerate(outputs) for place in _split(w, pack)]
     produced = len(places)
     places += [(i, *place) for i, w in enumerate(inputs) for place in _split(w, pack)]
@@ -148,6 +158,10 @@ def bind(
     have_in = len(constraints) - have_out
     _check_count("output", have_out, produced, outputs, pack)
     _check_count("input", have_in, len(places) - produced, inputs, pack)
+    return _operands(constraints, places)
+
+
+def _operands(constraints: Sequence[Constraint], places: Sequence[tuple[int, int, int, int]]) -> tuple[AsmOperand, ...]:
     operands = []
     for number, (constraint, (tensor, first, count, width)) in enumerate(zip(constraints, places, strict=True)):
         register = 64 if constraint.immediate else REGISTER_WIDTH[constraint.letter]
@@ -159,6 +173,61 @@ def bind(
             )
         operands.append(operand)
     return tuple(operands)
+
+
+def _bind_one_each(
+    constraints: Sequence[Constraint], inputs: Sequence[int], outputs: Sequence[int], pack: int
+) -> tuple[AsmOperand, ...]:
+    """The operands where the author chose what each holds: one element, or as many as fill its register."""
+    places = []
+    for what, widths in (("output", outputs), ("input", inputs)):
+        own = [c for c in constraints if c.output == (what == "output")]
+        found = _shares(widths, own, pack)
+        alike = [counts for counts in found if len(set(counts) - {0}) <= 1]
+        if not found or (len(found) > 1 and len(alike) != 1):
+            raise _unplaced(what, widths, own, pack, bool(found))
+        for tensor, (width, count) in enumerate(zip(widths, (alike or found)[0], strict=True)):
+            places += [(tensor, at, count or 1, width) for at in range(0, pack if count else 1, count or 1)]
+    return _operands(constraints, places)
+
+
+def _shares(widths: Sequence[int], constraints: Sequence[Constraint], pack: int) -> list[tuple[int, ...]]:
+    """For each tensor the elements of one operand (0: a constant, one operand for all): 8 ways at most."""
+    ways: dict[int, list[tuple[int, ...]]] = {len(constraints): [()]}  # by the operand with which the rest begins
+    for width in reversed(widths):
+        ways = {at: _ways_from(width, constraints, at, pack, ways) for at in range(len(constraints))}
+    return ways.get(0, [])
+
+
+def _ways_from(
+    width: int, constraints: Sequence[Constraint], at: int, pack: int, rest: Mapping[int, list[tuple[int, ...]]]
+) -> list[tuple[int, ...]]:
+    if constraints[at].immediate:
+        return [(0, *way) for way in rest.get(at + 1, [])]
+    register = REGISTER_WIDTH[constraints[at].letter]
+    found: list[tuple[int, ...]] = []
+    for count in dict.fromkeys((1, min(max(register // width, 1), pack))):
+        own = constraints[at : at + pack // count]
+        if len(own) == pack // count and all(REGISTER_WIDTH.get(c.letter) == register for c in own):
+            found += [(count, *way) for way in rest.get(at + len(own), [])]
+    return found[:8]
+
+
+def _unplaced(
+    what: str, widths: Sequence[int], constraints: Sequence[Constraint], pack: int, several: bool
+) -> BindingError:
+    tensors = ", ".join(f"{w}-bit" for w in widths) or "no"
+    words = ", ".join(c.text for c in constraints) or "none"
+    if several:
+        return BindingError(
+            f"the constraints of the {what}s ({words}) fit pack={pack} of {tensors} elements in several ways; give "
+            "every operand one element, or every operand as many as fill its register"
+        )
+    return BindingError(
+        f"the constraints declare {len(constraints)} {what} operands ({words}), which do not fit pack={pack} of "
+        f"{tensors} elements: an operand holds one element, or as many as fill its register, so that each tensor needs "
+        f"{pack} operands or fewer"
+    )
 
 
 def _split(width: int, pack: int) -> list[tuple[int, int, int]]:

@@ -21,7 +21,7 @@ _NO_DESTINATION = frozenset((
 
 def check_inputs(tree: CodeBlock, source: Source, constraints: Sequence[Constraint]) -> None:
     """Raise InputWritten for the first instruction that writes an input which is tied to no output."""
-    inputs = {n: c for n, c in enumerate(constraints) if not c.output and c.tied is None}
+    inputs = {n: c for n, c in enumerate(constraints) if not (c.output or c.immediate) and c.tied is None}
     for instruction in _instructions(tree):
         for number in _written(instruction):
             if number in inputs:
@@ -51,13 +51,22 @@ def _instructions(block: CodeBlock) -> Iterator[Instruction]:
 
 def _written(instruction: Instruction) -> Iterator[int]:
     """The numbers of the asm operands that an instruction writes."""
+    yield from _numbers(destination(instruction))
+
+
+def destination(instruction: Instruction) -> Operand | None:
+    """The operand that an instruction writes, by its opcode alone; None where it writes none.
+
+    An address is no register that is written: a store has `[a]` here.
+    """
     opcode, modifiers = instruction.opcode, instruction.modifiers
     reads_only = opcode in _NO_DESTINATION or ".".join((opcode, *modifiers[:1])) in _NO_DESTINATION
     if instruction.operands and (not reads_only or (opcode in ("bar", "barrier") and "red" in modifiers)):
-        yield from _numbers(instruction.operands[0])
+        return instruction.operands[0]
+    return None
 
 
-def _numbers(destination: Operand) -> Iterator[int]:
+def _numbers(destination: Operand | None) -> Iterator[int]:
     if isinstance(destination, Pair):
         yield from _numbers(destination.first)
         yield from _numbers(destination.second)

@@ -46,6 +46,23 @@ _registered: set[Callable[..., object]] = set()
 _shared: dict[tuple[Callable[..., int], int], Any] = {}
 """The code that takes constants as arguments, once it was needed, of each definition and number of operands: what is
 an operand of one form may be a constant of another."""
+_uncompiled = 0
+
+
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """Run definitions in Python, however often: for many small runs of many blocks, where compiling costs more.
+
+    It holds for all threads, and changes how long they take, no bits.
+    """
+    global _uncompiled
+    with _lock:
+        _uncompiled += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _uncompiled -= 1
 
 
 class ArrayFunction:
@@ -73,8 +90,9 @@ class ArrayFunction:
     def __call__(self, lanes: int, *arguments: Array) -> Array:
         """The results for the first `lanes` entries of the arguments."""
         if self._compiled is None:
-            self._lanes += lanes
-            if self._lanes < _PYTHON_LANES and (self.function, len(self.sources)) not in _shared:
+            self._lanes += 0 if _uncompiled else lanes
+            shared = (self.function, len(self.sources)) in _shared
+            if _uncompiled or (self._lanes < _PYTHON_LANES and not shared):
                 return self._interpret(lanes, arguments)
             if self._lanes < _SHARED_LANES:
                 return self.shared(lanes, *arguments)

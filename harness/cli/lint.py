@@ -1,0 +1,199 @@
+"""`ptxdiff lint`: mistakes in the inline PTX of any file, or of one snippet."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.cli import UsageError, say
+
+if TYPE_CHECKING:
+    from harness.lint.files import Report
+    from harness.lint.snippet import Snippet
+
+_EPILOG = """\
+examples: ptxdiff lint src/ kernels.cu
+          ptxdiff lint --asm 'add.f32 $0, $1, $2;' --constraints '=f,f,f' --dtype float32
+          ptxdiff lint --fix src/            # shows what it would change
+          ptxdiff lint --fix --write src/    # changes it
+Python is parsed and never imported; of C++ and CUDA files asm statements alone are read. A comment silences a rule:
+# ptxdiff: ignore[rule] in Python, // ptxdiff: ignore[rule] in C++ and within asm.
+Exit codes: 0 nothing but notes was found, 1 errors or warnings, 2 wrong usage.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="files and folders; - is a snippet on standard input")
+    parser.add_argument("--asm", help="one snippet")
+    parser.add_argument("-c", "--constraints", help="the constraints of a snippet")
+    parser.add_argument("-p", "--pack", type=int, default=1, help="its elements an invocation (default: 1)")
+    parser.add_argument("--dtype", action="append", default=[], help="the dtype of each of its results (repeatable)")
+    parser.add_argument("--input", action="append", default=[], metavar="DTYPE", help="and of each argument")
+    parser.add_argument("--convention", choices=("triton", "llvm", "cuda"), default="triton", help="how it is spelled")
+    parser.add_argument("--impure", action="store_true", help="a snippet with side effects (is_pure=False, volatile)")
+    parser.add_argument("-t", "--target", action="append", default=[], help="a GPU that must run all (repeatable)")
+    parser.add_argument("--format", choices=("text", "json", "sarif", "github"), default="text")
+    parser.add_argument("--select", action="append", default=[], metavar="RULE,...", help="these rules alone")
+    parser.add_argument("--ignore", action="append", default=[], metavar="RULE,...", help="all rules but these")
+    parser.add_argument("--fix", action="store_true", help="show repairs as a diff")
+    parser.add_argument("--write", action="store_true", help="with --fix: make them")
+    parser.add_argument("--explain", metavar="RULE", help="print the page of a rule")
+    parser.add_argument("--rules", action="store_true", help="list all rules")
+    parser.add_argument("-v", "--verbose", action="store_true", help="name every place that was not looked at")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Lint, and print what is found."""
+    if args.explain or args.rules:
+        return _explain(args.explain)
+    chosen = _chosen(args)
+    _check(args)
+    snippet = _snippet(args)
+    report = _snippet_report(snippet, chosen) if snippet else _report(args, chosen)
+    if args.fix:
+        _fix(args, snippet, report, chosen)
+        if args.write:
+            report = _report(args, chosen)
+    _print(args, report)
+    return int(any(f.severity != "note" for f in report.findings))
+
+
+def _explain(name: str | None) -> int:
+    from harness.lint.rules import page, rules
+
+    known = rules()
+    if name is None:
+        for rule in known.values():
+            say(f"{rule.name:<28} {rule.severity:<8} {rule.summary}")
+        return 0
+    if name not in known:
+        raise UsageError(_no_rule(name))
+    say(page(name))
+    return 0
+
+
+def _no_rule(name: str) -> str:
+    import difflib
+
+    from harness.lint.rules import rules
+
+    near = difflib.get_close_matches(name, rules(), 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"no rule is called {name!r}{hint} (ptxdiff lint --rules lists them)"
+
+
+def _chosen(args: argparse.Namespace) -> list[str] | None:
+    """The rules to run; None for all that run by default. Raises UsageError."""
+    if not args.select and not args.ignore:
+        return None
+    from harness.lint.rules import rules
+
+    known = rules()
+    named = [[w.strip() for words in option for w in words.split(",")] for option in (args.select, args.ignore)]
+    for name in [*named[0], *named[1]]:
+        if name not in known:
+            raise UsageError(_no_rule(name))
+    selected = named[0] or [n for n, r in known.items() if r.default]
+    return [n for n in selected if n not in named[1]]
+
+
+def _check(args: argparse.Namespace) -> None:
+    from harness.ptx.errors import PtxError
+    from harness.ptx.targets import Target
+
+    for target in args.target:
+        try:
+            Target.parse(target)
+        except PtxError as e:
+            raise UsageError(f"--target: {e}") from None
+    if args.write and not args.fix:
+        raise UsageError("--write makes the repairs of --fix; give both")
+    alone = args.asm is not None or args.paths == ["-"]
+    if "-" in args.paths and args.paths != ["-"]:
+        raise UsageError("- stands alone: it is one snippet on standard input")
+    if args.asm is not None and args.paths:
+        raise UsageError("--asm is one snippet; give it or paths")
+    if alone and args.constraints is None:
+        raise UsageError("a snippet needs its --constraints, such as '=f,f,f'")
+    if not alone and (args.constraints is not None or args.dtype or args.input):
+        raise UsageError("--constraints, --dtype and --input belong to a snippet (--asm, or -)")
+    if not alone and not args.paths:
+        raise UsageError("give files or folders, or a snippet with --asm")
+    for path in args.paths:
+        if path != "-" and not Path(path).exists():
+            raise UsageError(f"there is no file or folder {path}")
+        if path != "-" and Path(path).is_file():
+            from harness.lint.extract import SUFFIXES
+
+            if Path(path).suffix.lower() not in SUFFIXES:
+                raise UsageError(f"{path}: files that are read end in {', '.join(sorted(SUFFIXES))}")
+
+
+def _snippet(args: argparse.Namespace) -> Snippet | None:
+    """The snippet on the command line or standard input."""
+    if args.asm is None and args.paths != ["-"]:
+        return None
+    from harness.lint.extract.calls import dtype_name
+    from harness.lint.extract.values import Text
+    from harness.lint.snippet import Snippet
+
+    text = args.asm if args.asm is not None else sys.stdin.read()
+    for name in [*args.dtype, *args.input]:
+        if dtype_name(Text.plain(name)) is None:
+            raise UsageError(f"no dtype is called {name!r}; use one such as float32, bfloat16 or uint8")
+    dtypes = [tuple(dtype_name(Text.plain(n)) for n in names) or None for names in (args.dtype, args.input)]
+    pure = False if args.impure else True if args.convention != "cuda" else None
+    return Snippet(
+        text, args.constraints, args.convention, pure, args.pack, dtypes[0], dtypes[1], targets=tuple(args.target)
+    )
+
+
+def _snippet_report(snippet: Snippet, chosen: Sequence[str] | None) -> Report:
+    from harness.lint.engine import lint
+    from harness.lint.files import Report
+
+    return Report(findings=lint(snippet, chosen), snippets=1)
+
+
+def _report(args: argparse.Namespace, chosen: Sequence[str] | None) -> Report:
+    from harness.lint.files import lint_paths
+
+    return lint_paths([Path(p) for p in args.paths], chosen, args.target)
+
+
+def _print(args: argparse.Namespace, report: Report) -> None:
+    from harness.lint import outputs
+
+    if args.format == "text":
+        print(outputs.text(report, args.verbose))
+    else:
+        print({"json": outputs.as_json, "sarif": outputs.sarif, "github": outputs.github}[args.format](report))
+
+
+def _fix(args: argparse.Namespace, snippet: Snippet | None, report: Report, chosen: Sequence[str] | None) -> None:
+    """Show the repairs, and make them where that is asked for; beside another format than text on standard error."""
+    from harness.lint.fixes import fixed_snippet, repaired
+
+    out = sys.stdout if args.format == "text" else sys.stderr
+    if snippet is not None:
+        for finding in report.findings:
+            if finding.fix:
+                fixed = fixed_snippet(snippet, finding.fix)
+                say(f"{finding.rule}: {finding.fix.words}:\n{fixed.asm}\n{fixed.constraints}", out)
+        return
+    for path in dict.fromkeys(f.path for f in report.findings if f.fix):
+        with open(path, encoding="utf-8", newline="") as file:
+            text = file.read()
+        result = repaired(path, text, chosen, args.target)
+        say(result.diff(), out)
+        for finding in result.refused:
+            say(f"{path}:{finding.line}: [{finding.rule}] cannot be repaired mechanically here; do it by hand", out)
+        if args.write and result.after != text:
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                file.write(result.after)

@@ -1,0 +1,195 @@
+"""What a rule is given: a snippet with its tree, its constraints and its bound program, as far as there are such."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+from harness.lint.form import Form, triton_form
+from harness.lint.snippet import Snippet
+from harness.ptx.api import AsmBlock, assemble
+from harness.ptx.binding.constraints import Constraint, parse_constraints
+from harness.ptx.errors import PtxError
+from harness.ptx.text.nodes import Address, CodeBlock, Declaration, Instruction, Name, Operand, Pair, Source, Vector
+from harness.ptx.text.parser import parse_asm
+
+ASSUMED = 1
+"""The value that an operand under constraint `n` or `i` has here: nobody knows the real one."""
+
+
+class Block:
+    """A snippet as a rule sees it. Everything is in Triton's form (`$0`), whatever convention the author used.
+
+    `tree`, `source`: the parsed text; None where it does not parse, and `parse_error` says why (the rule `syntax`
+    reports it). An operand number that does not exist is no parse error here.
+    `parsed`: the constraints; None where they cannot be read, and `constraint_error` says why (`constraints` reports).
+    `program`: the block bound for any target by `harness.ptx`; None where it does not bind, and `bind_error` says why:
+    memory, barriers, other threads, PTX that the emulator does not know, or a mistake. Operands under `n` or `i` are
+    bound to `ASSUMED`; `has_constants` tells.
+    `siblings`: all blocks of the same file, this one included. A rule reports nothing where it is not sure.
+    """
+
+    def __init__(self, snippet: Snippet, siblings: Sequence[Block] | None = None) -> None:
+        self.snippet = snippet
+        self.siblings: Sequence[Block] = (self,) if siblings is None else siblings
+        self.form: Form = triton_form(snippet)
+        self.text = self.form.text
+        self.constraints = self.form.constraints
+        self.kept: dict[str, Any] = {}
+        """What rules share: each thing is worked out once, by the first rule that needs it."""
+
+    @cached_property
+    def _constraints(self) -> tuple[Constraint, ...] | PtxError:
+        try:
+            return parse_constraints(self.constraints)
+        except PtxError as error:
+            return error
+
+    @property
+    def parsed(self) -> tuple[Constraint, ...] | None:
+        """The constraints, clobbers left out."""
+        return self._constraints if isinstance(self._constraints, tuple) else None
+
+    @property
+    def constraint_error(self) -> PtxError | None:
+        """Why the constraints cannot be read."""
+        return self._constraints if isinstance(self._constraints, PtxError) else None
+
+    @cached_property
+    def _tree(self) -> tuple[CodeBlock, Source] | PtxError:
+        try:
+            return parse_asm(self.text, None, dict(self.constants))
+        except PtxError as error:
+            return error
+
+    @property
+    def tree(self) -> CodeBlock | None:
+        """The parsed text."""
+        return self._tree[0] if isinstance(self._tree, tuple) else None
+
+    @property
+    def source(self) -> Source | None:
+        """The way from a node's offset to the text."""
+        return self._tree[1] if isinstance(self._tree, tuple) else None
+
+    @property
+    def parse_error(self) -> PtxError | None:
+        """Why the text does not parse."""
+        return self._tree if isinstance(self._tree, PtxError) else None
+
+    @cached_property
+    def constants(self) -> tuple[tuple[int, int], ...]:
+        """Number and assumed value of each operand under constraint `n` or `i`."""
+        return tuple((n, ASSUMED) for n, c in enumerate(self.parsed or ()) if c.immediate)
+
+    @property
+    def has_constants(self) -> bool:
+        """Whether results depend on a constant whose value is not known."""
+        return bool(self.constants)
+
+    @cached_property
+    def _assembled(self) -> AsmBlock | PtxError:
+        try:
+            return assemble(self.text, self.constraints, None, (), False, self.constants)
+        except PtxError as error:
+            return error
+
+    @property
+    def program(self) -> AsmBlock | None:
+        """The bound block: its program and the register slot of each operand."""
+        return self._assembled if isinstance(self._assembled, AsmBlock) else None
+
+    @property
+    def bind_error(self) -> PtxError | None:
+        """Why the block does not bind."""
+        return self._assembled if isinstance(self._assembled, PtxError) else None
+
+    @cached_property
+    def instructions(self) -> tuple[Instruction, ...]:
+        """All instructions in the order of the text; none where it does not parse."""
+        return tuple(_instructions(self.tree)) if self.tree else ()
+
+    @cached_property
+    def declarations(self) -> tuple[Declaration, ...]:
+        """All declarations in the order of the text."""
+        return tuple(_declarations(self.tree)) if self.tree else ()
+
+    @property
+    def outputs(self) -> range:
+        """The numbers of the output operands."""
+        return range(sum(c.output for c in self.parsed or ()))
+
+    @property
+    def inputs(self) -> range:
+        """The numbers of the input operands, tied ones included."""
+        return range(len(self.outputs), len(self.parsed or ()))
+
+    def place(self, offset: int) -> int:
+        """The offset in the snippet's own text of a node's offset, for `Found.at`."""
+        return self.form.original(self.source.original(offset) if self.source else offset)
+
+    def place_of(self, error: PtxError) -> int | None:
+        """The offset in the snippet's own text that an error points at; None where it points at nothing."""
+        if not error.line:
+            return None
+        lines = self.text.split("\n")
+        return self.form.original(sum(len(line) + 1 for line in lines[: error.line - 1]) + error.column - 1)
+
+    def statement(self, offset: int) -> str:
+        """The text of the statement at a node's offset, on one line, in the author's own spelling."""
+        start = self.place(offset)
+        text = self.snippet.asm
+        end = text.find(";", start)
+        return " ".join(text[start : end + 1 if end >= 0 else len(text)].split())
+
+    def spelled(self, number: int) -> str:
+        """An operand as the author writes it: `$0`, or `%0` in CUDA."""
+        return f"{'%' if self.snippet.convention == 'cuda' else '$'}{number}"
+
+
+RUNS_ON = ("sm_90a", "sm_100a", "sm_103a", "sm_120a", "sm_89", "sm_80", "sm_75", "sm_70", "sm_52")
+"""Targets on which a block is tried, where its results do not depend on the target."""
+
+
+def runs_on(block: Block) -> str | None:
+    """A target on which the emulator takes the block: one that the user stated, or any; None if there is none."""
+    for target in (*block.snippet.targets, *RUNS_ON):
+        try:
+            assemble(block.text, block.constraints, target, (), False, block.constants)
+        except PtxError:
+            continue
+        return target
+    return None
+
+
+def names(operand: Operand | None) -> Iterator[Name]:
+    """The names within an operand, in order."""
+    if isinstance(operand, Name):
+        yield operand
+    elif isinstance(operand, Pair):
+        yield from names(operand.first)
+        yield from names(operand.second)
+    elif isinstance(operand, Vector):
+        for element in operand.elements:
+            yield from names(element)
+    elif isinstance(operand, Address):
+        yield from names(operand.base)
+        for element in operand.extra:
+            yield from names(element)
+
+
+def _instructions(block: CodeBlock) -> Iterator[Instruction]:
+    for statement in block.statements:
+        if isinstance(statement, CodeBlock):
+            yield from _instructions(statement)
+        elif isinstance(statement, Instruction):
+            yield statement
+
+
+def _declarations(block: CodeBlock) -> Iterator[Declaration]:
+    for statement in block.statements:
+        if isinstance(statement, CodeBlock):
+            yield from _declarations(statement)
+        elif isinstance(statement, Declaration):
+            yield statement

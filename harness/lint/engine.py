@@ -1,0 +1,59 @@
+"""Run the rules over snippets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from harness.lint.block import Block
+from harness.lint.rules import Rule, rules
+from harness.lint.snippet import Finding, Found, Snippet
+from harness.ptx.errors import PtxError, unexpected
+
+
+def lint(snippet: Snippet, chosen: Iterable[str] | None = None) -> list[Finding]:
+    """All findings of the rules (of those named, or of all that run by default) in one snippet."""
+    return lint_together([snippet], chosen)
+
+
+def lint_together(snippets: Sequence[Snippet], chosen: Iterable[str] | None = None) -> list[Finding]:
+    """All findings in the snippets of one file, in order of place."""
+    known = rules()
+    checks = [known[n] for n in chosen] if chosen is not None else [r for r in known.values() if r.default]
+    blocks: list[Block] = []
+    for snippet in snippets:
+        blocks.append(Block(snippet, blocks))
+    found = [finding for block in blocks for each in checks for finding in _checked(each, block)]
+    return sorted(dict.fromkeys(found), key=lambda f: f.key)
+
+
+def _checked(each: Rule, block: Block) -> list[Finding]:
+    """The findings of one rule. A rule that fails is a finding of the rule `internal`: no crash, and no silence."""
+    try:
+        return [placed(block.snippet, each, found) for found in each.check(block)]
+    except Exception as error:
+        words = error.message if isinstance(error, PtxError) else unexpected(error, f"the rule {each.name}").message
+        return [placed(block.snippet, rules()["internal"], Found(None, f"rule {each.name}: {words}"))]
+
+
+def placed(snippet: Snippet, each: Rule, found: Found) -> Finding:
+    """A finding with its place in the file and in the text."""
+    asm_line = asm_column = 0
+    origin = snippet.origin if found.part == "asm" else snippet.constraints_origin
+    if found.at is not None and found.part == "asm":
+        before = snippet.asm[: found.at]
+        asm_line, asm_column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+    line, column = origin.position(found.at) if found.at is not None else (snippet.origin.line, snippet.origin.column)
+    return Finding(
+        each.name,
+        found.severity or each.severity,
+        found.message,
+        found.why or each.why,
+        found.instead,
+        snippet.origin.path,
+        line,
+        column,
+        asm_line,
+        asm_column,
+        snippet,
+        found.fix,
+    )

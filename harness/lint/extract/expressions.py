@@ -1,0 +1,452 @@
+"""Evaluate expressions of a Python file as far as its text alone decides them."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from harness.lint.extract import strings
+from harness.lint.extract.literals import File, pieces, placed
+from harness.lint.extract.values import (
+    Class,
+    Function,
+    Partial,
+    Ref,
+    Scope,
+    Tensor,
+    Text,
+    Unknown,
+    Value,
+    native,
+    unresolved,
+)
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod, ast.Div: operator.truediv, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.Pow: operator.pow,
+}  # fmt: skip
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge, ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b, ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+}  # fmt: skip
+_NUMBER = (int, float, bool)
+ELEMENTS = 256
+"""Elements of a sequence, and runs of a loop, that are followed."""
+
+
+class Expressions:
+    """Values of expressions. A subclass says how an unknown condition is decided, and what a call does."""
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self._literals: dict[ast.expr, Text] = {}
+
+    def decide(self, node: ast.expr, scope: Scope, count: int = 2) -> int:
+        """Which of `count` ways an undecided expression goes on this path."""
+        raise NotImplementedError
+
+    def called(self, node: ast.Call, function: Value, args: list[Value], keywords: dict[str, Value]) -> Value:
+        """What a call gives."""
+        raise NotImplementedError
+
+    def step(self) -> None:
+        """Count a step of work."""
+        raise NotImplementedError
+
+    def value(self, node: ast.expr | None, scope: Scope) -> Value:
+        """The value of an expression."""
+        if node is None:
+            return None
+        self.step()
+        method = getattr(self, f"_{type(node).__name__.lower()}", None)
+        if method is None:
+            return Unknown(f"an expression that is not followed ({type(node).__name__})")
+        return method(node, scope)
+
+    def truth(self, node: ast.expr, scope: Scope) -> bool:
+        """Whether a condition holds on this path; what is assumed of a name is remembered."""
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return not self.truth(node.operand, scope)
+        if isinstance(node, ast.BoolOp):
+            wanted = isinstance(node.op, ast.Or)
+            return wanted if any(self.truth(v, scope) is wanted for v in node.values) else not wanted
+        found = self.value(node, scope)
+        if not isinstance(found, (Unknown, Tensor, Ref)):
+            return bool(found.value) if isinstance(found, Text) else bool(found)
+        holds = bool(self.decide(node, scope))
+        self.assume(node, holds, scope)
+        return holds
+
+    def assume(self, node: ast.expr, holds: bool, scope: Scope) -> None:
+        """Remember that `name == constant` holds on this path."""
+        if isinstance(node, ast.Name) and isinstance(scope.get(node.id), Unknown):
+            self.assign_name(node.id, holds, scope)
+        if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not isinstance(node.left, ast.Name):
+            return
+        if isinstance(node.ops[0], (ast.Eq, ast.Is)) is holds and isinstance(
+            node.ops[0], (ast.Eq, ast.Is, ast.NotEq, ast.IsNot)
+        ):
+            other = self.value(node.comparators[0], scope)
+            if isinstance(scope.get(node.left.id), Unknown) and not isinstance(other, (Unknown, Tensor)):
+                self.assign_name(node.left.id, other, scope)
+
+    def assign_name(self, name: str, value: Value, scope: Scope) -> None:
+        """Bind a name in the scope that has it."""
+        place: Scope | None = scope
+        while place is not None and name not in place.names:
+            place = place.outer
+        if place is not None and place.outer is not None:
+            place.names[name] = value
+        else:
+            scope.names[name] = value
+
+    # literals and names ----------------------------------------------------------------------------------
+
+    def _constant(self, node: ast.Constant, scope: Scope) -> Value:
+        if not isinstance(node.value, str):
+            return node.value
+        if node not in self._literals:
+            self._literals[node] = Text(node.value, tuple(placed(self.file, node)))
+        return self._literals[node]
+
+    def _joinedstr(self, node: ast.JoinedStr, scope: Scope) -> Value:
+        text = Text("", ())
+        failed: Unknown | None = None
+        for piece in list(pieces(self.file, node)):
+            if isinstance(piece, ast.FormattedValue):
+                part = self._formattedvalue(piece, scope)
+            else:
+                part = Text("".join(c for c, _ in piece), tuple(at for _, at in piece))
+            if isinstance(part, Text):
+                text = text + part
+            else:
+                failed = failed or part
+        return failed or text
+
+    def _formattedvalue(self, node: ast.FormattedValue, scope: Scope) -> Value:
+        spec = self.value(node.format_spec, scope) if node.format_spec else Text.plain("")
+        if not isinstance(spec, Text):
+            return Unknown("a format that is not known")
+        value = self.value(node.value, scope)
+        if isinstance(value, (Ref, Tensor)):
+            return Unknown(f"the value of {{{ast.unparse(node.value)}}}")
+        return strings.formatted(value, node.conversion, spec.value)
+
+    def _name(self, node: ast.Name, scope: Scope) -> Value:
+        found = scope.get(node.id)
+        if isinstance(found, Unknown) and node.id in _BUILTINS:
+            return Ref(f"builtins.{node.id}")
+        return found
+
+    def _attribute(self, node: ast.Attribute, scope: Scope) -> Value:
+        base = self.value(node.value, scope)
+        if isinstance(node.value, ast.Name) and not scope.has(node.value.id):
+            base = Ref(node.value.id)  # from `import *`, or a piece of a file
+        if isinstance(base, Ref):
+            return Ref(f"{base.dotted}.{node.attr}")
+        if isinstance(base, Class):
+            if node.attr in base.assigned:
+                return Unknown(f"the attribute {node.attr} is assigned when it runs")
+            found = base.scope.names.get(node.attr, Unknown(f"class {base.name} has no {node.attr} in this file"))
+            return Function(found.node, found.scope, found.defaults, base) if isinstance(found, Function) else found
+        if isinstance(base, Text) or node.attr in ("value",):
+            return base if node.attr == "value" else Unknown(f"the method {node.attr} of a string")
+        return Unknown(f"the attribute {ast.unparse(node)}")
+
+    def _tuple(self, node: ast.Tuple, scope: Scope) -> Value:
+        return self._elements(node.elts, scope, tuple)
+
+    def _list(self, node: ast.List, scope: Scope) -> Value:
+        return self._elements(node.elts, scope, list)
+
+    def _elements(self, nodes: Sequence[ast.expr], scope: Scope, kind: type) -> Value:
+        found: list[Value] = []
+        for node in nodes:
+            if isinstance(node, ast.Starred):
+                inner = self.value(node.value, scope)
+                if not isinstance(inner, (list, tuple)):
+                    return Unknown(f"*{ast.unparse(node.value)}")
+                found += inner
+            else:
+                found.append(self.value(node, scope))
+        return kind(found)
+
+    def _dict(self, node: ast.Dict, scope: Scope) -> Value:
+        found: dict[Value, Value] = {}
+        for key, each in zip(node.keys, node.values, strict=True):
+            if key is None:
+                inner = self.value(each, scope)
+                if not isinstance(inner, dict):
+                    return Unknown("a dictionary that is not known")
+                found |= inner
+                continue
+            name = native(self.value(key, scope))
+            try:
+                found[name] = self.value(each, scope)
+            except TypeError:
+                return Unknown("a dictionary with keys that are not known")
+        return found
+
+    # operators -------------------------------------------------------------------------------------------
+
+    def _binop(self, node: ast.BinOp, scope: Scope) -> Value:
+        return self.operated(type(node.op), self.value(node.left, scope), self.value(node.right, scope))
+
+    def operated(self, kind: type[ast.operator], left: Value, right: Value) -> Value:
+        """The value of `left op right`."""
+        if isinstance(left, Text) and kind is ast.Mod:
+            return strings.percent_format(left, right)
+        if unknown := unresolved(left, right):
+            return unknown
+        if kind is ast.Add and isinstance(left, Text) and isinstance(right, Text):
+            return left + right if len(left.value) + len(right.value) < strings.MOST else Unknown("a text too long")
+        if kind is ast.Add and isinstance(left, (list, tuple)) and type(left) is type(right):
+            return [*left, *right] if isinstance(left, list) else (*left, *right)
+        if kind is ast.Mult and isinstance(right, (Text, list, tuple)) and isinstance(left, int):
+            left, right = right, left
+        if kind is ast.Mult and isinstance(left, (Text, list, tuple)) and isinstance(right, int):
+            length = len(left.value) if isinstance(left, Text) else len(left)
+            if right * length > strings.MOST:
+                return Unknown("a text too long")
+            if isinstance(left, Text):
+                return Text(left.value * right, left.offsets * max(right, 0))
+            return left * right
+        if isinstance(left, _NUMBER) and isinstance(right, _NUMBER) and kind in _BINARY:
+            if kind in (ast.Pow, ast.LShift) and (abs(right) > 256 or abs(left) > 1 << 64):
+                return Unknown("a number too large")
+            try:
+                return _BINARY[kind](left, right)
+            except (ArithmeticError, ValueError, TypeError):
+                return Unknown("arithmetic that fails")
+        return Unknown("an operation on values that are not followed")
+
+    def _unaryop(self, node: ast.UnaryOp, scope: Scope) -> Value:
+        if isinstance(node.op, ast.Not):
+            inner = self.value(node.operand, scope)
+            return inner if isinstance(inner, (Unknown, Tensor, Ref)) else not native(inner)
+        inner = self.value(node.operand, scope)
+        if not isinstance(inner, _NUMBER):
+            return Unknown("a sign before what is no number")
+        if isinstance(node.op, ast.Invert):
+            return ~inner if isinstance(inner, int) else Unknown("~ of what is no integer")
+        return -inner if isinstance(node.op, ast.USub) else inner
+
+    def _compare(self, node: ast.Compare, scope: Scope) -> Value:
+        left = self.value(node.left, scope)
+        for op, right_node in zip(node.ops, node.comparators, strict=True):
+            right = self.value(right_node, scope)
+            if isinstance(left, (Unknown, Tensor)) or isinstance(right, (Unknown, Tensor)):
+                return Unknown(f"the condition {ast.unparse(node)}")
+            try:
+                one, other = native(left), native(right)
+                if isinstance(op, (ast.Is, ast.IsNot)):
+                    one, other = (one, other) if None in (one, other) else (one == other, True)
+                if not _COMPARE[type(op)](one, other):
+                    return False
+            except TypeError:
+                return Unknown(f"the condition {ast.unparse(node)}")
+            left = right
+        return True
+
+    def _boolop(self, node: ast.BoolOp, scope: Scope) -> Value:
+        found: Value = None
+        for each in node.values:
+            found = self.value(each, scope)
+            if isinstance(found, (Unknown, Tensor, Ref)):
+                return Unknown(f"the condition {ast.unparse(node)}")
+            if bool(native(found)) is isinstance(node.op, ast.Or):
+                return found
+        return found
+
+    def _ifexp(self, node: ast.IfExp, scope: Scope) -> Value:
+        return self.value(node.body if self.truth(node.test, scope) else node.orelse, scope)
+
+    def _subscript(self, node: ast.Subscript, scope: Scope) -> Value:
+        base = self.value(node.value, scope)
+        if isinstance(node.slice, ast.Slice):
+            return self._sliced(base, node.slice, scope)
+        if isinstance(base, (Unknown, Tensor, Ref)):
+            return Unknown(f"the element {ast.unparse(node)}")
+        index = native(self.value(node.slice, scope))
+        if isinstance(base, dict) and isinstance(index, (Unknown, Tensor)):
+            if not base or len(base) > 32:
+                return Unknown(f"the key of {ast.unparse(node)}")
+            key = list(base)[self.decide(node.slice, scope, len(base))]
+            if isinstance(node.slice, ast.Name):
+                self.assign_name(node.slice.id, Text.plain(key) if isinstance(key, str) else key, scope)
+            return base[key]
+        try:
+            return base.part(index, index + 1 or len(base.value)) if isinstance(base, Text) else base[index]
+        except (KeyError, IndexError, TypeError):
+            return Unknown(f"the element {ast.unparse(node)}")
+
+    def _sliced(self, base: Value, node: ast.Slice, scope: Scope) -> Value:
+        bounds = [self.value(part, scope) for part in (node.lower, node.upper, node.step)]
+        if not all(b is None or isinstance(b, int) for b in bounds) or not isinstance(base, (Text, list, tuple)):
+            return Unknown("a slice that is not known")
+        where = slice(*bounds)
+        return Text(base.value[where], base.offsets[where]) if isinstance(base, Text) else base[where]
+
+    def _starred(self, node: ast.Starred, scope: Scope) -> Value:
+        return Unknown(f"*{ast.unparse(node.value)}")
+
+    def _namedexpr(self, node: ast.NamedExpr, scope: Scope) -> Value:
+        found = self.value(node.value, scope)
+        scope.names[node.target.id] = found
+        return found
+
+    def _lambda(self, node: ast.Lambda, scope: Scope) -> Value:
+        return Function(node, scope)
+
+    # comprehensions --------------------------------------------------------------------------------------
+
+    def _listcomp(self, node: ast.ListComp, scope: Scope) -> Value:
+        return self._comprehended(node.elt, node.generators, scope)
+
+    def _generatorexp(self, node: ast.GeneratorExp, scope: Scope) -> Value:
+        return self._comprehended(node.elt, node.generators, scope)
+
+    def _comprehended(self, element: ast.expr, generators: list[ast.comprehension], scope: Scope) -> Value:
+        found: list[Value] = []
+        failed: list[Unknown] = []
+
+        def run(remaining: list[ast.comprehension], inner: Scope) -> None:
+            if not remaining:
+                found.append(self.value(element, inner))
+                return
+            first, *rest = remaining
+            over = self.iterated(self.value(first.iter, inner))
+            if over is None:
+                failed.append(Unknown(f"the elements of {ast.unparse(first.iter)}"))
+                return
+            for each in over:
+                self.bind(first.target, each, inner)
+                if all(self.truth(test, inner) for test in first.ifs):
+                    run(rest, inner)
+
+        run(generators, Scope(scope))
+        return failed[0] if failed else found
+
+    def iterated(self, value: Value) -> list[Value] | None:
+        """The elements of what a loop runs over, None where they are not known."""
+        if isinstance(value, dict):
+            value = [Text.plain(k) if isinstance(k, str) else k for k in value]
+        if isinstance(value, Text):
+            value = [value.part(n, n + 1) for n in range(len(value.value))]
+        return list(value) if isinstance(value, (list, tuple)) and len(value) <= ELEMENTS else None
+
+    def bind(self, target: ast.expr, value: Value, scope: Scope) -> None:
+        """Assign a value to a target."""
+        if isinstance(target, ast.Name):
+            scope.names[target.id] = value
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            known = isinstance(value, (list, tuple)) and len(value) == len(target.elts)
+            parts = value if known else [Unknown("a part of a value that is not known")] * len(target.elts)
+            for part, each in zip(target.elts, parts, strict=True):
+                self.bind(part.value if isinstance(part, ast.Starred) else part, each, scope)
+        elif isinstance(target, ast.Subscript):
+            base = self.value(target.value, scope)
+            index = native(self.value(target.slice, scope))
+            if isinstance(base, (dict, list)) and not isinstance(index, (Unknown, Tensor)):
+                try:
+                    base[index] = value
+                except (IndexError, TypeError):
+                    return
+
+    # calls -----------------------------------------------------------------------------------------------
+
+    def _call(self, node: ast.Call, scope: Scope) -> Value:
+        args: list[Value] = []
+        for each in node.args:
+            if isinstance(each, ast.Starred):
+                inner = self.value(each.value, scope)
+                args += inner if isinstance(inner, (list, tuple)) else [Unknown(f"*{ast.unparse(each.value)}")]
+            else:
+                args.append(self.value(each, scope))
+        keywords: dict[str, Value] = {}
+        for keyword in node.keywords:
+            inner = self.value(keyword.value, scope)
+            if keyword.arg is not None:
+                keywords[keyword.arg] = inner
+            elif isinstance(inner, dict):
+                keywords |= {str(k): v for k, v in inner.items()}
+        if isinstance(node.func, ast.Attribute):
+            base = self.value(node.func.value, scope)
+            if isinstance(base, Text):
+                return self._method(base, node.func.attr, args, keywords)
+            if isinstance(base, Tensor) and node.func.attr == "ir_value":
+                return base
+            if isinstance(base, (list, dict)):
+                return self._mutated(base, node.func.attr, args)
+        unbound = isinstance(node.func, ast.Name) and not scope.has(node.func.id)
+        function = Ref(node.func.id) if unbound and isinstance(node.func, ast.Name) else self.value(node.func, scope)
+        return self.called(node, function, args, keywords)
+
+    def _method(self, text: Text, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
+        if name == "format":
+            return strings.brace_format(text, args, keywords)
+        method = strings.METHODS.get(name)
+        if method is None:
+            return Unknown(f"the method {name} of a string")
+        if unknown := unresolved(*args):
+            return unknown
+        try:
+            return method(text, *args)
+        except (TypeError, AttributeError, ValueError):
+            return Unknown(f"the method {name} of a string")
+
+    def _mutated(self, base: Value, name: str, args: list[Value]) -> Value:
+        """Methods of lists and dictionaries."""
+        if isinstance(base, list) and name == "append" and args:
+            base.append(args[0])
+        elif isinstance(base, list) and name == "extend" and args and isinstance(args[0], (list, tuple)):
+            base.extend(args[0])
+        elif isinstance(base, dict) and name == "items":
+            return [(Text.plain(k) if isinstance(k, str) else k, v) for k, v in base.items()]
+        elif isinstance(base, dict) and name == "values":
+            return list(base.values())
+        elif isinstance(base, dict) and name == "get" and args and not isinstance(args[0], (Unknown, Tensor)):
+            return base.get(native(args[0]), args[1] if len(args) > 1 else None)
+        elif isinstance(base, list):
+            base.append(Unknown(f"the list was changed by {name}"))
+        return Unknown(f"the result of {name}")
+
+    def builtin(self, name: str, args: list[Value]) -> Value:
+        """Functions of Python that are followed."""
+        if name in ("constexpr", "const_expr", "dedent") or (name == "str" and args and isinstance(args[0], Text)):
+            found = args[0] if args else Unknown(name)
+            return strings.dedented(found) if name == "dedent" and isinstance(found, Text) else found
+        if name in ("range", "static_range") and args and all(isinstance(a, int) for a in args):
+            numbers = range(*args[:3])
+            return list(numbers) if len(numbers) <= ELEMENTS else Unknown("a long range")
+        if name in ("list", "tuple", "sorted", "reversed") and args and isinstance(args[0], (list, tuple)):
+            return tuple(args[0]) if name == "tuple" else [*reversed(args[0])] if name == "reversed" else [*args[0]]
+        if name == "zip" and args and all(isinstance(a, (list, tuple)) for a in args):
+            return [tuple(each) for each in zip(*args, strict=False)]
+        if name == "enumerate" and args and isinstance(args[0], (list, tuple)):
+            return [*enumerate(args[0], *args[1:2])]
+        if name == "len" and args and isinstance(args[0], (Text, list, tuple, dict)):
+            return len(native(args[0]))
+        if name in _FUNCTIONS and args and not unresolved(*args):
+            plain = [native(a) for a in args]
+            try:
+                found = _FUNCTIONS[name](*plain)
+            except (TypeError, ValueError):
+                return Unknown(f"{name} of what it does not take")
+            return Text.plain(found) if isinstance(found, str) else found
+        return Unknown(f"the result of {name}")
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "str": str, "hex": hex, "int": int, "min": min, "max": max, "abs": abs,
+}  # fmt: skip
+_BUILTINS = frozenset((
+    "str", "int", "hex", "min", "max", "abs", "len", "range", "zip", "enumerate", "list", "tuple", "sorted", "reversed",
+    "dict", "print", "isinstance", "getattr", "type",
+))  # fmt: skip
+
+__all__ = ["ELEMENTS", "Expressions", "Function", "Partial"]

@@ -1,0 +1,377 @@
+"""Walk the functions of a Python file along every path, and report each call of interest with its arguments.
+
+Nothing is imported or run. A condition that the text does not decide is taken both ways, each in a walk of its own, so
+that values that belong together stay together: an asm text of one branch never meets the constraints of another.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Container
+from typing import Literal
+
+from harness.lint.extract.calls import dtype_name, mlir_call
+from harness.lint.extract.expressions import ELEMENTS, Expressions
+from harness.lint.extract.literals import File
+from harness.lint.extract.uses import Uses
+from harness.lint.extract.values import Class, Function, Partial, Ref, Scope, Tensor, Text, Unknown, Value
+
+PATHS = 128
+"""Walks through one function."""
+STEPS = 20_000
+"""Expressions evaluated for one function on all its paths."""
+STATEMENT_STEPS = 1000
+"""Expressions evaluated for one statement of a module."""
+FILE_STEPS = 100_000
+"""Expressions evaluated for one file."""
+MODULE_PATHS = 8
+"""Walks through a module: its conditions ask what is installed."""
+DEPTH = 12
+"""Calls within calls."""
+
+Signal = Literal["", "return", "break", "continue", "end"]
+Report = Callable[[ast.Call, list[Value], dict[str, Value], str], Value]
+"""A call of interest with its arguments and the name of the function around it; gives the call's value."""
+
+
+class _EndOfWork(Exception):
+    """More steps than are allowed."""
+
+
+class Interpreter(Expressions):
+    """One file. `names`: calls by these names, or of what was imported under them, are reported."""
+
+    def __init__(self, file: File, tree: ast.Module, names: frozenset[str], report: Report) -> None:
+        super().__init__(file)
+        self.tree = tree
+        self.names = names
+        self.report = report
+        self.incomplete: list[str] = []
+        self.module = Scope()
+        self._decisions: list[int] = []
+        self._counts: list[int] = []
+        self._at = 0
+        self._known: dict[tuple[object, ...], int] = {}
+        self._kept: list[Value] = []
+        self._steps = self._total = 0
+        self._limit = STEPS
+        self._first: dict[str, Value] = {}
+        self._stack: list[str] = []
+        self._returned: Value = None
+        self._closures: list[Function] = []
+        self._done: set[tuple[int, int]] = set()
+        self._wanted: list[frozenset[str] | None] = []
+        self._uses = Uses(tree, names)
+
+    def run(self, unresolved: Callable[[], bool] = lambda: False) -> None:
+        """Walk the module and the functions that make calls of interest; where `unresolved`, their callers too."""
+        self._limit = STATEMENT_STEPS
+        self._paths("the module", self._statements, most=MODULE_PATHS)
+        self._limit, self._total = STEPS, 0
+        self.module.names = self._first
+        self._walk(self._uses.direct)
+        if unresolved() or self._uses.has_text_defaults:
+            self._walk(self._uses.callers())
+
+    def _statements(self) -> None:
+        """The module's statements one by one; what a long one assigns stays unknown."""
+        for statement in self.tree.body:
+            self._steps = 0
+            try:
+                if self._block([statement], self.module):
+                    return
+            except _EndOfWork:
+                for name in self._uses.assigned(statement):
+                    self.module.names[name] = Unknown(f"{name} takes too long to follow")
+
+    def _walk(self, wanted: Container[ast.AST]) -> None:
+        """Walk those of the functions found so far, and of those made on the way, that are wanted."""
+        at = 0
+        while at < len(self._closures):
+            function = self._closures[at]
+            at += 1
+            key = (id(function.node), id(function.scope))
+            if function.node in wanted and key not in self._done:
+                self._done.add(key)
+                said = len(self.incomplete)
+                self._paths(function.name, lambda f=function: self._enter(f, [], {}), function.scope)  # type: ignore[misc]
+                if function.node not in self._uses.direct:
+                    del self.incomplete[said:]  # what it would have added are arguments of other functions
+
+    # paths -----------------------------------------------------------------------------------------------
+
+    def _paths(self, what: str, walk: Callable[[], object], scope: Scope | None = None, most: int = PATHS) -> None:
+        """Repeat a walk with every combination of decisions, each from the same names and values."""
+        self._decisions, self._steps, self._first = [], 0, {}
+        scopes = list(scope.chain()) if scope else [self.module]
+        kept = [_copied(each.names) for each in scopes]
+        for done in range(most):
+            self._at, self._counts, self._known, self._kept, self._stack, self._wanted = 0, [], {}, [], [], []
+            for each, names in zip(scopes, kept, strict=True):
+                each.names = _copied(names)
+            try:
+                walk()
+            except _EndOfWork:
+                if done and scope is None:
+                    return  # other ways through the module ask what is installed; the first one has its names
+                self.incomplete.append(f"{what} is too long to follow on every path")
+                return
+            except RecursionError:
+                self.incomplete.append(f"{what} is nested too deeply to follow")
+                return
+            self._first = {**self.module.names, **self._first}
+            del self._decisions[self._at :]
+            while self._decisions and self._decisions[-1] == self._counts[len(self._decisions) - 1] - 1:
+                self._decisions.pop()
+            if not self._decisions:
+                return
+            self._decisions[-1] += 1
+        if scope is not None:
+            self.incomplete.append(f"{what} has more than {most} paths; the first ones were followed")
+
+    def step(self) -> None:
+        """Count a step of work."""
+        self._steps += 1
+        self._total += 1
+        if self._steps > self._limit or self._total > FILE_STEPS:
+            raise _EndOfWork
+
+    def decide(self, node: ast.expr, scope: Scope, count: int = 2) -> int:
+        """The way that this walk takes; the same expression of the same values is decided once."""
+        names, words = self._uses.condition(node)
+        values = [scope.get(name) if scope.has(name) else None for name in names]
+        self._kept += values
+        key = (words, *map(id, values))
+        if key not in self._known:
+            if self._at == len(self._decisions):
+                self._decisions.append(0)
+            self._counts.append(count)
+            self._known[key] = self._decisions[self._at]
+            self._at += 1
+        found = self._known[key]
+        return 1 - found if count == 2 else found % count  # a condition is taken to hold first
+
+    # statements ------------------------------------------------------------------------------------------
+
+    def _block(self, body: list[ast.stmt], scope: Scope) -> Signal:
+        wanted = self._wanted[-1] if self._wanted else None
+        for statement in body:
+            self.step()
+            if wanted is not None and not isinstance(statement, _ALWAYS) and not self._uses.touched(statement) & wanted:
+                for name in self._uses.assigned(statement):
+                    scope.names[name] = Unknown(f"the name {name} is not followed")
+                continue
+            method = getattr(self, f"_do_{type(statement).__name__.lower()}", None)
+            if method is not None:
+                signal: Signal = method(statement, scope)
+                if signal:
+                    return signal
+            else:
+                for child in ast.iter_child_nodes(statement):
+                    if isinstance(child, ast.expr):
+                        self.value(child, scope)
+        return ""
+
+    def _do_assign(self, node: ast.Assign, scope: Scope) -> Signal:
+        value = self.value(node.value, scope)
+        for target in node.targets:
+            self.bind(target, value, scope)
+        return ""
+
+    def _do_annassign(self, node: ast.AnnAssign, scope: Scope) -> Signal:
+        if node.value is not None:
+            self.bind(node.target, self.value(node.value, scope), scope)
+        return ""
+
+    def _do_augassign(self, node: ast.AugAssign, scope: Scope) -> Signal:
+        if isinstance(node.target, ast.Name):
+            old = scope.get(node.target.id)
+            new = self.value(node.value, scope)
+            if isinstance(old, list) and isinstance(node.op, ast.Add) and isinstance(new, (list, tuple)):
+                old.extend(new)
+            else:
+                scope.names[node.target.id] = self.operated(type(node.op), old, new)
+        return ""
+
+    def _do_return(self, node: ast.Return, scope: Scope) -> Signal:
+        self._returned = self.value(node.value, scope)
+        return "return"
+
+    def _do_raise(self, node: ast.Raise, scope: Scope) -> Signal:
+        return "end"
+
+    def _do_break(self, node: ast.Break, scope: Scope) -> Signal:
+        return "break"
+
+    def _do_continue(self, node: ast.Continue, scope: Scope) -> Signal:
+        return "continue"
+
+    def _do_if(self, node: ast.If, scope: Scope) -> Signal:
+        return self._block(node.body if self.truth(node.test, scope) else node.orelse, scope)
+
+    def _do_assert(self, node: ast.Assert, scope: Scope) -> Signal:
+        found = self.value(node.test, scope)
+        self.assume(node.test, True, scope)
+        return "end" if found is False else ""
+
+    def _do_for(self, node: ast.For, scope: Scope) -> Signal:
+        over = self.iterated(self.value(node.iter, scope))
+        if over is None:
+            return self._once(node.body, [node.target], scope)
+        for each in over:
+            self.bind(node.target, each, scope)
+            signal = self._block(node.body, scope)
+            if signal == "break":
+                return ""
+            if signal in ("return", "end"):
+                return signal
+        return self._block(node.orelse, scope)
+
+    def _do_while(self, node: ast.While, scope: Scope) -> Signal:
+        return self._once(node.body, [], scope)
+
+    def _once(self, body: list[ast.stmt], targets: list[ast.expr], scope: Scope) -> Signal:
+        """The body of a loop whose number of runs is not known: one run, in which what the loop changes is unknown."""
+        changed = {name for statement in body for name in self._uses.augmented(statement)}
+        for name in changed:
+            scope.names[name] = Unknown(f"{name} is built in a loop whose number of runs is not known")
+        for target in targets:
+            self.bind(target, Unknown("a variable of a loop"), scope)
+        signal = self._block(body, scope)
+        for name in changed:
+            scope.names[name] = Unknown(f"{name} is built in a loop whose number of runs is not known")
+        return signal if signal == "end" else ""
+
+    def _do_with(self, node: ast.With, scope: Scope) -> Signal:
+        for item in node.items:
+            value = self.value(item.context_expr, scope)
+            if item.optional_vars is not None:
+                self.bind(item.optional_vars, value, scope)
+        return self._block(node.body, scope)
+
+    def _do_try(self, node: ast.Try, scope: Scope) -> Signal:
+        return self._block([*node.body, *node.orelse, *node.finalbody], scope)
+
+    def _do_match(self, node: ast.Match, scope: Scope) -> Signal:
+        self.value(node.subject, scope)
+        return self._block(
+            node.cases[self.decide(node.subject, scope, len(node.cases) + 1) % len(node.cases)].body, scope
+        )
+
+    def _do_import(self, node: ast.Import, scope: Scope) -> Signal:
+        for alias in node.names:
+            name = alias.name if alias.asname else alias.name.partition(".")[0]
+            scope.names[alias.asname or name] = Ref(name)
+        return ""
+
+    def _do_importfrom(self, node: ast.ImportFrom, scope: Scope) -> Signal:
+        for alias in node.names:
+            scope.names[alias.asname or alias.name] = Ref(f"{node.module or ''}.{alias.name}")
+        return ""
+
+    def _do_functiondef(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> Signal:
+        names = [a.arg for a in [*node.args.posonlyargs, *node.args.args]]
+        defaults = {
+            name: self.value(each, scope)
+            for name, each in zip(names[len(names) - len(node.args.defaults) :], node.args.defaults, strict=True)
+        }
+        defaults |= {
+            a.arg: self.value(each, scope)
+            for a, each in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+            if each is not None
+        }
+        function = Function(node, scope, defaults)
+        scope.names[node.name] = function
+        self._closures.append(function)
+        return ""
+
+    _do_asyncfunctiondef = _do_functiondef
+
+    def _do_classdef(self, node: ast.ClassDef, scope: Scope) -> Signal:
+        assigned = frozenset(
+            t.attr
+            for n in ast.walk(node)
+            if isinstance(n, (ast.Assign, ast.AugAssign, ast.AnnAssign))
+            for t in (n.targets if isinstance(n, ast.Assign) else [n.target])
+            if isinstance(t, ast.Attribute)
+        )
+        inner = Scope(scope)
+        found = Class(node.name, inner, assigned)
+        scope.names[node.name] = found
+        first = len(self._closures)
+        self._block(node.body, inner)
+        for n, function in enumerate(self._closures[first:], first):
+            if function.scope is inner:
+                # Methods see the module's names and not the class's.
+                self._closures[n] = Function(function.node, scope, function.defaults, found)
+                inner.names[function.name] = self._closures[n]
+        return ""
+
+    # calls -----------------------------------------------------------------------------------------------
+
+    def called(self, node: ast.Call, function: Value, args: list[Value], keywords: dict[str, Value]) -> Value:
+        """What a call gives: of interest, a function of the file, or of Python."""
+        if isinstance(function, Partial):
+            return self.called(node, function.function, [*function.args, *args], {**function.keywords, **keywords})
+        last = function.last if isinstance(function, Ref) else ""
+        written = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if last in self.names or (written in self.names and not isinstance(function, Function)):
+            return self.report(node, args, keywords, self._stack[-1] if self._stack else "")
+        if isinstance(function, Function):
+            return self._enter(function, args, keywords)
+        if last == "partial" and args:
+            return Partial(args[0], args[1:], keywords)
+        if (made := mlir_call(written, function, args)) is not None:
+            return made
+        if written in ("to", "cast", "view") or last == "cast":
+            named = [n for a in [*args, *keywords.values()] if (n := dtype_name(a))]
+            return Tensor(named[0] if named else None)
+        return self.builtin(last, args) if last else Unknown(f"the result of {ast.unparse(node.func)}")
+
+    def _enter(self, function: Function, args: list[Value], keywords: dict[str, Value]) -> Value:
+        """The value of a call of a function of the file; parameters without an argument are unknown."""
+        if len(self._stack) >= DEPTH:
+            return Unknown("calls within calls beyond what is followed")
+        scope = Scope(function.scope)
+        parameters = function.node.args
+        names = [a.arg for a in [*parameters.posonlyargs, *parameters.args]]
+        for name in [*names, *(a.arg for a in parameters.kwonlyargs)]:
+            scope.names[name] = Unknown(f"the parameter {name} of {function.name}")
+        scope.names |= function.defaults
+        if function.instance is not None and names[:1] in (["self"], ["cls"]):
+            scope.names[names[0]] = function.instance
+            names = names[1:]
+        scope.names |= dict(zip(names, args, strict=False))
+        taken = set(names) | {a.arg for a in parameters.kwonlyargs}
+        scope.names |= {name: value for name, value in keywords.items() if name in taken}
+        if parameters.vararg:
+            scope.names[parameters.vararg.arg] = (
+                tuple(args[len(names) :]) if args else Unknown(f"*{parameters.vararg.arg}")
+            )
+        if parameters.kwarg:
+            scope.names[parameters.kwarg.arg] = {n: v for n, v in keywords.items() if n not in taken}
+        self._stack.append(function.name)
+        self._wanted.append(self._uses.relevant(function.node))
+        try:
+            if isinstance(function.node, ast.Lambda):
+                return self.value(function.node.body, scope)
+            self._returned = None
+            signal = self._block(function.node.body, scope)
+            return self._returned if signal == "return" else None
+        finally:
+            self._stack.pop()
+            self._wanted.pop()
+
+
+def _copied(names: dict[str, Value]) -> dict[str, Value]:
+    """Names with lists and dictionaries of their own, for a walk to change; large ones are not copied."""
+    return {n: v.copy() if isinstance(v, (list, dict)) and len(v) <= ELEMENTS else v for n, v in names.items()}
+
+
+_ALWAYS = (
+    ast.Return, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Break,
+    ast.Continue, ast.Raise,
+)  # fmt: skip
+"""Statements that are followed whatever they name."""
+
+__all__ = ["Interpreter", "Text"]

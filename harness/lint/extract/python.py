@@ -1,0 +1,112 @@
+"""The inline asm of a Python file."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+
+from harness.lint.extract import Extracted, Note
+from harness.lint.extract.calls import NAMES, Unresolved, snippet_of
+from harness.lint.extract.interpret import Interpreter
+from harness.lint.extract.literals import File
+from harness.lint.extract.values import Tensor, Text, Unknown, Value
+from harness.lint.snippet import Snippet
+
+SNIPPETS = 200
+"""Snippets of one call, as many ways lead to it."""
+_AMD = re.compile(r"(?:^|,)\s*[=&+]*[vsa]\s*(?:,|$)")
+_AMD_OPCODE = re.compile(r"\s*(?:s|v|ds|buffer|global|flat|image)_[a-z]\w*\s")
+_HOST = re.compile(r"~\{(?:dirflag|fpsr|flags|cc)\}")
+
+
+class _Collector:
+    """Snippets by the place of their call."""
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.snippets: dict[int, dict[Snippet, None]] = {}
+        self.failures: dict[int, str] = {}
+        self.other: dict[int, str] = {}
+
+    def call(self, node: ast.Call, args: list[Value], keywords: dict[str, Value], function: str) -> Value:
+        """Take note of a call; its value is a tensor of the dtype, or one of each."""
+        at = self.file.span(node)[0]
+        name = "inline_asm" if _is_mlir(node, args, keywords) else "inline_asm_elementwise"
+        try:
+            snippet = snippet_of(self.file, node, name, args, keywords, function)
+        except Unresolved as error:
+            self.failures.setdefault(at, str(error))
+            return Unknown("the result of inline asm that is not known")
+        if foreign(snippet):
+            self.other[at] = foreign(snippet)
+        else:
+            found = self.snippets.setdefault(at, {})
+            if len(found) < SNIPPETS:
+                found.setdefault(snippet)
+        kinds = [Tensor(kind) for kind in snippet.outputs or ()]
+        return kinds[0] if len(kinds) == 1 else tuple(kinds) if kinds else Unknown("the results of inline asm")
+
+
+def _is_mlir(node: ast.Call, args: list[Value], keywords: dict[str, Value]) -> bool:
+    written = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    if written in NAMES:
+        return written == "inline_asm"
+    return (
+        "has_side_effects" in keywords
+        or "asm_string" in keywords
+        or (len(args) >= 4 and "dtype" not in keywords and not isinstance(args[0], Text))
+    )
+
+
+def foreign(snippet: Snippet) -> str:
+    """Which other machine a snippet is for; empty for PTX."""
+    if _AMD.search(snippet.constraints) or _AMD_OPCODE.match(snippet.asm):
+        return "asm of an AMD GPU"
+    if _HOST.search(snippet.constraints):
+        return "asm of a CPU"
+    return ""
+
+
+def extract_python(file: File) -> Extracted:
+    """All snippets of the calls, and of the variants of cases, in a Python file."""
+    found = Extracted(file)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes in other people's strings
+            tree = ast.parse(file.text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = getattr(error, "lineno", None) or 1
+        found.notes.append(Note(file.path, line, f"the file is not Python of this version: {error}"))
+        return found
+    collector = _Collector(file)
+    sites = {
+        file.span(n)[0]: n.lineno
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in NAMES
+    }
+    if "inline_asm" in file.text:
+        interpreter = Interpreter(file, tree, NAMES, collector.call)
+        interpreter.run(
+            lambda: (
+                bool(set(sites) | set(collector.failures))
+                and not (set(sites) | set(collector.failures) <= set(collector.snippets) | set(collector.other))
+            )
+        )
+        found.notes += [Note(file.path, 1, words) for words in dict.fromkeys(interpreter.incomplete)]
+    if "harness" in file.text:
+        from harness.lint.extract.cases import Cases
+
+        cases = Cases(file, tree)
+        collector.snippets |= cases.snippets
+        found.notes += cases.notes
+    for at in sorted({*collector.snippets, *collector.failures, *collector.other, *sites}):
+        snippets = collector.snippets.get(at, {})
+        found.snippets += snippets
+        line = file.place(at)[0]
+        if at in collector.other:
+            found.notes.append(Note(file.path, line, f"not looked at: {collector.other[at]}"))
+        elif not snippets:
+            words = collector.failures.get(at, "no path through the file that was followed leads to this call")
+            found.notes.append(Note(file.path, line, f"not resolved: {words}"))
+    return found

@@ -1,0 +1,193 @@
+"""Operations on strings that keep the place of every character."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Callable, Sequence
+
+from harness.lint.extract.values import Text, Unknown, Value, native, unresolved
+
+MOST = 200_000
+"""Characters of a text; what is longer is not asm that somebody wrote."""
+
+
+def joined(separator: Text, parts: Value) -> Value:
+    """`separator.join(parts)`."""
+    if not isinstance(parts, (list, tuple)):
+        return Unknown("join of a sequence that is not known")
+    if unknown := unresolved(*parts):
+        return unknown
+    if not all(isinstance(p, Text) for p in parts):
+        return Unknown("join of what is no string")
+    value = separator.value.join(p.value for p in parts)
+    offsets: list[int] = []
+    for n, part in enumerate(parts):
+        offsets += [*(separator.offsets if n else ()), *part.offsets]
+    return Text(value, tuple(offsets))
+
+
+def replaced(text: Text, old: str, new: Text, count: int = -1) -> Text:
+    """`text.replace(old, new)`."""
+    if not old:
+        return Text.plain(text.value.replace(old, new.value, count))
+    parts: list[Text] = []
+    at = 0
+    while count != 0 and (found := text.value.find(old, at)) >= 0:
+        parts += text.part(at, found), new
+        at = found + len(old)
+        count -= 1
+    parts.append(text.part(at, len(text.value)))
+    return _concatenated(parts)
+
+
+def _concatenated(parts: Sequence[Text]) -> Text:
+    return Text("".join(p.value for p in parts), tuple(at for p in parts for at in p.offsets))
+
+
+def dedented(text: Text) -> Text:
+    """`textwrap.dedent(text)`."""
+    import textwrap
+
+    wanted = textwrap.dedent(text.value).split("\n")
+    parts: list[Text] = []
+    at = 0
+    for n, (line, new) in enumerate(zip(text.value.split("\n"), wanted, strict=True)):
+        end = at + len(line)
+        parts += [text.part(at - 1, at)] if n else []
+        parts.append(text.part(end - len(new), end) if line.endswith(new) else Text.plain(new))
+        at = end + 1
+    return _concatenated(parts)
+
+
+def formatted(value: Value, conversion: int = -1, spec: str = "") -> Value:
+    """One value between the braces of an f-string or of `str.format`."""
+    if isinstance(value, Unknown):
+        return value
+    if isinstance(value, Text) and conversion == -1 and not spec:
+        return value
+    plain = native(value)
+    if not isinstance(plain, (str, int, float, bool, type(None))):
+        return Unknown("a formatted value that is neither a string nor a number")
+    try:
+        shown = repr(plain) if conversion == ord("r") else str(plain) if conversion == ord("s") else plain
+        return Text.plain(format(shown, spec))
+    except (ValueError, TypeError):
+        return Unknown(f"a value that does not take the format {spec!r}")
+
+
+def brace_format(text: Text, args: Sequence[Value], keywords: dict[str, Value]) -> Value:
+    """`text.format(*args, **keywords)`."""
+    parts: list[Text] = []
+    at = automatic = 0
+    try:
+        fields = list(string.Formatter().parse(text.value))
+    except ValueError as error:
+        return Unknown(f"a format string that is wrong: {error}")
+    for literal, name, spec, conversion in fields:
+        for char in literal:
+            found = text.value.index(char, at)
+            parts.append(text.part(found, found + 1))
+            at = found + 1
+        if literal[-1:] in "{}" and literal:
+            at += 1
+        if name is None:
+            continue
+        at = text.value.index("}", text.value.index("{", at)) + 1
+        if name == "":
+            name, automatic = str(automatic), automatic + 1
+        value = _field(name, args, keywords)
+        shown = formatted(value, ord(conversion) if conversion else -1, spec or "")
+        if not isinstance(shown, Text):
+            return shown
+        parts.append(shown)
+    return _concatenated(parts)
+
+
+def _field(name: str, args: Sequence[Value], keywords: dict[str, Value]) -> Value:
+    if name.isdigit():
+        return args[int(name)] if int(name) < len(args) else Unknown(f"format has no argument {name}")
+    return keywords.get(name, Unknown(f"format has no argument {name}"))
+
+
+_PERCENT = re.compile(r"%(?:\((\w+)\))?([-#0 +]*\d*(?:\.\d+)?)([sdixXrc%])")
+
+
+def percent_format(text: Text, values: Value) -> Value:
+    """`text % values`. A `%` that begins no conversion makes the whole unknown, as Python raises there."""
+    if isinstance(values, Unknown):
+        return values
+    rest = list(values) if isinstance(values, tuple) else [values]
+    parts: list[Text] = []
+    at = 0
+    for found in re.finditer("%", text.value):
+        if found.start() < at:
+            continue
+        hole = _PERCENT.match(text.value, found.start())
+        if hole is None:
+            return Unknown("a % in the text that is no conversion")
+        parts.append(text.part(at, hole.start()))
+        at = hole.end()
+        if hole[3] == "%":
+            parts.append(text.part(at - 1, at))
+            continue
+        value = values.get(hole[1]) if hole[1] and isinstance(values, dict) else rest.pop(0) if rest else None
+        if value is None or isinstance(value, Unknown):
+            return value or Unknown("too few values for the conversions of a format")
+        try:
+            parts.append(
+                value
+                if hole[0] == "%s" and isinstance(value, Text)
+                else Text.plain(f"%{hole[2]}{hole[3]}" % native(value))
+            )
+        except (TypeError, ValueError):
+            return Unknown("a value that does not fit its conversion")
+    return _concatenated([*parts, text.part(at, len(text.value))])
+
+
+def _strip(which: str) -> Callable[..., Value]:
+    def method(text: Text, chars: Text | None = None) -> Value:
+        kept = getattr(text.value, which)(chars.value if chars else None)
+        start = text.value.find(kept) if which != "rstrip" else 0
+        if which == "lstrip":
+            start = len(text.value) - len(kept)
+        return text.part(start, start + len(kept))
+
+    return method
+
+
+def _split(text: Text, separator: Text | None = None, most: int = -1) -> list[Text]:
+    at = 0
+    parts = []
+    for piece in text.value.split(separator.value if separator else None, most):
+        start = text.value.index(piece, at)
+        parts.append(text.part(start, start + len(piece)))
+        at = start + len(piece)
+    return parts
+
+
+def _same_length(which: str) -> Callable[..., Value]:
+    def method(text: Text) -> Value:
+        changed = getattr(text.value, which)()
+        return Text(changed, text.offsets) if len(changed) == len(text.value) else Text.plain(changed)
+
+    return method
+
+
+METHODS: dict[str, Callable[..., Value]] = {
+    **{name: _strip(name) for name in ("strip", "lstrip", "rstrip")},
+    **{name: _same_length(name) for name in ("lower", "upper")},
+    "join": joined,
+    "split": _split,
+    "replace": lambda text, old, new, count=-1: replaced(text, old.value, new, count),
+    "splitlines": lambda text: _split(text, Text.plain("\n")),
+    "startswith": lambda text, start: text.value.startswith(native(start)),
+    "endswith": lambda text, end: text.value.endswith(native(end)),
+    "removeprefix": lambda text, p: text.part(len(p.value) if text.value.startswith(p.value) else 0, len(text.value)),
+    "removesuffix": lambda text, p: text.part(
+        0, len(text.value) - len(p.value) if p.value and text.value.endswith(p.value) else len(text.value)
+    ),
+    "count": lambda text, what: text.value.count(what.value),
+    "find": lambda text, what: text.value.find(what.value),
+}
+"""Methods of strings that are followed."""

@@ -1,0 +1,134 @@
+"""What an expression of a Python file is known to be: text with places, names, functions, or nothing."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Value = Any
+"""One of the classes here, or a plain int, float, bool, None, list, tuple or dict of such."""
+
+
+class Unknown:
+    """A value that cannot be told from the text. Two unknown values are never taken for equal."""
+
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """A string, and for each character its offset in the file (-1: nowhere)."""
+
+    value: str
+    offsets: tuple[int, ...]
+
+    @classmethod
+    def plain(cls, value: str) -> Text:
+        """A string that stands nowhere in the file."""
+        return cls(value, (-1,) * len(value))
+
+    def __add__(self, other: Text) -> Text:
+        return Text(self.value + other.value, self.offsets + other.offsets)
+
+    def part(self, start: int, stop: int) -> Text:
+        """The characters from `start` to before `stop`."""
+        return Text(self.value[start:stop], self.offsets[start:stop])
+
+
+@dataclass(frozen=True)
+class Ref:
+    """Something imported, by its dotted name: `triton.language.float32`."""
+
+    dotted: str
+
+    @property
+    def last(self) -> str:
+        """The name after the last dot."""
+        return self.dotted.rpartition(".")[2]
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """A value of a kernel, of which only the element type may be known."""
+
+    dtype: str | None = None
+
+
+@dataclass(eq=False)
+class Scope:
+    """Names and their values; a scope knows the one around it."""
+
+    outer: Scope | None = None
+    names: dict[str, Value] = field(default_factory=dict)
+
+    def get(self, name: str) -> Value:
+        """The value of a name; Unknown where no scope has it."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            scope = scope.outer
+        return Unknown(f"the name {name} is not bound in this file")
+
+    def chain(self) -> Iterator[Scope]:
+        """This scope and those around it."""
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.outer
+
+    def has(self, name: str) -> bool:
+        """Whether a scope binds the name."""
+        return name in self.names or (self.outer is not None and self.outer.has(name))
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """A function of the file, with the scope that it was defined in and the values of its defaults."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    scope: Scope
+    defaults: dict[str, Value] = field(default_factory=dict)
+    instance: Value = None
+
+    @property
+    def name(self) -> str:
+        """Its name; lambdas have none."""
+        return getattr(self.node, "name", "<lambda>")
+
+
+@dataclass(frozen=True, eq=False)
+class Class:
+    """A class of the file: its names, and which of them methods assign to an instance."""
+
+    name: str
+    scope: Scope
+    assigned: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, eq=False)
+class Partial:
+    """`functools.partial` of a function."""
+
+    function: Value
+    args: Sequence[Value]
+    keywords: dict[str, Value]
+
+
+def unresolved(*values: Value) -> Unknown | None:
+    """The first value that is unknown."""
+    return next((v for v in values if isinstance(v, Unknown)), None)
+
+
+def native(value: Value) -> Value:
+    """The Python value with strings in the place of texts, for keys and formats."""
+    if isinstance(value, Text):
+        return value.value
+    if isinstance(value, tuple):
+        return tuple(native(v) for v in value)
+    return value

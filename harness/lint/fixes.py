@@ -1,0 +1,127 @@
+"""Apply mechanical repairs to a file, each held to two conditions: the text becomes what was meant, nothing is worse.
+
+After each repair the file is read and linted again. A repair that a string literal cannot take as it is written, or
+that brings a finding of another rule, is left out and said.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from harness.lint.block import Block
+from harness.lint.files import Report, lint_text
+from harness.lint.snippet import Edit, Finding, Fix, Origin, Snippet
+
+MOST = 1000
+"""Repairs of one file."""
+
+
+@dataclass
+class Repaired:
+    """The text of a file with all repairs that could be made; `refused` are findings whose repair could not."""
+
+    path: str
+    before: str
+    after: str
+    applied: list[Finding] = field(default_factory=list)
+    refused: list[Finding] = field(default_factory=list)
+
+    def diff(self) -> str:
+        """A unified diff, empty where nothing changed."""
+        lines = difflib.unified_diff(
+            self.before.splitlines(keepends=True), self.after.splitlines(keepends=True), self.path, self.path
+        )
+        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def fixed_snippet(snippet: Snippet, fix: Fix) -> Snippet:
+    """The snippet with the edits made, without places."""
+    texts = {"asm": snippet.asm, "constraints": snippet.constraints}
+    for edit in sorted(fix.edits, key=lambda e: e.start, reverse=True):
+        text = texts[edit.part]
+        texts[edit.part] = text[: edit.start] + edit.new + text[edit.end :]
+    return replace(snippet, asm=texts["asm"], constraints=texts["constraints"])
+
+
+def repaired(path: str, text: str, chosen: Sequence[str] | None = None, targets: Sequence[str] = ()) -> Repaired:
+    """Make every repair that the findings of a file offer."""
+    result = Repaired(path, text, text)
+    refused: set[tuple[object, ...]] = set()
+    report = _linted(path, text, chosen, targets)
+    for _ in range(MOST):
+        finding = next((f for f in report.findings if f.fix and _key(f) not in refused), None)
+        if finding is None:
+            break
+        attempt = _attempted(result, finding, report, chosen, targets)
+        if attempt is None:
+            refused.add(_key(finding))
+            result.refused.append(finding)
+        else:
+            result.after, report = attempt
+            result.applied.append(finding)
+    return result
+
+
+def _linted(path: str, text: str, chosen: Sequence[str] | None, targets: Sequence[str]) -> Report:
+    return lint_text(path, text.encode("utf-8", "surrogatepass"), chosen=chosen, targets=targets)
+
+
+def _key(finding: Finding) -> tuple[object, ...]:
+    return finding.rule, finding.message, finding.snippet.asm, finding.snippet.constraints
+
+
+def _attempted(
+    result: Repaired, finding: Finding, before: Report, chosen: Sequence[str] | None, targets: Sequence[str]
+) -> tuple[str, Report] | None:
+    """The file with one more repair and what is then found in it; None where the repair cannot be made."""
+    assert finding.fix is not None
+    wanted = fixed_snippet(finding.snippet, finding.fix)
+    for doubled in (False, True):  # within an f-string a brace is written twice
+        text = _edited(result.after, finding.snippet, finding.fix.edits, doubled)
+        if text is None:
+            return None
+        after = _linted(result.path, text, chosen, targets)
+        here = {(s.asm, s.constraints) for s in after.texts}
+        old, new = (Counter(f.rule for f in r.findings) for r in (before, after))
+        # A text that could not be parsed may have more wrong with it than was seen.
+        worse = Counter() if Block(finding.snippet).tree is None else new - old
+        if (wanted.asm, wanted.constraints) in here and not worse and new[finding.rule] < old[finding.rule]:
+            return text, after
+    return None
+
+
+def _edited(text: str, snippet: Snippet, edits: Sequence[Edit], doubled: bool) -> str | None:
+    """The file's text with the edits, None where their places stand nowhere in it."""
+    places: list[tuple[int, int, str]] = []
+    for edit in edits:
+        origin = snippet.origin if edit.part == "asm" else snippet.constraints_origin
+        span = _span(origin, edit)
+        if span is None:
+            return None
+        new = edit.new.replace("{", "{{").replace("}", "}}") if doubled else edit.new
+        places.append((*span, new))
+    for start, end, new in sorted(set(places), reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+def _span(origin: Origin, edit: Edit) -> tuple[int, int] | None:
+    """Where the characters of an edit stand in the file, if they stand there side by side."""
+    offsets = origin.offsets
+    if edit.start == edit.end:
+        if edit.start < len(offsets) and offsets[edit.start] >= 0:
+            return offsets[edit.start], offsets[edit.start]
+        if 0 < edit.start <= len(offsets) and offsets[edit.start - 1] >= 0:
+            return offsets[edit.start - 1] + 1, offsets[edit.start - 1] + 1
+        return None
+    inside = offsets[edit.start : edit.end]
+    if (
+        len(inside) < edit.end - edit.start
+        or inside[0] < 0
+        or list(inside) != [*range(inside[0], inside[0] + len(inside))]
+    ):
+        return None
+    return inside[0], inside[-1] + 1

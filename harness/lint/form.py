@@ -1,0 +1,36 @@
+"""A snippet in Triton's form, whatever its convention is, and the way back to the text that its author wrote."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from harness.lint.snippet import Snippet
+from harness.ptx.errors import PtxError
+from harness.ptx.text.conventions import spelled
+
+
+@dataclass(frozen=True)
+class Form:
+    """Text with `$0` and constraints without `+`. `moves`: (offset in this text, offset in the author's), ascending."""
+
+    text: str
+    constraints: str
+    moves: tuple[tuple[int, int], ...] = field(default=())
+
+    def original(self, offset: int) -> int:
+        """The offset in the author's text."""
+        at = bisect_right(self.moves, (offset, 1 << 62)) - 1
+        if at < 0:
+            return offset
+        here, there = self.moves[at]
+        return there + offset - here
+
+
+def triton_form(snippet: Snippet) -> Form:
+    """The snippet as Triton would take it. Only the convention "cuda" is spelled otherwise."""
+    try:
+        found = spelled(snippet.asm, snippet.constraints, snippet.convention, lenient=True)
+    except PtxError:
+        return Form(snippet.asm, snippet.constraints)  # the reader of constraints says why
+    return Form(found.text, found.constraints, found.moves)

@@ -1,0 +1,164 @@
+"""Findings as text, JSON, SARIF 2.1.0 and GitHub annotations. Texts of other people's files are made safe to show."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from harness.lint.files import Report
+from harness.lint.snippet import Finding
+from harness.records.shown import line, sarif_text, terminal, workflow_data, workflow_property
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+NOTES = 5
+"""Places that were not looked at of which the text names the first."""
+
+
+def place(finding: Finding) -> str:
+    """`file:line:column`, or the asm's own line and column where there is no file."""
+    if finding.path:
+        return f"{finding.path}:{finding.line}:{finding.column}"
+    return f"asm:{finding.asm_line}:{finding.asm_column}" if finding.asm_line else "asm"
+
+
+def text(report: Report, verbose: bool = False) -> str:
+    """What a terminal shows: each finding with its place, its line of asm, why it matters and what to write instead."""
+    parts = [_text(f) for f in report.findings]
+    notes = report.notes if verbose else report.notes[:NOTES]
+    parts += [f"{n.path}:{n.line}: note: {n.words}" if n.line else f"{n.path}: note: {n.words}" for n in notes]
+    if len(notes) < len(report.notes):
+        parts.append(f"... and {len(report.notes) - len(notes)} more notes of this kind (--verbose lists them)")
+    return terminal("\n".join([*parts, summary(report)]))
+
+
+def summary(report: Report) -> str:
+    """One line: how much was found, and how much was looked at."""
+    counts = Counter(f.severity for f in report.findings)
+    found = ", ".join(_count(counts[s], s) for s in ("error", "warning", "note") if counts[s]) or "nothing found"
+    if not report.searched:
+        return found
+    looked = f"{_count(report.snippets, 'block')} of asm in {_count(report.files, 'file')}"
+    extra = f"; {report.silenced} silenced" if report.silenced else ""
+    extra += f"; {_count(len(report.notes), 'place')} not looked at" if report.notes else ""
+    return f"{found} in {looked} ({report.searched} searched{extra})"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _text(finding: Finding) -> str:
+    lines = [f"{place(finding)}: {finding.severity} [{finding.rule}] {finding.message}"]
+    if finding.asm_line:
+        shown = finding.snippet.asm.split("\n")[finding.asm_line - 1]
+        lines.append(f"    asm {finding.asm_line}:{finding.asm_column}  {shown.strip()}")
+    elif finding.snippet.constraints:
+        lines.append(f"    constraints  {finding.snippet.constraints}")
+    lines.append(f"    why: {finding.why}")
+    if finding.instead:
+        lines.append(f"    instead: {finding.instead}")
+    if finding.fix:
+        lines.append(f"    --fix: {finding.fix.words}")
+    return "\n".join(lines)
+
+
+def as_json(report: Report) -> str:
+    """All findings and notes as one JSON object."""
+    value = {
+        "findings": [_value(f) for f in report.findings],
+        "notes": [{"path": n.path, "line": n.line, "words": n.words} for n in report.notes],
+        "blocks": report.snippets,
+        "files": report.files,
+        "searched": report.searched,
+        "silenced": report.silenced,
+    }
+    return json.dumps(value, indent=1)
+
+
+def _value(finding: Finding) -> dict[str, Any]:
+    names = ("rule", "severity", "message", "why", "instead", "path", "line", "column", "asm_line", "asm_column")
+    value: dict[str, Any] = {name: getattr(finding, name) for name in names}
+    snippet = finding.snippet
+    value |= {"asm": snippet.asm, "constraints": snippet.constraints, "function": snippet.function}
+    if finding.fix:
+        edits = [{"part": e.part, "start": e.start, "end": e.end, "new": e.new} for e in finding.fix.edits]
+        value["fix"] = {"words": finding.fix.words, "edits": edits}
+    return value
+
+
+def sarif(report: Report) -> str:
+    """A SARIF log with one result a finding. Fingerprints are of rule, file and asm: they outlive moved lines."""
+    from harness import __version__
+    from harness.lint.rules import page, rules
+
+    used = sorted({f.rule for f in report.findings})
+    known = rules()
+    driver = {
+        "name": "ptxdiff lint",
+        "version": __version__,
+        "rules": [
+            {
+                "id": name,
+                "shortDescription": {"text": sarif_text(known[name].summary)},
+                "fullDescription": {"text": sarif_text(known[name].why)},
+                "help": {"text": sarif_text(page(name)), "markdown": page(name)},
+                "defaultConfiguration": {"level": known[name].severity},
+            }
+            for name in used
+        ],
+    }
+    notes = [{"level": "note", "message": {"text": sarif_text(f"{n.path}:{n.line}: {n.words}")}} for n in report.notes]
+    seen: Counter[str] = Counter()
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": notes}],
+        "results": [_result(f, used.index(f.rule), seen) for f in report.findings],
+    }
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1, ensure_ascii=False)
+
+
+def _result(finding: Finding, index: int, seen: Counter[str]) -> dict[str, Any]:
+    words = [finding.message, f"Why: {finding.why}"]
+    words += [f"Instead: {finding.instead}"] if finding.instead else []
+    identity = "\0".join((finding.rule, Path(finding.path).as_posix(), finding.snippet.asm, finding.message))
+    seen[identity] += 1
+    digest = hashlib.sha256(f"{identity}\0{seen[identity]}".encode("utf-8", "replace")).hexdigest()[:32]
+    result: dict[str, Any] = {
+        "ruleId": finding.rule,
+        "ruleIndex": index,
+        "level": finding.severity,
+        "message": {"text": sarif_text("\n".join(words))},
+        "partialFingerprints": {"ptxdiffLint/v1": digest},
+    }
+    if finding.path:
+        path = Path(finding.path).as_posix()
+        artifact = {"uri": quote(path, errors="replace"), **({} if path[:1] == "/" else {"uriBaseId": "%SRCROOT%"})}
+        region = {"startLine": max(finding.line, 1), "startColumn": max(finding.column, 1)}
+        location: dict[str, Any] = {"physicalLocation": {"artifactLocation": artifact, "region": region}}
+        if finding.snippet.function:
+            location["logicalLocations"] = [{"fullyQualifiedName": line(finding.snippet.function)}]
+        result["locations"] = [location]
+    return result
+
+
+_COMMAND = {"error": "error", "warning": "warning", "note": "notice"}
+
+
+def github(report: Report) -> str:
+    """Workflow commands, one a finding: GitHub Actions shows them in the diff."""
+    lines = []
+    for finding in report.findings:
+        title = f"ptxdiff lint: {finding.rule}"
+        words = "\n".join(w for w in (finding.message, f"why: {finding.why}", finding.instead) if w)
+        where = f"file={workflow_property(finding.path)},line={finding.line},col={finding.column},"
+        place_ = where if finding.path else ""
+        lines.append(
+            f"::{_COMMAND[finding.severity]} {place_}title={workflow_property(title)}::{workflow_data(words[:60_000])}"
+        )
+    lines.append(workflow_data(summary(report)))
+    return "\n".join(lines)

@@ -1,0 +1,267 @@
+"""Registers and labels: where they are declared, and whether they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from harness.lint.block import Block
+from harness.lint.flow import read_names, written_names
+from harness.lint.rules import rule
+from harness.lint.snippet import Edit, Fix, Found
+from harness.ptx.binding.special import SPECIAL_REGISTERS
+from harness.ptx.text.lexer import OPERAND
+from harness.ptx.text.nodes import Address, BranchTargets, CodeBlock, Declaration, Instruction, Label, Name, Statement
+
+_COMPILERS_OWN = {
+    "p": "b", "rs": "hc", "r": "rf", "rd": "lNd", "f": "f", "fd": "d", "h": "h", "hh": "r",
+}  # fmt: skip
+"""How LLVM's backend names its registers (NVPTXRegisterInfo; %f, %fd and %h in older versions), after the percent sign,
+with the letters of the constraints whose operands may be such."""
+
+
+def _hides_operands(block: Block, declaration: Declaration) -> bool:
+    """Whether a declaration takes a name that the compiler may give to an operand of this block."""
+    found = re.fullmatch(r"%([a-z]+)(\d*)", declaration.name)
+    if found is None or not (found[2] or declaration.count is not None):
+        return False
+    letters = _COMPILERS_OWN.get(found[1], "")
+    return any(c.letter in letters for c in block.parsed or ())
+
+
+def _braced(block: Block, words: str) -> Fix:
+    end = len(block.snippet.asm)
+    return Fix(words, (Edit("asm", 0, 0, "{ "), Edit("asm", end, end, " }")))
+
+
+@rule(
+    "declaration-outside-braces",
+    "A register is declared outside braces.",
+    why="The block appears once for each group of elements of a thread, and again wherever the function is inlined: "
+    "ptxas then finds the register declared twice.",
+    severity="warning",
+)
+def outside_braces(block: Block) -> Iterator[Found]:
+    """Declarations among the outermost statements."""
+    if block.tree is None:
+        return
+    found = [s for s in block.tree.statements if isinstance(s, Declaration) and s.space == "reg"]
+    for n, declaration in enumerate(found[:1]):
+        others = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        yield Found(
+            block.place(declaration.offset),
+            f"{_spelled(declaration)}{others} is declared outside braces",
+            "put braces round the whole block: `{ ... }`",
+            fix=_braced(block, "put braces round the block") if n == 0 else None,
+        )
+
+
+def _spelled(declaration: Declaration) -> str:
+    count = f"<{declaration.count}>" if declaration.count is not None else ""
+    return f"{declaration.name}{count}"
+
+
+@rule(
+    "label-not-local",
+    "A label stands outside braces.",
+    why="The block appears once for each group of elements of a thread, and again wherever the function is inlined: "
+    "ptxas then finds the label twice.",
+    severity="warning",
+)
+def label_not_local(block: Block) -> Iterator[Found]:
+    """Labels among the outermost statements, unless `${:uid}` makes them unique."""
+    if block.tree is None or "${:uid}" in block.text:
+        return
+    declared = any(isinstance(s, Declaration) and s.space == "reg" for s in block.tree.statements)
+    for statement in block.tree.statements:
+        if isinstance(statement, Label):
+            yield Found(
+                block.place(statement.offset),
+                f"the label {statement.name} stands outside braces",
+                "put braces round the whole block: `{ ... }`",
+                fix=None if declared else _braced(block, "put braces round the block"),
+            )
+            return
+
+
+@dataclass
+class _Names:
+    """What one pair of braces declares, and the braces around it."""
+
+    outer: _Names | None = None
+    registers: dict[str, Declaration] = field(default_factory=dict)
+    ranges: dict[str, int] = field(default_factory=dict)
+    others: set[str] = field(default_factory=set)
+
+    def scopes(self) -> Iterator[_Names]:
+        scope: _Names | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.outer
+
+    def has(self, name: str) -> bool:
+        return any(name in s.registers or name in s.others or s.in_range(name) for s in self.scopes())
+
+    def in_range(self, name: str) -> bool:
+        found = re.match(r"(.*?)(\d+)\Z", name)
+        return (
+            any(
+                name.startswith(prefix) and (rest := name[len(prefix) :]).isdigit() and int(rest) < count
+                for prefix, count in self.ranges.items()
+            )
+            if found
+            else False
+        )
+
+
+def _declare(statement: Statement, scope: _Names) -> None:
+    if isinstance(statement, Declaration):
+        if statement.space != "reg":
+            scope.others.add(statement.name)
+        elif statement.count is not None:
+            scope.ranges[statement.name] = statement.count
+        else:
+            scope.registers[statement.name] = statement
+    elif isinstance(statement, Label):
+        scope.others.add(statement.name)
+    elif isinstance(statement, BranchTargets):
+        scope.others.add(statement.label)
+
+
+def _walk(block: CodeBlock, outer: _Names | None = None) -> Iterator[tuple[Statement, _Names]]:
+    """Every statement with the names that are declared before it."""
+    scope = _Names(outer)
+    for statement in block.statements:
+        if isinstance(statement, CodeBlock):
+            yield from _walk(statement, scope)
+        else:
+            yield statement, scope
+            _declare(statement, scope)
+
+
+@rule(
+    "shadowed-register",
+    "A declaration hides another register of the same name.",
+    why="Operands are replaced by the compiler's own registers, such as %r1 or %f2: declared in the block, such a name "
+    "hides them, and the block reads or writes its own.",
+)
+def shadowed(block: Block) -> Iterator[Found]:
+    """Names of the compiler's own kind, and names of outer braces of the same block."""
+    if block.tree is None:
+        return
+    for statement, scope in _walk(block.tree):
+        if not isinstance(statement, Declaration) or statement.space != "reg":
+            continue
+        at = block.place(statement.offset)
+        if _hides_operands(block, statement):
+            yield Found(
+                at,
+                f"{_spelled(statement)} is a name that the compiler gives its own registers, and operands become such",
+                f"leave out the percent sign: `{statement.name[1:]}`",
+            )
+        elif scope.outer is not None and any(statement.name in s.registers for s in scope.outer.scopes()):
+            yield Found(
+                at,
+                f"{statement.name} is declared again within braces, and hides the register declared before",
+                "give it another name",
+                severity="warning",
+            )
+
+
+def undeclared_names(block: Block) -> Iterator[tuple[Name, _Names]]:
+    """Registers that nothing in the block declares, once each."""
+    if block.tree is None:
+        return
+    seen: set[str] = set()
+    for statement, scope in _walk(block.tree):
+        if not isinstance(statement, Instruction) or statement.opcode in ("call", "brx"):
+            continue
+        if statement.opcode == "bra":
+            used = [statement.guard.register] if statement.guard else []
+        else:
+            used = [*read_names(statement), *written_names(statement)]
+        symbols = _may_be_symbols(statement)
+        for name in used:
+            base = name.text.partition(".")[0]
+            known = name.text.startswith(OPERAND) or base in SPECIAL_REGISTERS or scope.has(base) or base in seen
+            if not known and not (base in symbols and base[:1] != "%"):
+                seen.add(base)
+                yield name, scope
+
+
+def _may_be_symbols(instruction: Instruction) -> set[str]:
+    """Names that may be variables or textures of the module around the block: addresses, and what mov and cvta take."""
+    found = {n.text.partition(".")[0] for o in instruction.operands if isinstance(o, Address) and (n := o.base)}
+    if instruction.opcode in ("mov", "cvta", "tex", "tld4", "txq", "suq", "suld", "sust", "sured"):
+        found |= {o.text.partition(".")[0] for o in instruction.operands[1:] if isinstance(o, Name)}
+    return found
+
+
+@rule(
+    "undeclared-register",
+    "A register that the block does not declare.",
+    why="ptxas refuses it, unless another block of the same kernel happens to declare that name outside braces.",
+)
+def undeclared(block: Block) -> Iterator[Found]:
+    """Names that nothing declares; those of a range that is too small have a rule of their own."""
+    for name, scope in undeclared_names(block):
+        base = name.text.partition(".")[0]
+        if _range_of(base, scope) is not None or re.fullmatch(r"[%$]\d+", base):
+            continue
+        elsewhere = _elsewhere(block, base)
+        words = f"{base} is declared in another block alone ({elsewhere})" if elsewhere else f"nothing declares {base}"
+        yield Found(block.place(name.offset), words, f"declare it within this block's braces: `.reg ... {base};`")
+
+
+def _elsewhere(block: Block, name: str) -> str:
+    """Which other block of the file declares a name."""
+    for other in block.siblings:
+        if other is not block and other.snippet.origin.line != block.snippet.origin.line:
+            for declaration in other.declarations:
+                found = _Names()
+                _declare(declaration, found)
+                if found.has(name):
+                    function = f"of {other.snippet.function}, " if other.snippet.function else ""
+                    return f"{function}line {other.snippet.origin.line}"
+    return ""
+
+
+def _range_of(name: str, scope: _Names) -> tuple[str, int] | None:
+    """The range whose name a register begins with, where its number is too large for it."""
+    for each in scope.scopes():
+        for prefix, count in each.ranges.items():
+            if name.startswith(prefix) and name[len(prefix) :].isdigit():
+                return prefix, count
+    return None
+
+
+@rule(
+    "register-range",
+    "A register has a number beyond the range that is declared.",
+    why="`.reg .b32 r<4>` declares r0 to r3; ptxas refuses r4.",
+)
+def register_range(block: Block) -> Iterator[Found]:
+    """Names of a range, with too large a number."""
+    for name, scope in undeclared_names(block):
+        base = name.text.partition(".")[0]
+        if (found := _range_of(base, scope)) is not None:
+            prefix, count = found
+            need = int(base[len(prefix) :]) + 1
+            yield Found(
+                block.place(name.offset),
+                f"{prefix}<{count}> declares {prefix}0 to {prefix}{count - 1}, and {base} is used",
+                f"declare {prefix}<{need}>",
+            )
+
+
+@rule(
+    "declared-twice",
+    "A register or label is declared twice between the same braces, or a label is missing.",
+    why="ptxas refuses it.",
+)
+def declared_twice(block: Block) -> Iterator[Found]:
+    """What binding says of declarations."""
+    error = block.bind_error
+    if error is not None and ("declared twice" in error.message or "there is no label" in error.message):
+        yield Found(block.place_of(error), error.message)

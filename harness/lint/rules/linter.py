@@ -1,0 +1,33 @@
+"""Findings about the linter itself and about the comments that silence it: the engine reports them, not a check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.lint.block import Block
+from harness.lint.rules import rule
+from harness.lint.snippet import Found
+
+
+def _by_the_engine(block: Block) -> Iterator[Found]:
+    return iter(())
+
+
+for _name, _summary, _why in (
+    (
+        "internal",
+        "The linter itself failed on this snippet.",
+        "A rule that fails finds nothing; please report it with the snippet.",
+    ),
+    (
+        "unknown-ignore",
+        "A comment silences a rule that does not exist, or names none.",
+        "It silences nothing, and whoever wrote it believes that it does.",
+    ),
+    (
+        "unused-ignore",
+        "A comment silences a rule that finds nothing there.",
+        "It would hide the next mistake of this kind.",
+    ),
+):
+    rule(_name, _summary, why=_why, severity="warning" if _name == "unused-ignore" else "error")(_by_the_engine)

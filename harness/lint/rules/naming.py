@@ -1,0 +1,106 @@
+"""What the function's name says, and what the instructions do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from harness.lint.block import Block
+from harness.lint.rules import rule
+from harness.lint.snippet import Found
+
+_Table = dict[str, tuple[str, ...]]
+
+_OPERATIONS: tuple[_Table, ...] = (
+    {"sin": ("sin", "sine", "sinf"), "cos": ("cos", "cosine", "cosf")},
+    {"ex2": ("ex2", "exp2", "exp", "exp2f", "expf"), "lg2": ("lg2", "log2", "log", "log2f", "logf")},
+    {"tanh": ("tanh",), "sin": ("sin", "sine", "sinf"), "cos": ("cos", "cosine", "cosf")},
+)
+"""Instructions that exclude each other, with the words of a name that mean them."""
+
+_SINGLE: tuple[_Table, ...] = (
+    {"add": ("add",), "sub": ("sub",)},
+    {"min": ("min", "fmin"), "max": ("max", "fmax")},
+    {"clz": ("clz",), "popc": ("popc", "popcount"), "brev": ("brev", "bitreverse")},
+    {"shl": ("shl",), "shr": ("shr",)},
+)
+"""The same for blocks of one instruction: longer ones use one operation to build another."""
+
+_ROUNDING: _Table = {"rn": ("rn",), "rz": ("rz",), "rm": ("rm",), "rp": ("rp",)}
+_FORMATS = {"bf16": r"bf16|bfloat16", "f16": r"(?<!b)(?:f16|fp16|float16)|(?:^|_)half"}
+_NARROW = re.compile(r"e[2-5]m[0-3]")
+_CLAMPS = frozenset(("clamp", "clip", "limit", "relu", "bound", "sat", "saturate", "kernel"))
+
+
+def _tokens(name: str) -> set[str]:
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return set(re.split(r"[^a-z0-9]+", spaced)) - {""}
+
+
+def _parts(block: Block) -> set[str]:
+    """Opcodes and modifiers of all instructions."""
+    return {p for i in block.instructions for p in (i.opcode, *i.modifiers)}
+
+
+@rule(
+    "name-mismatch",
+    "The function's name says one operation or format, the instruction another.",
+    why="One of the two is wrong, and callers go by the name.",
+    severity="warning",
+)
+def mismatch(block: Block) -> Iterator[Found]:
+    """A name that means one of a set of operations, where the block has another of the set and not that one."""
+    words = _tokens(block.snippet.function)
+    if not words or not block.instructions:
+        return
+    parts = _parts(block)
+    opcodes = {i.opcode for i in block.instructions}
+    tables: list[_Table] = [*_OPERATIONS]
+    if len(block.instructions) == 1 and not words & _CLAMPS:
+        tables += _SINGLE
+        if len(opcodes & {"add", "sub", "mul", "fma", "div", "rcp", "sqrt", "cvt"}) == 1:
+            tables.append(_ROUNDING)
+    for table in tables:
+        meant = {word for word, spellings in table.items() if words & set(spellings)}
+        found = (parts if table is _ROUNDING else opcodes) & set(table)
+        if len(meant) == 1 and found and not meant & parts:
+            yield _found(block, next(iter(meant)), sorted(found)[0])
+            return
+    yield from _formats(block, words, parts)
+
+
+_AGREES = {"bf16": "bfloat16", "f16": "float16"}
+
+
+def _used(parts: set[str]) -> set[str]:
+    """The 16-bit float formats of the instructions."""
+    return {f for f in _FORMATS if any(re.fullmatch(rf"{f}(?:x2)?", p) for p in parts)}
+
+
+def _formats(block: Block, words: set[str], parts: set[str]) -> Iterator[Found]:
+    name = block.snippet.function.lower()
+    narrow = {m[0] for p in parts if (m := re.match(r"e[2-5]m[0-3]|ue8m0", p))}
+    # A function may convert by way of the other format, and hand on its result as such.
+    found = _used(parts)
+    handed_on = any(_AGREES[f] in (block.snippet.outputs or ()) for f in found)
+    if "kernel" not in words and not narrow and not handed_on:
+        meant = {f for f, pattern in _FORMATS.items() if re.search(pattern, name)}
+        if len(meant) == 1 and len(found) == 1 and meant != found:
+            yield _found(block, next(iter(meant)), next(iter(found)))
+    said = set(_NARROW.findall(name))
+    used = narrow - {"ue8m0"}
+    if len(said) == 1 and used and not said & used and not words & {"scale", "scales", "sf"}:
+        yield _found(block, next(iter(said)), sorted(used)[0])
+
+
+def _found(block: Block, meant: str, found: str) -> Found:
+    at = next(
+        i.offset
+        for i in block.instructions
+        if any(p.removesuffix("x2") == found or p.startswith(found) for p in (i.opcode, *i.modifiers))
+    )
+    return Found(
+        block.place(at),
+        f"the name {block.snippet.function} says {meant}, and `{block.statement(at)}` is {found}",
+        "correct the instruction or the name",
+    )

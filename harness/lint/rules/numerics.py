@@ -1,0 +1,209 @@
+"""Rounding, flushing and range: results that depend on more than the text seems to say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.lint.block import Block, names
+from harness.lint.flow import read_names, written_names
+from harness.lint.rules import rule
+from harness.lint.snippet import Found
+from harness.ptx.text.nodes import Address, Immediate, Instruction
+
+_ARITHMETIC = frozenset(("add", "sub", "mul", "fma", "mad", "div"))
+
+
+def _ftz(block: Block) -> dict[bool, Instruction]:
+    """The first f32 arithmetic with `.ftz` and the first without."""
+    found: dict[bool, Instruction] = {}
+    for instruction in block.instructions:
+        if (
+            instruction.opcode in _ARITHMETIC
+            and "f32" in instruction.modifiers
+            and "approx" not in instruction.modifiers
+        ):
+            found.setdefault("ftz" in instruction.modifiers, instruction)
+    return found
+
+
+@rule(
+    "mixed-ftz",
+    "Some f32 arithmetic flushes subnormals to zero (.ftz) and some does not.",
+    why="A subnormal then survives one step and not the next, and variants of a case differ on subnormals.",
+    severity="warning",
+)
+def mixed_ftz(block: Block) -> Iterator[Found]:
+    """Within a block, and between the variants of a case."""
+    here = _ftz(block)
+    if len(here) == 2:
+        later = max(here.values(), key=lambda i: i.offset)
+        other = min(here.values(), key=lambda i: i.offset)
+        yield Found(
+            block.place(later.offset),
+            f"`{block.statement(later.offset)}` and `{block.statement(other.offset)}` treat subnormals differently",
+            "write .ftz at both or at neither",
+        )
+        return
+    if not here or not block.snippet.group:
+        return
+    for other_block in block.siblings:
+        if other_block is block:
+            return  # the first of two variants is no finding of its own
+        if other_block.snippet.group != block.snippet.group:
+            continue
+        there = _ftz(other_block)
+        if len(there) == 1 and set(there) != set(here):
+            at = next(iter(here.values()))
+            yield Found(
+                block.place(at.offset),
+                f"`{block.statement(at.offset)}` and the variant {other_block.snippet.function} of the same case treat "
+                "subnormals differently",
+                "write .ftz in both or in neither, or state ftz= for one",
+            )
+            return
+
+
+@rule(
+    "approximate-exact",
+    "An approximate instruction where the case asks for exact bits.",
+    why="Its last bits are the hardware's own, and no reference gives them.",
+)
+def approximate_exact(block: Block) -> Iterator[Found]:
+    """Outputs of an exact case that depend on an approximate instruction."""
+    if not block.snippet.exact or block.program is None:
+        return
+    from harness.ptx.analysis.dataflow import approximate_results
+    from harness.ptx.errors import PtxError
+
+    try:
+        results = approximate_results(block.text, block.constraints)
+    except PtxError:
+        return
+    named = {name for n in block.outputs for name in results[n]}
+    for step in block.program.program.steps:
+        if step.bound.name in named:
+            yield Found(
+                block.place(step.node.offset),
+                f"`{block.statement(step.node.offset)}` is approximate, and the case's policy is exact",
+                "give the case or the variant a bound (match=ulp(...)), or use the .rn form",
+            )
+            return
+
+
+_FUSED = {"f32", "f64", "f16", "f16x2", "bf16", "bf16x2", "f32x2"}
+_ROUNDING = frozenset(("rn", "rz", "rm", "rp"))
+
+
+@rule(
+    "contraction",
+    "A multiplication and an addition that ptxas may fuse into one fma.",
+    why="Without a rounding modifier ptxas may contract them: the result then depends on its version and options.",
+    severity="note",
+)
+def contraction(block: Block) -> Iterator[Found]:
+    """A product without rounding modifier that an addition without one uses."""
+    if block.program is None:
+        return
+    from harness.ptx.binding.contraction import contraction_open
+
+    if not contraction_open(block.program.program):
+        return
+    products: dict[str, Instruction] = {}
+    for instruction in block.instructions:
+        free = bool(_FUSED & set(instruction.modifiers)) and not _ROUNDING & set(instruction.modifiers)
+        if instruction.opcode in ("add", "sub") and free:
+            for name in read_names(instruction):
+                if name.text in products:
+                    product = products[name.text]
+                    yield Found(
+                        block.place(instruction.offset),
+                        f"ptxas may fuse `{block.statement(product.offset)}` with "
+                        f"`{block.statement(instruction.offset)}`",
+                        "write .rn at both to keep two roundings, or fma.rn to have one",
+                    )
+                    return
+        for name in written_names(instruction):
+            products.pop(name.text, None)
+            if instruction.opcode == "mul" and free:
+                products[name.text] = instruction
+
+
+_NARROW = frozenset(("s8", "u8", "s16", "u16"))
+_WIDE = frozenset(("s32", "u32", "s64", "u64"))
+
+
+@rule(
+    "conversion-overflow",
+    "A rounded float is cut to fewer bits without saturation.",
+    why="The conversion from float clamps to 32 bits; what comes after it keeps the low bits only, so 256 becomes 0.",
+    severity="warning",
+)
+def overflow(block: Block) -> Iterator[Found]:
+    """`cvt.rni.s32.f32` followed by `cvt.s8.s32` of its very result, where nothing clamps between or before."""
+    rounded: dict[str, Instruction] = {}
+    clamped: set[str] = set()
+    for instruction in block.instructions:
+        types = [m for m in instruction.modifiers if m in _NARROW | _WIDE or m.startswith(("f", "bf"))]
+        written = [n.text for n in written_names(instruction)]
+        read = [n.text for n in read_names(instruction)]
+        if (
+            instruction.opcode == "cvt"
+            and "sat" not in instruction.modifiers
+            and len(types) == 2
+            and types[0] in _NARROW
+        ):
+            for name in read:
+                if name in rounded and types[1] in _WIDE:
+                    yield Found(
+                        block.place(instruction.offset),
+                        f"`{block.statement(instruction.offset)}` keeps the low bits of "
+                        f"`{block.statement(rounded[name].offset)}`, whatever its size",
+                        f"write cvt.sat.{types[0]}.{types[1]}, or clamp before",
+                    )
+        for name in written:
+            rounded.pop(name, None)
+            clamped.discard(name)
+            if (
+                instruction.opcode in ("min", "max")
+                or "sat" in instruction.modifiers
+                or any(r in clamped for r in read)
+            ):
+                clamped.add(name)
+            floats = len(types) == 2 and types[0] in _WIDE and types[1] in ("f16", "bf16", "f32", "f64")
+            if instruction.opcode == "cvt" and floats and not any(r in clamped for r in read):
+                rounded[name] = instruction
+
+
+_CARRIED = frozenset(("add", "sub", "mul", "fma", "mad", "mov", "neg", "abs", "min", "max", "cvt", "shl", "cvta"))
+
+
+@rule(
+    "approximate-compared",
+    "An approximate result is compared for equality, or used as an index.",
+    why="Its last bits differ between GPUs and versions of a library, and so does what is decided by them.",
+    severity="warning",
+)
+def compared(block: Block) -> Iterator[Found]:
+    """Results of `.approx` that reach setp.eq or setp.ne between registers, or an address."""
+    inexact: dict[str, Instruction] = {}
+    for instruction in block.instructions:
+        reads = [n.text for n in read_names(instruction)]
+        source = next((inexact[r] for r in reads if r in inexact), None)
+        equal = instruction.opcode in ("setp", "set") and {"eq", "ne"} & set(instruction.modifiers)
+        operands = instruction.operands[1:3]
+        constant = any(isinstance(o, Immediate) for o in operands)
+        same = len(operands) == 2 and len({n.text for o in operands for n in names(o)}) == 1
+        address = any(n.text in inexact for o in instruction.operands if isinstance(o, Address) for n in names(o.base))
+        if source is not None and ((equal and not constant and not same) or address):
+            use = "compares for equality" if equal else "uses as an address"
+            yield Found(
+                block.place(instruction.offset),
+                f"`{block.statement(instruction.offset)}` {use} what depends on `{block.statement(source.offset)}`",
+                "compare with a bound, or use an instruction that rounds (.rn)",
+            )
+        for name in written_names(instruction):
+            inexact.pop(name.text, None)
+            if "approx" in instruction.modifiers:
+                inexact[name.text] = instruction
+            elif source is not None and instruction.opcode in _CARRIED:
+                inexact[name.text] = source

@@ -1,0 +1,176 @@
+"""What a block does beside computing its results, against what its author declares."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from harness.lint.block import Block
+from harness.lint.rules import rule
+from harness.lint.snippet import Found
+from harness.ptx.text.nodes import Instruction
+
+_DECLARED = {
+    "triton": ("is_pure=True", "is_pure=False"),
+    "llvm": ("has_side_effects=False", "has_side_effects=True"),
+    "cuda": ("no volatile", "volatile"),
+}
+
+CLOCKS = re.compile(r"%(?:clock(?:64|_hi)?|globaltimer(?:_lo|_hi)?|pm\d+(?:_64)?)\b")
+"""Registers that have another value at each read (PTX ISA 10)."""
+
+THREADS = frozenset((
+    "activemask", "bar", "barrier", "elect", "ldmatrix", "match", "mma", "movmatrix", "redux", "shfl", "stmatrix",
+    "vote", "wgmma", "wmma",
+))  # fmt: skip
+"""Opcodes that need other threads of the warp or of the block to take part."""
+
+EFFECTS = frozenset((
+    "applypriority", "atom", "brkpt", "clusterlaunchcontrol", "cp", "discard", "exit", "fence", "griddepcontrol",
+    "mbarrier", "membar", "nanosleep", "pmevent", "prefetch", "prefetchu", "red", "setmaxnreg", "st", "stackrestore",
+    "suld", "sured", "sust", "tcgen05", "tensormap", "trap",
+))  # fmt: skip
+"""Opcodes that change something other than registers, or wait."""
+
+LOADS = frozenset(("ld", "ldu", "multimem", "tex", "tld4"))
+_CONSTANT = frozenset(("const", "nc", "param"))
+"""Modifiers of loads from memory that nobody writes while a kernel runs."""
+
+
+def _declared(block: Block, pure: bool) -> str:
+    return _DECLARED[block.snippet.convention][not pure]
+
+
+def _clobbers_memory(block: Block) -> bool:
+    """Whether its clobber keeps a statement of CUDA C++ in its place. Triton and MLIR look at the declaration alone."""
+    return block.snippet.convention == "cuda" and "~{memory}" in block.snippet.constraints.replace(" ", "")
+
+
+def _is_load(node: Instruction) -> bool:
+    if node.opcode == "multimem":
+        return "ld_reduce" in node.modifiers
+    return node.opcode in LOADS and _CONSTANT.isdisjoint(_parts(node))
+
+
+def _parts(node: Instruction) -> set[str]:
+    return {part for m in node.modifiers for part in m.split("::")}
+
+
+def _has_effect(node: Instruction) -> bool:
+    if node.opcode == "multimem":
+        return "ld_reduce" not in node.modifiers
+    if node.spelling.startswith("mbarrier.pending_count"):
+        return False
+    volatile = node.opcode == "ld" and not {"volatile", "acquire"}.isdisjoint(node.modifiers)
+    return node.opcode in EFFECTS or volatile
+
+
+@rule(
+    "pure-side-effect",
+    "A block declared free of side effects stores, synchronises or waits.",
+    why="The compiler may remove a pure block, run it twice, or move it past other accesses to memory.",
+)
+def pure_side_effect(block: Block) -> Iterator[Found]:
+    """The first instruction with an effect."""
+    if block.snippet.pure is not True or _clobbers_memory(block):
+        return
+    node = next((n for n in block.instructions if _has_effect(n)), None)
+    if node:
+        words = f"`{block.statement(node.offset)}` has an effect beside its result, in a block declared with "
+        words += _declared(block, True)
+        yield Found(block.place(node.offset), words, f"declare the block with {_declared(block, False)}")
+
+
+@rule(
+    "pure-warp-level",
+    "A block declared free of side effects works together with other threads.",
+    why="The compiler may move a pure block into a branch that not all of them take, run it twice or remove it.",
+)
+def pure_warp_level(block: Block) -> Iterator[Found]:
+    """The first instruction that other threads take part in."""
+    if block.snippet.pure is not True:
+        return
+    node = next((n for n in block.instructions if n.opcode in THREADS), None)
+    if node:
+        words = (
+            f"`{block.statement(node.offset)}` needs other threads, in a block declared with {_declared(block, True)}"
+        )
+        yield Found(block.place(node.offset), words, f"declare the block with {_declared(block, False)}")
+
+
+@rule(
+    "pure-load",
+    "A block declared free of side effects reads memory.",
+    why="The compiler may move a pure block past a store to the same address, and take one result for two reads.",
+    severity="warning",
+)
+def pure_load(block: Block) -> Iterator[Found]:
+    """The first load from memory that may be written while the kernel runs."""
+    if block.snippet.pure is not True or _clobbers_memory(block) or any(map(_has_effect, block.instructions)):
+        return
+    node = next((n for n in block.instructions if _is_load(n)), None)
+    if node:
+        words = f"`{block.statement(node.offset)}` reads memory, in a block declared with {_declared(block, True)}"
+        instead = f"declare the block with {_declared(block, False)}"
+        if block.snippet.convention != "triton":
+            instead += " and the clobber " + ('"memory"' if block.snippet.convention == "cuda" else "~{memory}")
+        yield Found(block.place(node.offset), words, f"{instead}, or load with .nc what no one writes")
+
+
+@rule(
+    "pure-clock",
+    "A block declared free of side effects reads a clock.",
+    why="The compiler may take one read for two, and move it away from what it is to measure.",
+)
+def pure_clock(block: Block) -> Iterator[Found]:
+    """The first read of a register that counts on."""
+    if block.snippet.pure is not True:
+        return
+    for node in block.instructions:
+        found = CLOCKS.search(block.statement(node.offset))
+        if found:
+            words = (
+                f"`{block.statement(node.offset)}` reads {found[0]}, in a block declared with {_declared(block, True)}"
+            )
+            yield Found(block.place(node.offset), words, f"declare the block with {_declared(block, False)}")
+            return
+
+
+@rule(
+    "impure-arithmetic",
+    "A block that only computes is declared to have side effects.",
+    why="The compiler then keeps every copy in its place, and removes none whose result nobody uses.",
+    severity="note",
+)
+def impure_arithmetic(block: Block) -> Iterator[Found]:
+    """A block of which every instruction is arithmetic, and that depends on nothing but its inputs."""
+    if block.snippet.pure is not False or block.program is None or not block.outputs or _clobbers_memory(block):
+        return
+    steps = block.program.program.steps
+    if all(s.kind in _MOVES for s in steps) or any(s.kind not in _PLAIN for s in steps):
+        return  # moves alone are there to keep the compiler from looking through them
+    words = f"every instruction only computes its result, and the block is declared with {_declared(block, False)}"
+    yield Found(None, words, f"declare the block with {_declared(block, True)}")
+
+
+_MOVES = ("mov", "pack", "unpack", "nothing")
+_PLAIN = ("scalar", *_MOVES)
+
+
+@rule(
+    "memory-clobber",
+    'An asm statement touches memory without the clobber "memory".',
+    why="The compiler may keep values of memory in registers across the statement, and move other accesses past it.",
+    severity="note",
+)
+def memory_clobber(block: Block) -> Iterator[Found]:
+    """Statements of CUDA C++ that store or load, volatile ones: of others `pure-load` and `pure-side-effect` tell."""
+    if block.snippet.convention != "cuda" or block.snippet.pure is not False or _clobbers_memory(block):
+        return
+    node = next((n for n in block.instructions if _is_load(n) or n.opcode in _TOUCHES), None)
+    if node:
+        words = f'`{block.statement(node.offset)}` touches memory, and the statement has no clobber "memory"'
+        yield Found(block.place(node.offset), words, 'add the clobber: asm volatile("..." : ... : ... : "memory")')
+
+
+_TOUCHES = frozenset(("atom", "cp", "mbarrier", "red", "st", "stmatrix", "ldmatrix", "tensormap"))

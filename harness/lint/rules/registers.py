@@ -1,0 +1,136 @@
+"""Registers of operands: inputs that are written, outputs that share a register with an input too early."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.lint import trial
+from harness.lint.block import Block
+from harness.lint.rules import rule
+from harness.lint.snippet import Edit, Fix, Found
+from harness.ptx.analysis.sharing import Hazard, sharing
+from harness.ptx.binding.written import check_inputs
+from harness.ptx.errors import InputWritten, PtxError, UndefinedBits
+
+TRIED = 96
+"""Pairs of registers that are tried in one block."""
+_LISTED = 6
+
+
+@rule(
+    "input-written",
+    "An input operand is written.",
+    why="The compiler assumes that an input keeps its value, and uses its register afterwards.",
+)
+def input_written(block: Block) -> Iterator[Found]:
+    """The definition that cases are held to."""
+    if block.tree is None or block.source is None or block.parsed is None:
+        return
+    try:
+        check_inputs(block.tree, block.source, block.parsed)
+    except InputWritten as error:
+        what, _, instead = error.message.partition("; ")
+        number = int(re.search(r"writes the input \$(\d+)", what)[1])  # type: ignore[index]
+        words = f"`{_shown(error)}` writes the input {block.spelled(number)}"
+        yield Found(block.place_of(error), words, instead.replace("$", block.spelled(0)[0]))
+
+
+def _shown(error: PtxError) -> str:
+    return error.message.split("`")[1]
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """A pair of registers, and the inputs with which sharing one changes a result."""
+
+    hazard: Hazard
+    words: str
+
+
+@rule(
+    "missing-early-clobber",
+    "An output is written before the last read of an input, and its constraint has no `&`.",
+    why="Without `&` the compiler may put the output into the register of an input that it needs no longer.",
+)
+def missing_early_clobber(block: Block) -> Iterator[Found]:
+    """Every pair that may share is run with one register for both; a pair counts where that changes a result."""
+    if block.program is None or block.parsed is None:
+        return
+    shown = _demonstrated(block)
+    if not shown:
+        return
+    first = shown[0].hazard
+    outputs = sorted({s.hazard.output for s in shown})
+    names = ", ".join(block.spelled(n) for n in outputs)
+    letter = block.parsed[first.output].letter
+    words = (
+        f"`{block.statement(first.write)}` writes {block.spelled(first.output)} before "
+        f"`{block.statement(first.reading)}` reads {block.spelled(first.input)}; {shown[0].words}"
+    )
+    if len(outputs) > 1:
+        words = f"{words} (the same happens to {names})"
+    instead = f"make {'the constraint' if len(outputs) == 1 else 'the constraints'} of {names} '=&{letter}'"
+    yield Found(block.place(first.write), words, instead, fix=_fix(block, outputs))
+
+
+def _demonstrated(block: Block) -> list[_Shown]:
+    """For each output with a hazard that changes a result: the first such."""
+    try:
+        hazards = sharing(block.text, block.constraints, None, block.constants).hazards[:TRIED]
+    except PtxError:
+        return []
+    clock = trial.clock_of(block)
+    found: dict[int, _Shown] = {}
+    for choose in (trial.ordinary, trial.special) if hazards else ():
+        open_ones = [h for h in hazards if h.output not in found]
+        plain = trial.defined(block, choose(block), clock) if open_ones else None
+        if plain is None:
+            continue
+        for hazard in open_ones:
+            if hazard.output not in found and (words := _changed(block, hazard, plain, clock)):
+                found[hazard.output] = _Shown(hazard, words)
+    return [found[output] for output in sorted(found)]
+
+
+def _changed(block: Block, hazard: Hazard, plain: tuple[trial.Units, trial.Units], clock: trial.Clock) -> str:
+    """What changes with an output and an input in one register; "" where nothing does."""
+    given, expected = plain
+    if hazard.tied >= 0:  # the output holds an input when the block begins: another one must have that value
+        equal = trial.defined(block, given | {hazard.input: given[hazard.tied]}, clock)
+        if equal is None:
+            return ""
+        given, expected = equal
+    pair = f"{block.spelled(hazard.output)} and {block.spelled(hazard.input)} in one register"
+    try:
+        results = trial.run(block, given, clock, {hazard.output: hazard.input}, trial.bits_of(expected))
+    except UndefinedBits:
+        return ""
+    for number, pattern in (results or {}).items():
+        lanes = np.flatnonzero(pattern != expected[number])
+        if lanes.size:
+            lane = int(lanes[0])
+            inputs = [trial.shown(block, n, u[lane]) for n, u in given.items()]
+            order = sorted(given).index(hazard.input)
+            chosen = [inputs[order], *(w for k, w in enumerate(inputs) if k != order)][:_LISTED]
+            more = ", ..." if len(inputs) > _LISTED else ""
+            wrong = trial.shown(block, number, pattern[lane])
+            right = trial.shown(block, number, expected[number][lane]).partition(" = ")[2]
+            return f"with {pair}, {', '.join(chosen)}{more}: {wrong} instead of {right}"
+    return ""
+
+
+def _fix(block: Block, outputs: Sequence[int]) -> Fix | None:
+    """An `&` after the sign of each output's constraint."""
+    text = block.snippet.constraints
+    starts = [0, *(found.end() for found in re.finditer(",", text))]
+    edits = []
+    for number in outputs:
+        sign = re.compile(r'\s*"?[=+]').match(text, starts[number]) if number < len(starts) else None
+        if sign is None:
+            return None
+        edits.append(Edit("constraints", sign.end(), sign.end(), "&"))
+    return Fix("mark outputs that are written early with &", tuple(edits))

@@ -1,0 +1,171 @@
+"""The text as its dialect reads it: signs before numbers, dollars, semicolons, braces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from harness.lint.block import Block
+from harness.lint.rules import rule
+from harness.lint.snippet import Edit, Fix, Found
+from harness.ptx.errors import PtxError
+from harness.ptx.text.parser import parse_asm
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_LETTERS = re.compile(r"%%?[A-Za-z_]\w*")
+
+
+def code(text: str) -> str:
+    """The text with comments blanked out, every other character in its place."""
+    return _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+
+
+def _declared(text: str) -> set[str]:
+    """Names that some `.reg` declares, ranges without their count."""
+    found: set[str] = set()
+    for declaration in re.finditer(r"\.reg\s+((?:\.\w+\s+)*)([^;]*)", text):
+        found |= {name.strip().partition("<")[0].strip() for name in declaration[2].split(",")}
+    return found
+
+
+@rule(
+    "operand-sigil",
+    "An operand is written with the other dialect's sign: `%1` where `$1` is meant, or the reverse.",
+    why="The compiler does not replace it, and ptxas takes it for a register that nobody declared.",
+)
+def sigil(block: Block) -> Iterator[Found]:
+    """`%1` in Triton and LLVM, `$1` in CUDA, where no register is declared by that name."""
+    wrong, right = ("$", "%") if block.snippet.convention == "cuda" else ("%", "$")
+    text = code(block.snippet.asm)
+    declared = _declared(text)
+    places = [
+        m
+        for m in re.finditer(rf"(?<![\w$%])[{wrong}](\d+)(?![\w$<])", text)
+        if m[0] not in declared and wrong not in declared
+    ]
+    if not places:
+        return
+    edits = tuple(Edit("asm", m.start(), m.start() + 1, right) for m in places)
+    for n, found in enumerate(places):
+        yield Found(
+            found.start(),
+            f"`{found[0]}` is no operand here: {_convention(block)} writes operands with `{right}`",
+            f"write `{right}{found[1]}`",
+            fix=Fix(f"write operands with {right}", edits) if n == 0 else None,
+        )
+
+
+def _convention(block: Block) -> str:
+    return {"triton": "Triton", "llvm": "LLVM", "cuda": "CUDA C++"}[block.snippet.convention]
+
+
+@rule(
+    "percent-escape",
+    "A percent sign is doubled where the dialect takes it as it is, or single where the dialect eats it.",
+    why="CUDA C++ makes `%%` a `%` and refuses a letter after `%`; Triton and LLVM leave both signs.",
+)
+def percent(block: Block) -> Iterator[Found]:
+    """`%%tid` in Triton and LLVM; `%tid` in a CUDA statement with operands (without operands, both are seen)."""
+    cuda = block.snippet.convention == "cuda"
+    if cuda and not block.parsed:
+        return
+    for found in _LETTERS.finditer(code(block.snippet.asm)):
+        if found[0].startswith("%%") is cuda:
+            continue
+        right = f"%{found[0]}" if cuda else found[0][1:]
+        edit = Edit("asm", found.start(), found.end(), right)
+        yield Found(
+            found.start(),
+            f"{_convention(block)} needs `{right}` here",
+            f"write `{right}`",
+            fix=Fix(f"write {right}", (edit,)),
+        )
+
+
+@rule(
+    "dollar-eaten",
+    "A dollar sign that is no operand: LLVM takes it for an escape.",
+    why="LLVM reads `$(a$|b$)` as a choice of dialects and drops a part of it; before anything else it refuses.",
+)
+def dollar(block: Block) -> Iterator[Found]:
+    """`$(`, `$|`, `$)`, and a `$` before what is no number."""
+    if block.snippet.convention == "cuda":
+        return
+    for found in re.finditer(r"\$\$|\$(?!\d)(?!\{(?:\d+(?::\w*)?|:\w+)\})(.?)", block.text, re.DOTALL):
+        if found[0] == "$$":
+            continue
+        eaten = found[1] in "(|)" and found[1]
+        words = "begins or ends a choice of dialects, of which one part is dropped" if eaten else "names no operand"
+        yield Found(
+            found.start(), f"`${found[1]}` {words}", "write `$$` for a dollar sign, or the number of the operand"
+        )
+
+
+def _open_braces(text: str) -> tuple[list[int], int | None]:
+    """Braces that are never closed, and the first that closes nothing."""
+    waiting: list[int] = []
+    for at, char in enumerate(text):
+        if char == "{":
+            waiting.append(at)
+        elif char == "}":
+            if not waiting:
+                return waiting, at
+            waiting.pop()
+    return waiting, None
+
+
+@rule(
+    "unbalanced-braces",
+    "A brace is opened and never closed, or closed and never opened.",
+    why="It ends or goes on into the code around the block: names of the block are seen there, or ptxas refuses it.",
+)
+def braces(block: Block) -> Iterator[Found]:
+    """Braces of blocks and of vectors together, operands aside."""
+    text = re.sub(r"\$\{[^}]*\}", lambda m: " " * len(m[0]), code(block.text))
+    waiting, closing = _open_braces(text)
+    if closing is not None:
+        yield Found(block.form.original(closing), "this `}` closes nothing", "remove it, or open a block before")
+    elif waiting:
+        yield Found(block.form.original(waiting[-1]), "this `{` is never closed", "close it with `}`")
+
+
+def missing_semicolon(block: Block) -> int | None:
+    """Where a semicolon is missing, in Triton's form: one there lets the text parse, or parse further."""
+    error = block.parse_error
+    if error is None or not error.line or "';'" not in error.message:
+        return None
+    lines = block.text.split("\n")
+    at = sum(len(line) + 1 for line in lines[: error.line - 1]) + error.column - 1
+    text = code(block.text)
+    before = text[:at].rstrip()
+    gap = text[len(before) : at]
+    if not before or not ("\n" in gap or text[at:].strip() in ("", "}")):
+        return None
+    try:
+        parse_asm(block.text[: len(before)] + ";" + block.text[len(before) :], None, dict(block.constants))
+    except PtxError as after:
+        if (after.line, after.column) <= (error.line, error.column + 1):
+            return None
+    return len(before)
+
+
+@rule(
+    "missing-semicolon",
+    "A statement does not end in a semicolon.",
+    why="The compiler adds none: the statement goes on into the next line, at the end into the code after the block.",
+)
+def semicolon(block: Block) -> Iterator[Found]:
+    """Where the parser stops at the end of a line for want of a semicolon."""
+    at = missing_semicolon(block)
+    if at is not None:
+        place = block.form.original(at)
+        yield Found(
+            max(place - 1, 0),
+            "this statement does not end in `;`",
+            "end it with `;`",
+            fix=Fix("end the statement with ;", (Edit("asm", place, place, ";"),)),
+        )
+
+
+EXPLAIN = (sigil, percent, dollar, braces, semicolon)
+"""Rules that say more of a text that does not parse than the parser does."""

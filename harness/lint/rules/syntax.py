@@ -1,0 +1,77 @@
+"""Text or constraints that cannot be read, and instructions that do not exist or do not take their operands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.lint.block import Block
+from harness.lint.rules import rule
+from harness.lint.rules.declarations import undeclared_names
+from harness.lint.rules.spelling import EXPLAIN
+from harness.lint.snippet import Found
+from harness.ptx.errors import OperandError, UnknownInstruction
+from harness.ptx.isa.forms import FORMS
+from harness.ptx.isa.registry import REFUSED
+
+
+@rule(
+    "syntax",
+    "The text is not PTX.",
+    why="ptxas refuses it, in Triton only when the kernel is first compiled for a GPU.",
+)
+def syntax(block: Block) -> Iterator[Found]:
+    """What the parser says, where no other rule says more."""
+    if block.parse_error and not any(True for each in EXPLAIN for _ in each(block)):
+        yield Found(block.place_of(block.parse_error), _shown(block, block.parse_error.message))
+
+
+def _shown(block: Block, message: str) -> str:
+    """The parser's words with operands as the author writes them."""
+    if block.snippet.convention != "cuda":
+        return message
+    import re
+
+    return re.sub(r"\$(\d+)", r"%\1", message)
+
+
+@rule(
+    "constraints",
+    "The constraint string cannot be read.",
+    why="A wrong constraint ends the whole process inside LLVM, or drops the block without a word.",
+)
+def constraints(block: Block) -> Iterator[Found]:
+    """What the reader of constraints says; 128-bit registers (`q`) and symbols (`C`, `s`) are not read here."""
+    words = [w.strip().lstrip("=+&") for w in block.snippet.constraints.split(",")]
+    if block.constraint_error and not {"q", "C", "s"} & set(words):
+        yield Found(0, block.constraint_error.message, part="constraints")
+
+
+@rule(
+    "unknown-instruction",
+    "An instruction, or one of its modifiers, does not exist.",
+    why="ptxas refuses it.",
+)
+def unknown(block: Block) -> Iterator[Found]:
+    """Opcodes that the emulator knows in full, with modifiers that they do not take."""
+    error = block.bind_error
+    if not isinstance(error, UnknownInstruction):
+        return
+    at = block.place_of(error)
+    for instruction in block.instructions:
+        if block.place(instruction.offset) == at and instruction.opcode in FORMS and instruction.opcode not in REFUSED:
+            yield Found(at, error.message)
+
+
+@rule(
+    "operand-type",
+    "An operand is of the wrong type or size for its instruction, or there are too many or too few.",
+    why="ptxas refuses it.",
+)
+def operand_type(block: Block) -> Iterator[Found]:
+    """What binding says of operands, where no other rule names the register."""
+    error = block.bind_error
+    if type(error) is not OperandError or any(True for _ in undeclared_names(block)):
+        return
+    if any(words in error.message for words in ("declared twice", "there is no label", "is declared here")):
+        return  # the rules of declarations tell, and a variable of the module is declared elsewhere
+    yield Found(block.place_of(error), _shown(block, error.message))

@@ -1,0 +1,141 @@
+"""One block of inline asm as somebody wrote it, and what is said about it: plain data."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from harness.ptx.text.conventions import Convention
+
+Severity = Literal["error", "warning", "note"]
+Part = Literal["asm", "constraints"]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a text comes from: the file, and for each character of the text its offset in the file.
+
+    `offsets` has an entry for each character of the text, -1 where it stands nowhere in the file (a formatted value).
+    Escapes such as `\\n` are one character of the text. `line`, `column` (from 1) are those of the call, for
+    places that have no offset; `last` is the line on which the call ends.
+    """
+
+    path: str = ""
+    line: int = 0
+    column: int = 0
+    offsets: tuple[int, ...] = ()
+    last: int = 0
+    starts: tuple[int, ...] = field(default=(), repr=False)
+    """The offset of each line of the file."""
+
+    def offset(self, at: int) -> int:
+        """The offset in the file of a place in the text, or of the nearest character before it; -1 for none."""
+        for k in range(min(at, len(self.offsets) - 1), -1, -1):
+            if self.offsets[k] >= 0:
+                return self.offsets[k] + (at >= len(self.offsets) and k == len(self.offsets) - 1)
+        return -1
+
+    def position(self, at: int) -> tuple[int, int]:
+        """Line and column in the file, from 1, of a place in the text; those of the call where it has none."""
+        offset = self.offset(at)
+        if offset < 0 or not self.starts:
+            return self.line, self.column
+        line = bisect_right(self.starts, offset)
+        return line, offset - self.starts[line - 1] + 1
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """A block of inline asm.
+
+    asm: the text as the compiler receives it, in its convention: `$0` for "triton" and "llvm", `%0` for "cuda".
+    constraints: separated by commas, outputs first, clobbers as `~{memory}`. Of a CUDA statement the operands in order,
+    `+r` included: `asm("..." : "=r"(y), "+r"(z) : "r"(x) : "memory")` has `=r,+r,r,~{memory}`.
+    pure: whether the block is declared free of side effects: True for `is_pure=True`, `has_side_effects=False` or an
+    asm statement with outputs and without volatile; None where that is not known.
+    pack: elements an invocation; None where it is not known. 1 for "llvm" and "cuda".
+    outputs, inputs: names of dtypes, as `harness.emulate` takes them, one a result or an argument; an entry is None
+    where the dtype is not known, the whole is None where the number is not known either.
+    targets: those that the user stated, such as sm_90a. Empty: nothing was said.
+    function: the name of the enclosing function, or of the variant of a case.
+    group: the case that a variant belongs to. exact: whether its policy is exact.
+    """
+
+    asm: str
+    constraints: str
+    convention: Convention = "triton"
+    pure: bool | None = None
+    pack: int | None = 1
+    outputs: tuple[str | None, ...] | None = None
+    inputs: tuple[str | None, ...] | None = None
+    targets: tuple[str, ...] = ()
+    function: str = ""
+    group: str = ""
+    exact: bool | None = None
+    origin: Origin = field(default_factory=Origin, compare=False)
+    constraints_origin: Origin = field(default_factory=Origin, compare=False)
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Replace `text[start:end]` of the asm or of the constraints (the snippet's own texts) by `new`."""
+
+    part: Part
+    start: int
+    end: int
+    new: str
+
+
+@dataclass(frozen=True)
+class Fix:
+    """A mechanical repair, and in a few words what it does. All edits or none are applied."""
+
+    words: str
+    edits: tuple[Edit, ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a rule reports: the place and the words. The engine adds the rest.
+
+    at: an offset into the part's text (`Block.place` gives it for a node of the tree); None: the snippet as a whole.
+    message: what is wrong here, with names and numbers. instead: what to write. why, severity: where they differ from
+    the rule's own.
+    """
+
+    at: int | None
+    message: str
+    instead: str = ""
+    why: str = ""
+    part: Part = "asm"
+    fix: Fix | None = None
+    severity: Severity | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding with its place.
+
+    path, line, column: in the file, from 1 (path empty and 0 where there is no file). asm_line, asm_column: in the asm
+    text, from 1; 0 where the finding is about the constraints or the whole snippet.
+    """
+
+    rule: str
+    severity: Severity
+    message: str
+    why: str
+    instead: str
+    path: str
+    line: int
+    column: int
+    asm_line: int
+    asm_column: int
+    snippet: Snippet = field(repr=False)
+    fix: Fix | None = None
+
+    @property
+    def key(self) -> tuple[str, int, int, str, str]:
+        """The order in which findings are listed."""
+        return self.path, self.line, self.column, self.rule, self.message

@@ -1,0 +1,194 @@
+"""Run a block by itself, operand by operand: patterns into the registers of its inputs, patterns out of its outputs.
+
+Nothing has to be known of the tensors behind the operands. Inputs are chosen so that whatever a register holds (floats,
+small integers, halves, any bits) some lanes have ordinary values of it. Runs are few and small, so that a block takes
+some milliseconds, a second at most.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from harness.lint.block import Block
+from harness.ptx.api import assemble, emulate
+from harness.ptx.binding.constraints import REGISTER_WIDTH
+from harness.ptx.errors import PtxError, UndefinedBits
+from harness.ptx.machine.standins import unknown_registers
+from harness.ptx.numeric.vectorise import uncompiled
+
+Units = dict[int, Any]
+"""Patterns of operands by number, one a lane."""
+
+HOMES = ("sm_90a", "sm_100a", "sm_103a", "sm_120a", "sm_110a", "sm_107a", "sm_80", "sm_75", "sm_60")
+LANES = 16
+SPECIAL_LANES = 48
+SECONDS = 0.8
+"""What all runs of one block may take."""
+_UNSIGNED: dict[int, Any] = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+_FLOATS: dict[int, Any] = {16: np.float16, 32: np.float32, 64: np.float64}
+_KINDS = 4
+
+
+@dataclass
+class Clock:
+    """The time that a block has for its runs."""
+
+    until: float = field(default_factory=lambda: time.monotonic() + SECONDS)
+
+    @property
+    def left(self) -> float:
+        """Seconds, 0 where there are none."""
+        return max(0.0, self.until - time.monotonic())
+
+
+def clock_of(block: Block) -> Clock:
+    """The clock of a block, which starts with its first run; all rules have it together."""
+    clock: Clock = block.kept.setdefault("clock", Clock())
+    return clock
+
+
+def width(block: Block, number: int) -> int:
+    """The bits of an operand's register."""
+    assert block.parsed is not None
+    return REGISTER_WIDTH[block.parsed[number].letter]
+
+
+def ordinary(block: Block) -> Units:
+    """Inputs of a block: ordinary floats in the first lanes, then small integers, halves, random bits."""
+    return {n: _ordinary(width(block, n), _generator(block, n)) for n in _registers(block)}
+
+
+def special(block: Block) -> Units:
+    """Inputs of a block, each a choice of what branches and predicates ask for: zeros, infinities, powers of two."""
+    return {n: _special(width(block, n), _generator(block, n)) for n in _registers(block)}
+
+
+def _registers(block: Block) -> list[int]:
+    return [n for n in block.inputs if not block.parsed[n].immediate] if block.parsed else []
+
+
+def _generator(block: Block, number: int) -> np.random.Generator:
+    return np.random.default_rng((zlib.crc32(block.text.encode()), number))
+
+
+def _ordinary(bits: int, rng: np.random.Generator) -> Any:
+    if bits == 1:
+        return rng.integers(0, 2, LANES).astype(np.bool_)
+    kind = _UNSIGNED[bits]
+    each = LANES // _KINDS
+    floats = np.ldexp(rng.choice(np.arange(1, 64, 2), each), -3) * rng.choice((-1, 1), each)
+    halves = np.ldexp(rng.choice(np.arange(1, 64, 2), each * max(bits // 16, 1)), -2).astype(np.float16)
+    parts = [
+        floats.astype(_FLOATS[bits]).view(kind),
+        rng.integers(1, 100, each).astype(kind),
+        np.ascontiguousarray(halves).view(kind)[:each],
+        rng.integers(0, np.iinfo(kind).max, each, kind, endpoint=True),
+    ]
+    return np.concatenate(parts)
+
+
+def _special(bits: int, rng: np.random.Generator) -> Any:
+    if bits == 1:
+        return rng.integers(0, 2, SPECIAL_LANES).astype(np.bool_)
+    kind = _UNSIGNED[bits]
+    floats = np.array([0, -0.0, 1, -1, 0.5, 2, 65504, np.inf, -np.inf, np.nan, 3e-5], _FLOATS[bits]).view(kind)
+    powers = np.array([1 << k for k in range(bits)], kind)
+    edges = np.array([0, 1, 2, (1 << bits) - 1, (1 << (bits - 1)) - 1, 0xFF, 0x7F, 0x80], kind)
+    chosen = np.concatenate([floats, floats, powers, edges, edges])
+    return rng.choice(chosen, SPECIAL_LANES)
+
+
+@lru_cache(maxsize=64)
+def home_of(block: Block) -> str | None:
+    """A target that has all of a block: one that its author states, or else a common one; None where none has."""
+    for target in (*block.snippet.targets, *HOMES):
+        try:
+            assemble(block.text, block.constraints, target, (), False, block.constants)
+        except PtxError:
+            continue
+        return target
+    return None
+
+
+def special_of(block: Block) -> dict[str, int]:
+    """A value for each special register that a block reads."""
+    if block.program is None:
+        return {}
+    return {name: 3 + k for k, name in enumerate(unknown_registers(block.program.program, lambda *_: False))}
+
+
+def run(
+    block: Block, given: Units, clock: Clock, share: Mapping[int, int] | None = None, most: int = 64
+) -> Units | None:
+    """The outputs by number for each lane; None where the emulator cannot run the block.
+
+    most: the bits that are looked at of an output, its lower ones. Special registers that the block reads have a value
+    of their own each. Raises UndefinedBits where an output is undefined in some lane.
+    """
+    parsed, program = block.parsed, block.program
+    home = home_of(block)
+    if parsed is None or program is None or home is None or not block.outputs or clock.left <= 0:
+        return None
+    constants = dict(block.constants)
+    args = [constants[n] if parsed[n].immediate else given[n] for n in block.inputs]
+    dtypes = [_UNSIGNED[min(width(block, n), most)] for n in block.outputs]
+    options: dict[str, Any] = {"target": home, "share": dict(share) if share else None, "special": special_of(block)}
+    try:
+        with uncompiled():
+            results = emulate(block.text, block.constraints, args, dtypes, limit=clock.left, **options)
+    except UndefinedBits:
+        raise
+    except PtxError:
+        return None
+    lanes = next((len(u) for u in given.values()), 1)
+    return {n: np.broadcast_to(r, (lanes,)) for n, r in zip(block.outputs, results, strict=True)}
+
+
+def defined(block: Block, given: Units, clock: Clock) -> tuple[Units, Units] | None:
+    """Those of the inputs for which every output is defined, and the outputs; None where there are none.
+
+    A block may leave the upper part of its registers undefined, whose results are then smaller: of those the lower part
+    is looked at.
+    """
+    return next(filter(None, (_defined(block, given, clock, most) for most in (64, 16, 8))), None)
+
+
+def bits_of(outputs: Units) -> int:
+    """The bits that were looked at of the widest output."""
+    return 8 * max(int(u.dtype.itemsize) for u in outputs.values())
+
+
+def _defined(block: Block, given: Units, clock: Clock, most: int) -> tuple[Units, Units] | None:
+    for _ in range(SPECIAL_LANES):
+        try:
+            results = run(block, given, clock, most=most)
+        except UndefinedBits as error:
+            if error.element is None or not given:
+                return None
+            given = {n: np.delete(u, error.element) for n, u in given.items()}
+            if not all(len(u) for u in given.values()):
+                return None
+            continue
+        return None if results is None else (given, results)
+    return None
+
+
+def shown(block: Block, number: int, pattern: Any) -> str:
+    """An operand with its bits, and its value where they are those of an ordinary float: `$9 = 0x3fc00000 (1.5)`."""
+    if pattern.dtype == np.bool_:
+        return f"{block.spelled(number)} = {bool(pattern)}"
+    bits = 8 * pattern.dtype.itemsize
+    code = int(pattern)
+    text = f"{block.spelled(number)} = 0x{code:0{bits // 4}x}"
+    if bits in _FLOATS:
+        value = float(np.array(code, _UNSIGNED[bits]).view(_FLOATS[bits]))
+        if np.isfinite(value) and 1e-3 <= abs(value) < 1e5:
+            return f"{text} ({value:g})"
+    return text

@@ -1,0 +1,132 @@
+"""Files and folders as a whole: what is opened, what is silenced, what is loaded."""
+
+import subprocess
+import sys
+
+import pytest
+
+from harness.lint import engine
+from harness.lint.files import lint_paths, lint_text
+from harness.lint.rules import rules
+from harness.lint.snippet import Snippet
+
+WRONG = 'y = tl.inline_asm_elementwise("neg.f32 $0 $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)'
+RIGHT = WRONG.replace("$0 $1", "$0, $1")
+
+
+def names(report):
+    return [f.rule for f in report.findings]
+
+
+def lint(text, path="file.py", **options):
+    return lint_text(path, text.encode(), **options)
+
+
+def test_a_folder(tmp_path):
+    (tmp_path / "pkg" / ".git").mkdir(parents=True)
+    (tmp_path / "pkg" / ".git" / "hidden.py").write_text(WRONG)
+    (tmp_path / "pkg" / "one.py").write_text(f"# a line\n{WRONG}\n")
+    (tmp_path / "pkg" / "none.py").write_text("print('no')\n")
+    (tmp_path / "pkg" / "text.txt").write_text(WRONG)
+    (tmp_path / "two.cu").write_text('asm("neg.f32 %0 %1;" : "=f"(y) : "f"(x));')
+    report = lint_paths([tmp_path])
+    assert [(f.path, f.line) for f in report.findings] == [
+        (str(tmp_path / "two.cu"), 1),
+        (str(tmp_path / "pkg" / "one.py"), 2),
+    ]
+    assert (report.searched, report.files, report.snippets) == (3, 2, 2)
+
+
+def test_a_finding_has_its_place_in_file_and_asm():
+    call = 'tl.inline_asm_elementwise(\n    """\n    neg.f32 $0 $1;\n    """, "=f,f", [x], tl.float32, True, 1)'
+    (finding,) = lint(f"# é\ny = {call}\n").findings
+    assert (finding.line, finding.column) == (4, 16)
+    assert (finding.asm_line, finding.asm_column) == (2, 16)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{WRONG}  # ptxdiff: ignore[syntax]",
+        f"# ptxdiff: ignore[syntax]\n{WRONG}",
+        f"{WRONG}  # noqa  # ptxdiff: ignore[operand-unused,syntax]".replace("operand-unused,", ""),
+        WRONG.replace("$1;", "$1; // ptxdiff: ignore[syntax]"),
+        WRONG.replace('"neg.f32 $0 $1;"', '"""\nneg.f32 $0 $1; // ptxdiff: ignore[syntax]\n"""'),
+        WRONG.replace('"neg.f32 $0 $1;"', '"""\n// ptxdiff: ignore[syntax]\nneg.f32 $0 $1;\n"""'),
+    ],
+)
+def test_a_comment_silences(text):
+    report = lint(text)
+    assert (names(report), report.silenced) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{WRONG}\n# ptxdiff: ignore[syntax]",
+        f"# ptxdiff: ignore[syntax]\n\n{WRONG}",
+        f"{WRONG}; s = '# ptxdiff: ignore[syntax]'",
+        f"{WRONG}  # ptxdiff: ignore[operand-unused]",
+    ],
+)
+def test_a_comment_elsewhere_or_of_another_rule_does_not(text):
+    assert "syntax" in names(lint(text))
+
+
+def test_a_comment_is_no_use_to_a_rule_that_did_not_run():
+    assert names(lint(f"{RIGHT}  # ptxdiff: ignore[syntax]")) == ["unused-ignore"]
+    assert names(lint(f"{RIGHT}  # ptxdiff: ignore[syntax]", chosen=["operand-unused"])) == []
+
+
+def test_a_register_that_another_block_declares_is_named():
+    other = RIGHT.replace('"neg.f32 $0, $1;"', '".reg .f32 t; neg.f32 t, $1; mov.f32 $0, t;"')
+    user = RIGHT.replace('"neg.f32 $0, $1;"', '"{ neg.f32 t, $1; mov.f32 $0, t; }"')
+    found = {f.rule: f for f in lint(f"def first(x):\n    {other}\n{user}\n").findings}
+    assert "of first, line 2" in found["undeclared-register"].message
+
+
+def test_variants_of_a_case_that_flush_differently():
+    case = """
+from harness import Case, asm
+from references import arithmetic
+from references.formats import F32
+case = Case(inputs={"a": F32, "b": F32}, outputs={"y": F32}, reference=arithmetic.mul,
+            variants={"one": asm("mul.rn.f32 $0, $1, $2;"), "two": asm("mul.rn.ftz.f32 $0, $1, $2;")})
+"""
+    (finding,) = lint(case).findings
+    assert (finding.rule, finding.line, finding.snippet.function) == ("mixed-ftz", 6, "two")
+
+
+def test_a_rule_that_fails_is_a_finding(monkeypatch):
+    def fails(block):
+        raise RuntimeError("planted")
+
+    each = rules()["operand-unused"]
+    monkeypatch.setitem(rules(), "operand-unused", type(each)(each.name, "", "", "error", fails))
+    (finding,) = engine.lint(Snippet("neg.f32 $0, $1;", "=f,f", pure=True))
+    assert finding.rule == "internal"
+    assert "operand-unused" in finding.message
+    assert "planted" in finding.message
+
+
+@pytest.mark.parametrize(
+    "asm", ["", ";", "}", "{", "$", "$$", "%", "\x00", "\x01", "@", "/*", "//", "a" * 5000, "{" * 500, "$99999999999"]
+)
+@pytest.mark.parametrize("constraints", ["", "=r,r", "=", ",", "r,=r", "=r,0", "=r,n", "\x00", "=b,b"])
+@pytest.mark.parametrize("convention", ["triton", "llvm", "cuda"])
+def test_no_text_makes_a_rule_fail(asm, constraints, convention):
+    for dtypes in (None, ("int32",)):
+        found = engine.lint(Snippet(asm, constraints, convention, True, 1, dtypes, dtypes))
+        assert "internal" not in {f.rule for f in found}
+
+
+def test_nothing_heavy_is_loaded_before_asm_is_found(tmp_path):
+    for n in range(3):
+        (tmp_path / f"plain{n}.py").write_text("print('inline')\n")
+    script = (
+        "import sys, pathlib\nfrom harness.lint.files import lint_paths\n"
+        f"assert lint_paths([pathlib.Path({str(tmp_path)!r})]).searched == 3\n"
+        "print(sorted(m for m in ('numpy', 'numba', 'torch', 'triton', 'harness.ptx') if m in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
