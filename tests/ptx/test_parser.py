@@ -372,3 +372,13 @@ ret;
     assert body is not None
     places = [s.location.line for s in body.statements if isinstance(s, Instruction) and s.location]
     assert places == [9, 9, 12]
+
+
+@pytest.mark.parametrize("shape", ["16x64b", "16x128b", "16x256b", "32x32b", "16x32bx2", "4x256b", "128x128b"])
+def test_shapes_of_tensor_memory_are_modifiers(shape: str) -> None:
+    tree, _ = parse_asm(f"tcgen05.cp.cta_group::1.{shape} [$0], $1; mov.f32 $0, .16;")
+    (copy, move) = tree.statements
+    assert isinstance(copy, Instruction)
+    assert copy.modifiers == ("cp", "cta_group::1", shape)
+    assert isinstance(move, Instruction)
+    assert isinstance(move.operands[1], Immediate)

@@ -12,7 +12,6 @@ from harness.lint.extract.literals import File, pieces, placed
 from harness.lint.extract.values import (
     Class,
     Function,
-    Partial,
     Ref,
     Scope,
     Tensor,
@@ -448,5 +447,3 @@ _BUILTINS = frozenset((
     "str", "int", "hex", "min", "max", "abs", "len", "range", "zip", "enumerate", "list", "tuple", "sorted", "reversed",
     "dict", "print", "isinstance", "getattr", "type",
 ))  # fmt: skip
-
-__all__ = ["ELEMENTS", "Expressions", "Function", "Partial"]
