@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.backends.snippet import one_line, run_once
+from harness.backends.snippet import error_line, run_once
 from harness.jobs import Artifacts, Job, Outcome
 from harness.model.derive import asm_form
 from harness.model.identity.experiment import Experiment, emulator
@@ -118,10 +118,10 @@ def _run(
 def _fault(job: Job, kernel: CompiledKernel, error: PtxError) -> Outcome:
     """A finding for what the kernel did wrong; else why the emulator cannot run it, or not in time."""
     if isinstance(error, UnsupportedOnTarget):
-        return Outcome("unsupported", one_line(error))
+        return Outcome("unsupported", error_line(error))
     if isinstance(error, NotElementwise):
-        return Outcome("not run", one_line(error))
-    words = one_line(error)
+        return Outcome("not run", error_line(error))
+    words = error_line(error)
     if isinstance(error, UndefinedBits):
         words = _in_the_asm(job) or words
     elif (asm := asm_line(kernel.compilation.ptx, error.line)) and asm.call and not asm.ours:
@@ -146,7 +146,7 @@ def _in_the_asm(job: Job) -> str:
     try:
         run_once(job, asm_form(job.case, job.variant, job.setup.pack), job.inputs, {})
     except UndefinedBits as error:
-        words = f"asm {one_line(error)}"
+        words = f"asm {error_line(error)}"
         if error.element is None:
             return words
         of = {n: np.asarray(u).reshape(-1)[error.element] for n, u in job.inputs.items()}

@@ -10,7 +10,7 @@ from harness.judging import differences  # noqa: E402
 from harness.judging.differences import Difference, classify_differences  # noqa: E402
 from harness.model.match import Domain, absolute, between, exact, magnitude, relative, ulp  # noqa: E402
 from harness.sweep.agree import agrees, classify, doubtful  # noqa: E402
-from harness.sweep.onarrays import on_device  # noqa: E402
+from harness.sweep.onarrays import holds_on_tensors  # noqa: E402
 from references.formats import (  # noqa: E402  # noqa: E402
     BF16,
     E2M1,
@@ -102,5 +102,5 @@ DOMAINS = [
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=lambda d: d.text)
 def test_a_domain_holds_on_tensors_where_it_holds_on_arrays(domain):
-    found = on_device(domain, {n: torch.from_numpy(v) for n, v in VALUES.items()})
+    found = holds_on_tensors(domain, {n: torch.from_numpy(v) for n, v in VALUES.items()})
     np.testing.assert_array_equal(found.numpy(), domain.holds(VALUES))
