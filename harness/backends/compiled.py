@@ -122,11 +122,11 @@ def _fault(job: Job, kernel: CompiledKernel, error: PtxError) -> Outcome:
     if isinstance(error, NotElementwise):
         return Outcome("not run", error_line(error))
     words = error_line(error)
-    if isinstance(error, UndefinedBits):
-        words = _in_the_asm(job) or words
+    if isinstance(error, UndefinedBits) and (found := _in_the_asm(job)):
+        words = found
     elif (asm := asm_line(kernel.compilation.ptx, error.line)) and asm.call and not asm.ours:
         words = f"{words} | line {asm.number} of the inline asm that {asm.call} calls"
-    words = _OUR_TEMPLATE.sub("", words)
+    words = _INLINED.sub("", _OUR_TEMPLATE.sub("", words))
     if isinstance(error, ExecutionError) and not isinstance(error, TimeLimit):
         return Outcome("ran", findings=(words,), evidence="specification")
     return Outcome("error", words)
@@ -134,6 +134,8 @@ def _fault(job: Job, kernel: CompiledKernel, error: PtxError) -> Outcome:
 
 # The places of a store in the harness's own kernel, which tell the author of a case nothing.
 _OUR_TEMPLATE = re.compile(rf" \(from {re.escape(TEMPLATE_FILE)}:\d+(?:, inlined at {re.escape(TEMPLATE_FILE)}:\d+)*\)")
+
+_INLINED = re.compile(rf", inlined at {re.escape(TEMPLATE_FILE)}:\d+")
 
 
 def _in_the_asm(job: Job) -> str:
