@@ -36,5 +36,7 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
+        if error := importlib.import_module("harness.ours").missing("harness", name):
+            raise error
         raise AttributeError(f"module 'harness' has no attribute {name!r}; it offers {', '.join(__all__)}")
     return getattr(importlib.import_module(_HOME_OF[name]), name)

@@ -16,6 +16,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 
 
+_REPAIR = "rename the other one, or keep ptxdiff out of this run of pytest with -p no:ptxdiff"
+
+
 class Hidden(ImportError):
     """Another package has the name of one of ours, and was imported first. One sentence with both paths."""
 
@@ -35,7 +38,7 @@ class _Finder:
         spec = PathFinder.find_spec(name, path)
         theirs = None if spec else _place(PathFinder.find_spec(self.name, [p for p in sys.path if p != str(ROOT)]))
         if theirs is not None:
-            raise Hidden(f"{self._both(theirs)}, which has no module {name}; rename the other one")
+            raise Hidden(f"{self._both(theirs)}, which has no module {name}; {_REPAIR}")
         return spec
 
     def _both(self, theirs: str) -> str:
@@ -49,9 +52,16 @@ def first(name: str) -> None:
     finder = _Finder(name)
     loaded = sys.modules.get(name)
     if loaded is not None and (theirs := _place(loaded)) is not None:
-        raise Hidden(f"{finder._both(theirs)}, and the first has been imported already; rename it")
+        raise Hidden(f"{finder._both(theirs)}, and the first has been imported already; {_REPAIR}")
     if not any(isinstance(f, _Finder) and f.name == name for f in sys.meta_path):
         sys.meta_path.insert(0, finder)
+
+
+def missing(package: str, name: str) -> ImportError | None:
+    """What to raise where somebody wants a name of our package that it lacks and another package may have; or None."""
+    known = name.startswith("__") or PathFinder.find_spec(f"{package}.{name}", [str(ROOT / package)]) is not None
+    theirs = None if known else others(package, [p for p in sys.path if p != str(ROOT)])
+    return Hidden(f"{_Finder(package)._both(theirs)}, which has no {name}; {_REPAIR}") if theirs else None
 
 
 def _place(package: ModuleType | ModuleSpec | None) -> str | None:

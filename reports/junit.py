@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 
 from harness.records import Result, RunRecords
 from harness.records.shown import xml_text
-from reports.model import STATES, Item, View, simplicity, state_of, view, worst_state
+from reports.model import STATES, Item, View, reused_words, simplicity, state_of, view, worst_state
 from reports.verdict import overall
 
 RED = {"failed"}
@@ -66,6 +66,9 @@ def _suite(found: View, case: str) -> ET.Element:
             file=xml_text(path),
             time=f"{sum(r.seconds for r in results):.4f}",
         )
+        if words := reused_words(results):
+            properties = ET.SubElement(element, "properties")
+            ET.SubElement(properties, "property", name="reused", value=xml_text(words))
         kind = _outcome(element, results)
         if kind:
             counts[kind] += 1

@@ -172,14 +172,17 @@ class Row:
         return STATES[worst_state(c.state.name for c in self.cells.values())]
 
     @property
-    def by_backend(self) -> list[tuple[str, int, int, int]]:
-        """Each backend with how many results passed, ran and are there, a device first."""
-        verdicts: dict[str, Counter[str]] = defaultdict(Counter)
-        for c in self.cells.values():
-            for r in c.results:
-                verdicts[r.key.backend][r.verdict] += 1
-        order = [b for b in BACKENDS if b in verdicts] + sorted(verdicts.keys() - set(BACKENDS))
-        return [(b, n["pass"], n.total() - n["not run"], n.total()) for b in order for n in (verdicts[b],)]
+    def by_backend(self) -> list[tuple[str, int, int, int, str]]:
+        """Each backend with how many results passed, ran and are there, and which are reused; a device first."""
+        results: dict[str, list[Result]] = defaultdict(list)
+        for r in self.results:
+            results[r.key.backend].append(r)
+        order = [b for b in BACKENDS if b in results] + sorted(results.keys() - set(BACKENDS))
+        found = []
+        for backend in order:
+            n = Counter(r.verdict for r in results[backend])
+            found.append((backend, n["pass"], n.total() - n["not run"], n.total(), reused_words(results[backend])))
+        return found
 
     @property
     def results(self) -> list[Result]:
@@ -212,6 +215,11 @@ class FailureGroup:
     def targets(self) -> list[str]:
         """Where it happens."""
         return sorted({r.key.target for r in self.results}, key=target_order)
+
+    @property
+    def reused(self) -> str:
+        """How many earlier runs found, and which."""
+        return reused_words(self.results)
 
     @property
     def packs(self) -> list[int]:
@@ -380,6 +388,26 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 def anchor(*parts: object) -> str:
     """An id for a page: readable, unique for distinct parts, and free of anything with a meaning in HTML or a URL."""
     return "--".join(_UNSAFE.sub(lambda m: f"~{ord(m[0]):x}~", str(p)) for p in parts)
+
+
+def reused_words(results: Iterable[Result]) -> str:
+    """How many results earlier runs made, and which runs: `3 reused from RUN (2026-03-01)`; empty for none."""
+    counts = Counter(r.reused for r in results if r.reused)
+    if not counts:
+        return ""
+    runs = sorted(counts, reverse=True)
+    named = ", ".join(f"{run} ({date})" if (date := _date(run)) else run for run in runs[:RUNS_NAMED])
+    more = f" and {len(runs) - RUNS_NAMED} earlier runs" if len(runs) > RUNS_NAMED else ""
+    return f"{counts.total():,} reused from {named}{more}"
+
+
+RUNS_NAMED = 2
+
+
+def _date(run: str) -> str:
+    """The day that the id of a run begins with, as `2026-03-01`; "" where it begins with none."""
+    found = re.match(r"(\d{4})-?(\d\d)-?(\d\d)T", run)
+    return "-".join(found.groups()) if found else ""
 
 
 def reasons(results: Iterable[Result], states: Sequence[str]) -> list[tuple[str, str, list[Result]]]:

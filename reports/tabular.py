@@ -59,6 +59,7 @@ def _outcome(r: Result) -> dict[str, Any]:
         "sass": r.sass,
         "replay": r.replay,
         "seconds": r.seconds,
+        "reused": r.reused,
     }
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.records import VERDICTS, Result, RunRecords, beside, evidence_of_passes, machines
-from reports.model import STATES, View, state_of
+from reports.model import STATES, View, reused_words, state_of
 
 # How many names a sentence spells out before it counts the rest.
 NAMED = 3
@@ -117,6 +117,9 @@ def _notes(view: View, word: str) -> list[str]:
             if n == 1
             else f"{n} variants fail as their cases declare."
         )
+    if words := reused_words(view.records.results):
+        count, _, rest = words.partition(" ")
+        notes.append(f"{count} of {_count(len(view.records.results), 'result')} {rest}; --ptx-fresh runs everything.")
     if conflicts := view.records.conflicts:
         named = list(dict.fromkeys(f"{c.key.case}::{c.key.variant} on {c.key.target} ({c.words})" for c in conflicts))
         more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""

@@ -85,8 +85,19 @@ def undefined_address(x, y, n, B: tl.constexpr):
     o = tl.arange(0, B)
     i = tl.load(x + o, mask=o < n)
     asm: tl.constexpr = "{ .reg .b32 t; and.b32 t, t, 3; add.s32 $0, $1, t; }"
-    i = tl.inline_asm_elementwise(asm, "=r,r", [i], dtype=tl.int32, is_pure=True, pack=1)
-    tl.store(y + i, o, mask=o < n)  # HERE
+    i = tl.inline_asm_elementwise(asm, "=r,r", [i], dtype=tl.int32, is_pure=True, pack=1)  # HERE
+    tl.store(y + i, o, mask=o < n)
+
+
+@triton.jit
+def undefined_in_asm(x, y, B: tl.constexpr):
+    o = tl.arange(0, B)
+    a = tl.load(x + o)
+    asm: tl.constexpr = """{ .reg .pred p;
+        setp.ne.u32 p, $1, 5;
+        @p add.u32 $0, $1, 1; }"""
+    b = tl.inline_asm_elementwise(asm, "=r,r", [a], dtype=tl.int32, is_pure=True, pack=1)  # HERE
+    tl.store(y + o, b * 2)
 
 
 @triton.jit

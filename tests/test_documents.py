@@ -1,6 +1,8 @@
-"""ARCHITECTURE.md and CONTRIBUTING.md name files, modules and objects that exist."""
+"""Names: those in ARCHITECTURE.md and CONTRIBUTING.md exist, and a class name stands for one class."""
 
+import ast
 import re
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -59,3 +61,12 @@ def test_what_the_documents_name_exists(document):
 def test_a_wrong_name_is_found(planted):
     text = (ROOT / "ARCHITECTURE.md").read_text()
     assert wrong_names(f"{text}\nSee `{planted}` and `judging/judge`.\n") == [planted]
+
+
+def test_no_two_classes_of_the_harness_share_a_name():
+    homes = defaultdict(list)
+    for path in sorted((ROOT / "harness").rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                homes[node.name].append(str(path.relative_to(ROOT)))
+    assert {name: places for name, places in homes.items() if len(places) > 1} == {}

@@ -167,8 +167,20 @@ def test_closures_over_numbers_that_compare_equal_are_told_apart():
 def test_errors_of_a_closure_name_its_own_line():
     with pytest.raises(MemoryFault, match=r"test_launcher_places\.py:\d+"):
         emulated(adder(1, "outside"))[(1,)](np.zeros(32, np.float32), B=32)
-    with pytest.raises(LaunchError, match=r"lode.*\[in: tl\.store\(x \+ i, tl\.lode\(x \+ i\) \+ AMOUNT\)\]"):
+    with pytest.raises(
+        LaunchError,
+        match=r"lode.*\[.*test_launcher_places\.py:\d+: tl\.store\(x \+ i, tl\.lode\(x \+ i\) \+ AMOUNT\)\]",
+    ):
         emulated(adder(1, "misspelt"))[(1,)](np.zeros(32, np.float32), B=32)
+
+
+def test_errors_of_a_script_name_the_inner_line(tmp_path):
+    """Of a function that the kernel calls, and of what Triton's own library refuses."""
+    called = SCRIPT.replace("return", "missing = x.nothing\n    return", 1)
+    assert called != SCRIPT
+    done = run_script(tmp_path / "script.py", called)
+    line = next(n for n, text in enumerate(called.splitlines(), 1) if "missing = x.nothing" in text)
+    assert f"script.py:{line}: missing = x.nothing]" in done.stderr
 
 
 def test_a_function_of_a_factory_as_a_compile_time_argument():

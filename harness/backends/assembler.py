@@ -13,7 +13,6 @@ from harness.triton.compile import submit
 from harness.triton.diagnostics import Refusal
 from harness.triton.installation import NoTriton
 from harness.triton.launch import launch_of, launched_experiment
-from harness.triton.ptxtext import contraction_open
 from harness.triton.targets import probe, tool
 
 
@@ -55,7 +54,6 @@ class AssemblerBackend:
         return Outcome(
             "assembled",
             identity=launched_experiment(machine, job, launch, built.compilation).digest,
-            contraction_open=job.setup.fusion and contraction_open(built.compilation.ptx),
             artifacts=artifacts(built, self._sass(job, built)),
         )
 

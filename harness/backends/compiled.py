@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.backends.evidence import rested
-from harness.backends.snippet import one_line, run_once
+from harness.backends.snippet import error_line, run_once
 from harness.jobs import Artifacts, Job, Outcome
 from harness.model.derive import asm_form
 from harness.model.identity.experiment import Experiment, emulator
@@ -124,15 +124,15 @@ def _run(job: Job, kernel: CompiledKernel, loaded: Kernel, limit: float) -> Outc
 def _fault(job: Job, kernel: CompiledKernel, error: PtxError) -> Outcome:
     """A finding for what the kernel did wrong; else why the emulator cannot run it, or not in time."""
     if isinstance(error, UnsupportedOnTarget):
-        return Outcome("unsupported", one_line(error))
+        return Outcome("unsupported", error_line(error))
     if isinstance(error, NotElementwise):
-        return Outcome("not run", one_line(error))
-    words = one_line(error)
-    if isinstance(error, UndefinedBits):
-        words = _in_the_asm(job) or words
+        return Outcome("not run", error_line(error))
+    words = error_line(error)
+    if isinstance(error, UndefinedBits) and (found := _in_the_asm(job)):
+        words = found
     elif (asm := asm_line(kernel.compilation.ptx, error.line)) and asm.call and not asm.ours:
         words = f"{words} | line {asm.number} of the inline asm that {asm.call} calls"
-    words = _OUR_TEMPLATE.sub("", words)
+    words = _INLINED.sub("", _OUR_TEMPLATE.sub("", words))
     if isinstance(error, ExecutionError) and not isinstance(error, TimeLimit):
         return Outcome("ran", findings=(words,), evidence="specification")
     return Outcome("error", words)
@@ -140,6 +140,8 @@ def _fault(job: Job, kernel: CompiledKernel, error: PtxError) -> Outcome:
 
 # The places of a store in the harness's own kernel, which tell the author of a case nothing.
 _OUR_TEMPLATE = re.compile(rf" \(from {re.escape(TEMPLATE_FILE)}:\d+(?:, inlined at {re.escape(TEMPLATE_FILE)}:\d+)*\)")
+
+_INLINED = re.compile(rf", inlined at {re.escape(TEMPLATE_FILE)}:\d+")
 
 
 def _in_the_asm(job: Job) -> str:
@@ -152,7 +154,7 @@ def _in_the_asm(job: Job) -> str:
     try:
         run_once(job, asm_form(job.case, job.variant, job.setup.pack), job.inputs, {})
     except UndefinedBits as error:
-        words = f"asm {one_line(error)}"
+        words = f"asm {error_line(error)}"
         if error.element is None:
             return words
         of = {n: np.asarray(u).reshape(-1)[error.element] for n, u in job.inputs.items()}

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from harness.backends.evidence import rested
 from harness.backends.sharing import run_shared
-from harness.backends.snippet import fed_back, one_line, run_once, shareable
+from harness.backends.snippet import error_line, fed_back, run_once, shareable
 from harness.jobs import Job, Outcome
 from harness.model.arguments import format_of
 from harness.model.derive import AsmForm, asm_form
@@ -124,9 +124,9 @@ class EmulatorBackend:
                 outputs = run_once(job, form, units, share, fuse, self.limit)
                 units |= fed_back(job.case, carry, outputs)
         except UndefinedBits as e:
-            return Outcome("ran", findings=(one_line(e),))
+            return Outcome("ran", findings=(error_line(e),))
         except PtxError as e:
-            return Outcome("error", one_line(e))
+            return Outcome("error", error_line(e))
         return Outcome("ran", outputs=outputs)
 
 
@@ -144,11 +144,11 @@ def _refusal(job: Job, variant: AsmVariant) -> Outcome | None:
         form = asm_form(job.case, variant, job.setup.pack)
         analyse(form.text, form.constraints, target=job.target)
     except UnsupportedOnTarget as e:
-        return Outcome("unsupported", one_line(e))
+        return Outcome("unsupported", error_line(e))
     except NotElementwise as e:
-        return Outcome("not run", one_line(e))
+        return Outcome("not run", error_line(e))
     except (PtxError, CaseError) as e:
-        return Outcome("error", one_line(e))
+        return Outcome("error", error_line(e))
     return None
 
 

@@ -25,7 +25,6 @@ from harness.triton.build import Built
 from harness.triton.diagnostics import Refusal, one_line
 from harness.triton.guarded import GUARD, PATTERNS, Layout, input_overwritten, never_written
 from harness.triton.launch import Launch, TensorLayout, launch_of, launched_experiment
-from harness.triton.ptxtext import contraction_open
 from references.formats import Format
 
 if TYPE_CHECKING:
@@ -140,10 +139,21 @@ def launched(job: Job, guard: int = GUARD) -> Outcome:
 def completed(outcome: Outcome, job: Job, built: Built, device: str) -> Outcome:
     """An outcome with what compiling left, and its identity. device: the GPU's name."""
     ran = outcome.status == "ran"
-    is_open = ran and job.setup.fusion and contraction_open(built.compilation.ptx)
+    is_open = ran and job.setup.fusion and may_contract(built.compilation.ptx)
     machine = f"{device}, ptxas {built.compilation.ptxas.version}"
     identity = launched_experiment(machine, job, launch_of(job), built.compilation).digest if ran else ""
     return replace(outcome, contraction_open=is_open, artifacts=artifacts(built), identity=identity)
+
+
+def may_contract(ptx: str) -> bool:
+    """Whether ptxas may fuse a product and a sum of a kernel; `False` also where the emulator cannot read it."""
+    from harness.ptx.errors import PtxError
+    from harness.ptx.kernel.load import load_kernel
+
+    try:
+        return load_kernel(ptx).analysis.contraction_open
+    except PtxError:
+        return False
 
 
 def device_name() -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.backends.snippet import one_line, run_once
+from harness.backends.snippet import error_line, run_once
 from harness.jobs import Job, Outcome
 from harness.model.arguments import format_of
 from harness.model.case import Case
@@ -59,7 +59,7 @@ def run_shared(job: Job, form: AsmForm, fuse: bool, limit: float) -> Outcome:
         try:
             outputs = run_once(job, form, units, share, fuse, limit)
         except PtxError as e:
-            return Outcome("ran", outputs=plain, findings=(f"{words}: {one_line(e)}",), notes=notes)
+            return Outcome("ran", outputs=plain, findings=(f"{words}: {error_line(e)}",), notes=notes)
         if not _same_bits(expected, outputs):
             # The report shows outputs beside the job's inputs: these come from other inputs.
             shown = outputs if expected is plain else plain

@@ -90,6 +90,6 @@ def fed_back(case: Case, carry: Mapping[str, str], outputs: Mapping[str, Any]) -
     }
 
 
-def one_line(error: Exception) -> str:
+def error_line(error: Exception) -> str:
     """An emulator error as one readable line."""
     return " | ".join(part.strip() for part in str(error).splitlines() if part.strip())

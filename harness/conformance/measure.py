@@ -94,7 +94,7 @@ def on_host(device: Executor, snippet: Snippet, tally: Tally, count: int) -> Non
 
 
 def _on_host(device: Executor, snippet: Snippet, tally: Tally, columns: Columns) -> None:
-    expected = emulated(snippet, columns, device.identity.target)
+    expected = run_emulated(snippet, columns, device.identity.target)
     if isinstance(expected, str):
         tally.failure = expected
         return
@@ -151,7 +151,7 @@ def _explain(device: Executor, snippet: Snippet, tally: Tally, inputs: Inputs, r
     if not indices:
         return
     columns = inputs.at(np.array(indices, np.int64))
-    expected = emulated(snippet, columns, device.identity.target)
+    expected = run_emulated(snippet, columns, device.identity.target)
     if isinstance(expected, str):
         tally.failure = expected
         return
@@ -166,7 +166,7 @@ def _explain(device: Executor, snippet: Snippet, tally: Tally, inputs: Inputs, r
         tally.failure = "the definition gives something else on the device than in the emulator"
 
 
-def emulated(snippet: Snippet, columns: Columns, target: str) -> Columns | str:
+def run_emulated(snippet: Snippet, columns: Columns, target: str) -> Columns | str:
     """The emulator's results, or its words where it refuses."""
     dtypes = [f"uint{p.bits}" for p in snippet.outputs]
     try:

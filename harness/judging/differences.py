@@ -1,13 +1,17 @@
 """How two codes differ, element by element: the classes that judging and messages speak of.
 
-A class is decided before any bound is looked at, so that a special value never passes by tolerance.
+`RULES` is the one definition of it, for the plain judge and for sweeps (`harness.sweep.agree`). A class is decided
+before any bound is looked at, so that a special value never passes by tolerance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from fractions import Fraction
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +25,7 @@ from references.formats import (
     is_infinity,
     is_nan,
     is_zero,
+    magnitude,
     ordinal,
     render,
     sign,
@@ -69,6 +74,198 @@ _TEXTS = {
 }
 
 
+class Pairs:
+    """Pairs of codes under a policy, and the facts about them that `RULES` need, each computed when first asked for.
+
+    expected, got: int64 codes, numpy arrays or torch tensors: only operators that both have are used here, so that the
+    plain judge, the judge of a sweep and the kernel that is made of it follow one text.
+    decide: tells where a bound holds, given where float64 shows that it does and where float64 cannot tell. Without it,
+    what is in doubt does not count as held.
+    """
+
+    def __init__(
+        self,
+        fmt: Format,
+        match: Match,
+        nan: NanPolicy,
+        expected: Any,
+        got: Any,
+        decide: Callable[[Pairs, Any, Any], Any] | None = None,
+    ) -> None:
+        self.fmt, self.match, self.nan = fmt, match, nan
+        self.expected, self.got, self._decide = expected, got, decide
+
+    @cached_property
+    def identical(self) -> Any:
+        """Equal codes; under the policy "canonical" no other NaN, also where the reference itself gives one."""
+        same = self.expected == self.got
+        refused = self.fmt.is_float and self.nan == "canonical"
+        return same & (self.canonical | ~is_nan(self.fmt, self.got)) if refused else same
+
+    @cached_property
+    def canonical(self) -> Any:
+        """Where the result is the format's canonical NaN."""
+        code = self.fmt.canonical_nan
+        if code is None:
+            return self.got != self.got
+        return self.got == (code - (1 << 64) if code >> 63 else code)
+
+    @cached_property
+    def nans(self) -> tuple[Any, Any]:
+        """Where either code is a NaN."""
+        return is_nan(self.fmt, self.expected), is_nan(self.fmt, self.got)
+
+    @cached_property
+    def infinities(self) -> tuple[Any, Any]:
+        """Where either code is an infinity."""
+        return is_infinity(self.fmt, self.expected), is_infinity(self.fmt, self.got)
+
+    @cached_property
+    def zeros(self) -> tuple[Any, Any]:
+        """Where either code is a zero."""
+        return is_zero(self.fmt, self.expected), is_zero(self.fmt, self.got)
+
+    @cached_property
+    def both_zero(self) -> Any:
+        """Zeros of either sign."""
+        return self.zeros[0] & self.zeros[1]
+
+    @cached_property
+    def one_zero(self) -> Any:
+        """A zero beside something else."""
+        return self.zeros[0] != self.zeros[1]
+
+    @cached_property
+    def neither_zero(self) -> Any:
+        """No zero."""
+        return ~(self.zeros[0] | self.zeros[1])
+
+    @cached_property
+    def same_sign(self) -> Any:
+        """Equal sign bits."""
+        return sign(self.fmt, self.expected ^ self.got) == 0
+
+    @cached_property
+    def steps(self) -> Any:
+        """Ulps between two floats of one sign, or of which one is zero; of other pairs it says nothing."""
+        return abs(magnitude(self.fmt, self.got) - magnitude(self.fmt, self.expected))
+
+    @cached_property
+    def tiny(self) -> Any:
+        """Neither is as large as the smallest normal number."""
+        limit = magnitude(self.fmt, self.fmt.min_normal)
+        return (magnitude(self.fmt, self.expected) < limit) & (magnitude(self.fmt, self.got) < limit)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the policy has a bound."""
+        return self.match.kind != "exact"
+
+    @cached_property
+    def within(self) -> Any:
+        """Where the bound holds. Infinity counts as the number that would follow the largest finite one."""
+        if self.match.kind == "ulp":
+            if not self.fmt.is_float:
+                return distance(self.fmt, self.expected, self.got) <= int(self.match.bound)
+            return (self.steps <= int(self.match.bound)) & (self.same_sign | ~self.neither_zero)
+        holds, doubt = self._by_value
+        return self._decide(self, holds, doubt) if self._decide else holds
+
+    @property
+    def doubt(self) -> Any:
+        """Where float64 cannot decide an absolute or relative bound."""
+        return self._by_value[1] & ~self.identical if self.match.kind in ("absolute", "relative") else ~self._any
+
+    @cached_property
+    def _by_value(self) -> tuple[Any, Any]:
+        """Where an absolute or relative bound surely holds, and where float64 cannot tell: within its own rounding."""
+        fmt, match = self.fmt, self.match
+        if not fmt.is_float and fmt.code_bits == 64:
+            return ~self._any, self._any
+        expected, got = to_float64(fmt, self.expected), to_float64(fmt, self.got)
+        error = abs(got - expected)
+        limit = float(match.bound) * abs(expected) if match.kind == "relative" else float(match.bound)
+        decided = abs(error - limit) > _ROUNDING * (error + limit)  # false where either is infinite or a NaN
+        if not fmt.is_float:
+            return (error <= limit) & decided, ~decided
+        numbers = ~(self.nans[0] | self.nans[1])
+        if not match.overflow:
+            numbers = numbers & ~(self.infinities[0] | self.infinities[1])
+        return (error <= limit) & decided, ~decided & numbers
+
+    @property
+    def _any(self) -> Any:
+        return self.expected == self.expected
+
+
+_ROUNDING = 1e-12
+
+Rule = tuple[Difference, Callable[[Pairs], Any]]
+
+# What two codes are to each other: the first rule decides whose condition holds. A condition is `False`, not an array,
+# where the policy rules it out for all pairs.
+RULES: tuple[Rule, ...] = (
+    (Difference.SAME, lambda p: p.identical),
+    (Difference.SAME, lambda p: p.match.zero_sign == "any" and p.both_zero),
+    (Difference.ZERO_SIGN, lambda p: p.both_zero),
+    (Difference.SAME, lambda p: p.nan == "any" and p.nans[0] & p.nans[1]),
+    (Difference.SAME, lambda p: p.nan == "canonical" and p.nans[0] & p.canonical),
+    (Difference.NAN_PAYLOAD, lambda p: p.nan != "any" and p.nans[0] & p.nans[1]),
+    (Difference.NAN, lambda p: p.nans[0] | p.nans[1]),
+    (
+        Difference.SAME,
+        lambda p: p.bounded and p.match.overflow and (p.infinities[0] != p.infinities[1]) & p.same_sign & p.within,
+    ),
+    (Difference.INFINITY, lambda p: p.infinities[0] | p.infinities[1]),
+    (Difference.SAME, lambda p: p.match.kind == "absolute" and p.within),  # every finite pair but two zeros
+    (Difference.SAME, lambda p: p.bounded and p.neither_zero & p.same_sign & p.within),
+    (
+        Difference.SAME,
+        lambda p: (
+            p.bounded and p.match.underflow and p.one_zero & p.within & (p.same_sign | (p.match.zero_sign == "any"))
+        ),
+    ),
+    (Difference.ZERO_SIGN, lambda p: p.bounded and p.match.underflow and p.one_zero & p.within),
+    (Difference.FLUSH, lambda p: p.one_zero & p.tiny),
+    (Difference.SIGN, lambda p: p.neither_zero & ~p.same_sign),
+    (Difference.ONE_ULP, lambda p: p.steps == 1),
+    (Difference.LARGER, lambda p: ~p.identical),
+)
+
+INTEGER_RULES: tuple[Rule, ...] = (
+    (Difference.SAME, lambda p: p.identical),
+    (Difference.SAME, lambda p: p.bounded and p.within),
+    (Difference.VALUE, lambda p: ~p.identical),
+)
+
+
+def _conditions(pairs: Pairs) -> Iterator[tuple[Difference, Callable[[], Any]]]:
+    for difference, condition in RULES if pairs.fmt.is_float else INTEGER_RULES:
+        yield difference, functools.partial(condition, pairs)
+
+
+def agreeing(pairs: Pairs) -> Any:
+    """Where the rules call pairs `SAME`, evaluating no rule that cannot matter: fit for a kernel."""
+    found: Any = False
+    for difference, condition in reversed(list(_conditions(pairs))):
+        if found is False and difference != Difference.SAME:
+            continue
+        held = condition()
+        if held is not False:
+            found = held if found is False else found | held if difference == Difference.SAME else found & ~held
+    return found
+
+
+def classes(pairs: Pairs, where: Callable[[Any, int, Any], Any]) -> Any:
+    """The `Difference` of each pair, as int64. where: numpy's, or torch's."""
+    found = pairs.expected * 0 + int(Difference.LARGER)
+    for difference, condition in reversed(list(_conditions(pairs))):
+        held = condition()
+        if held is not False:
+            found = where(held, int(difference), found)
+    return found
+
+
 def classify_differences(
     fmt: Format, match: Match, nan: NanPolicy, expected: Codes, got: Codes, inside: Callable[[], Mask] | None = None
 ) -> Codes:
@@ -77,9 +274,7 @@ def classify_differences(
     inside: gives, when it is needed, where the match's domain `on` holds; None without a domain.
     """
     result = np.full(expected.shape, int(Difference.SAME), dtype=np.int64)
-    differs = expected != got
-    if nan == "canonical" and fmt.is_float:  # a payload is refused, also where the reference itself returns it
-        differs = differs | (is_nan(fmt, got) & ~_nan_agrees(fmt, nan, got))
+    differs = ~Pairs(fmt, match, nan, expected, got).identical
     if not differs.any():
         return result
     result[differs] = _classify(fmt, match, nan, expected[differs], got[differs])
@@ -96,79 +291,18 @@ def classify_differences(
     return result
 
 
-def _classify(fmt: Format, match: Match, nan: NanPolicy, e: Codes, g: Codes) -> Codes:
-    if not fmt.is_float:
-        within = _within(fmt, match, e, g)
-        return np.where(within, int(Difference.SAME), int(Difference.VALUE))
-    e_nan, g_nan = is_nan(fmt, e), is_nan(fmt, g)
-    e_inf, g_inf = is_infinity(fmt, e), is_infinity(fmt, g)
-    e_zero, g_zero = is_zero(fmt, e), is_zero(fmt, g)
-    finite = ~(e_nan | g_nan | e_inf | g_inf)
-    within = np.zeros(e.shape, dtype=bool)
-    within[finite] = _within(fmt, match, e[finite], g[finite])
-    steps = distance(fmt, e, g)
-    same_sign = sign(fmt, e) == sign(fmt, g)
-    overflow = (e_inf != g_inf) & ~(e_nan | g_nan) & same_sign & bool(match.overflow)
-    allowed_overflow = np.zeros(e.shape, dtype=bool)
-    allowed_overflow[overflow] = _within(fmt, match, e[overflow], g[overflow])
-    covered = within & (match.kind == "absolute")  # every finite pair, but for two zeros of different signs
-    may_vanish = within & bool(match.underflow)
-    # In order: the first condition that holds decides.
-    conditions: list[tuple[Mask, Difference]] = [
-        (e_nan & g_nan & _nan_agrees(fmt, nan, g), Difference.SAME),
-        (e_nan & g_nan, Difference.NAN_PAYLOAD),
-        (e_nan | g_nan, Difference.NAN),
-        (allowed_overflow, Difference.SAME),
-        (e_inf | g_inf, Difference.INFINITY),
-        (e_zero & g_zero & (match.zero_sign == "any"), Difference.SAME),
-        (e_zero & g_zero, Difference.ZERO_SIGN),
-        (covered, Difference.SAME),
-        ((e_zero != g_zero) & may_vanish & (same_sign | (match.zero_sign == "any")), Difference.SAME),
-        ((e_zero != g_zero) & may_vanish, Difference.ZERO_SIGN),
-        ((e_zero != g_zero) & _tiny(fmt, e, g), Difference.FLUSH),
-        (~same_sign & ~e_zero & ~g_zero, Difference.SIGN),
-        ((e_zero == g_zero) & within, Difference.SAME),
-        (steps == 1, Difference.ONE_ULP),
-    ]
-    return np.select([c for c, _ in conditions], [int(d) for _, d in conditions], default=int(Difference.LARGER))
-
-
-def _nan_agrees(fmt: Format, nan: NanPolicy, got: Codes) -> Mask:
-    if nan == "any":
-        return np.ones(got.shape, dtype=bool)
-    if nan == "canonical" and fmt.canonical_nan is not None:
-        canonical = fmt.canonical_nan - (1 << 64) if fmt.canonical_nan >> 63 else fmt.canonical_nan
-        agrees: Mask = got == canonical
-        return agrees
-    return np.zeros(got.shape, dtype=bool)  # payload: equal codes never come here
-
-
-def _tiny(fmt: Format, e: Codes, g: Codes) -> Mask:
-    """Whether the one of the pair that is not zero is subnormal."""
-    limit = ordinal(fmt, fmt.min_normal)
-    tiny: Mask = np.maximum(np.abs(ordinal(fmt, e)), np.abs(ordinal(fmt, g))) < limit
-    return tiny
-
-
-def _within(fmt: Format, match: Match, e: Codes, g: Codes) -> Mask:
-    """Whether the bound holds, exactly. Infinity counts as the number that would follow the largest finite one."""
-    if match.kind == "exact":
-        return np.zeros(e.shape, dtype=bool)  # equal codes never come here
-    if match.kind == "ulp":
-        near: Mask = distance(fmt, e, g) <= int(match.bound)
-        return near
-    if not fmt.is_float and fmt.code_bits == 64:
-        return np.array([_within_exactly(fmt, match, a, b) for a, b in zip(e, g, strict=True)], dtype=bool)
+def _classify(fmt: Format, match: Match, nan: NanPolicy, expected: Codes, got: Codes) -> Codes:
     with np.errstate(all="ignore"):
-        ev, gv = to_float64(fmt, e), to_float64(fmt, g)
-        error = np.abs(gv - ev)
-        limit = float(match.bound) * (np.abs(ev) if match.kind == "relative" else 1.0)
-        within: Mask = error <= limit
-        # float64 decides all but what lies within its own rounding of the limit: those few are done in rationals.
-        close = ~(np.abs(error - limit) > 1e-12 * np.maximum(error, limit)) | ~np.isfinite(error) | ~np.isfinite(limit)
-    for k in np.flatnonzero(close):
-        within[k] = _within_exactly(fmt, match, e[k], g[k])
-    return within
+        found: Codes = classes(Pairs(fmt, match, nan, expected, got, _in_rationals), np.where)
+    return found
+
+
+def _in_rationals(pairs: Pairs, holds: Mask, doubt: Mask) -> Mask:
+    """Where a bound holds, exactly: the few pairs that float64 leaves in doubt are done in rationals."""
+    held = holds & ~doubt
+    for k in np.flatnonzero(doubt):
+        held[k] = _within_exactly(pairs.fmt, pairs.match, pairs.expected[k], pairs.got[k])
+    return held
 
 
 def _within_exactly(fmt: Format, match: Match, e: np.int64, g: np.int64) -> bool:

@@ -14,7 +14,8 @@ is hardware's.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,34 +30,43 @@ from references.formats import Format, is_subnormal
 Codes = NDArray[np.int64]
 
 
-def flush(fmt: Format, codes: Codes) -> Codes:
-    """Subnormals replaced by the zero of their sign; formats without subnormals unchanged."""
+def flush(fmt: Format, codes: Any) -> Any:
+    """Subnormals replaced by the zero of their sign, in numpy or torch; formats without subnormals unchanged."""
     if not fmt.is_float or not fmt.has_zero:
         return codes
-    sign = np.int64(-(1 << 63)) if fmt.sign_shift == 63 else np.int64(1 << fmt.sign_shift)
-    zero = codes & sign if fmt.has_sign else np.zeros_like(codes)
-    return np.where(is_subnormal(fmt, codes), zero, codes)
+    below_sign = (1 << fmt.sign_shift) - 1 if fmt.has_sign else fmt.code_mask
+    return codes ^ ((codes & below_sign) * is_subnormal(fmt, codes))
 
 
-def accepted(case: Case, policy: Policies, codes: Mapping[str, Codes]) -> Iterator[dict[str, Codes]]:
-    """Every answer that the reference and the ftz policy accept; the first has no flush beyond the required ones."""
+def accepted(
+    case: Case, policy: Policies, codes: Mapping[str, Any], apply: Callable[..., dict[str, Any]] = apply_reference
+) -> Iterator[dict[str, Any]]:
+    """Every answer that the reference and the ftz policy accept; the first has no flush beyond the required ones.
+
+    apply: evaluates a reference, with the parameters of `apply_reference`, on what `codes` holds.
+    """
     required = {n for n, word in policy.ftz.items() if word == "required"}
     allowed = {n for n, word in policy.ftz.items() if word == "allowed"}
     inputs = [required, required | allowed] if allowed & set(case.inputs) else [required]
     outputs = [required, required | allowed] if allowed & set(case.outputs) else [required]
     for reference, flushed in itertools.product(alternatives(policy.reference), inputs):
-        yield from _flushed_answers(case, reference, codes, flushed, outputs)
+        yield from _flushed_answers(case, apply, reference, codes, flushed, outputs)
 
 
 def _flushed_answers(
-    case: Case, reference: Reference, codes: Mapping[str, Codes], inputs: Set[str], outputs: Sequence[Set[str]]
-) -> Iterator[dict[str, Codes]]:
+    case: Case,
+    apply: Callable[..., dict[str, Any]],
+    reference: Reference,
+    codes: Mapping[str, Any],
+    inputs: Set[str],
+    outputs: Sequence[Set[str]],
+) -> Iterator[dict[str, Any]]:
     """An answer for each choice of the outputs to flush, with the named inputs flushed."""
     given = {n: flush(format_of(case.inputs[n]), c) if n in inputs else c for n, c in codes.items()}
     wanted = {name in choice for choice in outputs for name in case.outputs}
     itself = True in wanted and flushes_itself(reference)
-    tiny = apply_reference(case, reference, given, flushing=True) if itself else None
-    kept = tiny if tiny and False not in wanted else apply_reference(case, reference, given)
+    tiny = apply(case, reference, given, flushing=True) if itself else None
+    kept = tiny if tiny and False not in wanted else apply(case, reference, given)
     for choice in outputs:
         yield {n: flush(format_of(a), (tiny or kept)[n]) if n in choice else kept[n] for n, a in case.outputs.items()}
 
@@ -68,4 +78,4 @@ def flipped(case: Case, policy: Policies, codes: Mapping[str, Codes]) -> Iterato
         for inputs, outputs in itertools.product((False, True), repeat=2):
             flushed = {n for n in case.inputs if inputs} | {n for n in case.outputs if outputs}
             if flushed != required:
-                yield from _flushed_answers(case, reference, codes, flushed, [flushed])
+                yield from _flushed_answers(case, apply_reference, reference, codes, flushed, [flushed])

@@ -20,14 +20,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.model.check import check_case
-from harness.model.declaration import Declaration
+from harness.model.declaration import CaseDeclaration
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case(Declaration):
+class Case(CaseDeclaration):
     """One operation, named by its file: a declaration that contradicts itself nowhere. Raises CaseError.
 
-    Its fields are those of `Declaration`; the module's docstring says how references are called.
+    Its fields are those of `CaseDeclaration`; the module's docstring says how references are called.
     """
 
     def __post_init__(self) -> None:

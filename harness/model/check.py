@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 
 from harness.model.arguments import flushes, format_of
-from harness.model.declaration import Declaration
+from harness.model.declaration import CaseDeclaration
 from harness.model.match import Match
 from harness.model.policies import policies, valid_policy_names
 from harness.model.targets import TargetSet, normal
@@ -14,7 +14,7 @@ from harness.model.variants import AsmVariant, CaseError, ExpectedFailure, Meets
 from references.formats import Format, Scalar, Shaped, fraction
 
 
-def check_case(case: Declaration) -> None:
+def check_case(case: CaseDeclaration) -> None:
     """Raise `CaseError` for the first contradiction found, naming the part and the remedy."""
     _check_arguments(case)
     _check_names(case)
@@ -28,7 +28,7 @@ def check_case(case: Declaration) -> None:
         _check_variant(case, where, variant)
 
 
-def _check_arguments(case: Declaration) -> None:
+def _check_arguments(case: CaseDeclaration) -> None:
     for side, arguments in (("inputs", case.inputs), ("outputs", case.outputs)):
         if not isinstance(arguments, Mapping):
             raise CaseError(f"{side}={arguments!r}: write names with their formats, {side}={{'x': F32}}")
@@ -50,7 +50,7 @@ def _check_arguments(case: Declaration) -> None:
         raise CaseError("variants are given by name: variants={'name': asm(...)}")
 
 
-def _check_sizes(case: Declaration) -> None:
+def _check_sizes(case: CaseDeclaration) -> None:
     """Whole kernels: there are sizes, each names every dimension, and all dimensions come out whole."""
     if case.elementwise:
         if case.sizes:
@@ -69,7 +69,7 @@ def _check_sizes(case: Declaration) -> None:
                     raise CaseError(f"sizes {dict(sizes)}: {e}") from None
 
 
-def _check_names(case: Declaration) -> None:
+def _check_names(case: CaseDeclaration) -> None:
     if not case.outputs:
         raise CaseError("a case has at least one output: outputs={'y': F32}")
     if not case.variants:
@@ -92,7 +92,7 @@ def _check_names(case: Declaration) -> None:
     _check_hard_cases(case)
 
 
-def _check_hard_cases(case: Declaration) -> None:
+def _check_hard_cases(case: CaseDeclaration) -> None:
     """A hard case that no run would include is a contradiction: one outside `where`, or of a whole kernel."""
     if not case.hard_cases:
         return
@@ -118,7 +118,7 @@ def _check_hard_cases(case: Declaration) -> None:
         )
 
 
-def _check_policy_words(where: str, owner: Declaration | Variant) -> None:
+def _check_policy_words(where: str, owner: CaseDeclaration | Variant) -> None:
     words = valid_policy_names()
     if owner.nan is not None and owner.nan not in words["nan"]:
         raise CaseError(f"{where}: nan={owner.nan!r}; one of {', '.join(words['nan'])}")
@@ -128,7 +128,7 @@ def _check_policy_words(where: str, owner: Declaration | Variant) -> None:
             raise CaseError(f"{where}: ftz={word!r}; one of {', '.join(words['ftz'])}")
 
 
-def _check_variant(case: Declaration, where: str, variant: Variant) -> None:
+def _check_variant(case: CaseDeclaration, where: str, variant: Variant) -> None:
     for owner in (case, variant):
         if isinstance(owner.match, Mapping):
             _known(where, "match", owner.match, case.outputs, "outputs")
@@ -201,7 +201,7 @@ def _check_expected(where: str, variant: Variant, expected: ExpectedFailure, car
         )
 
 
-def _check_function(case: Declaration, where: str, variant: Variant) -> None:
+def _check_function(case: CaseDeclaration, where: str, variant: Variant) -> None:
     function = getattr(variant, "function", None)
     if not callable(getattr(function, "fn", None)):
         raise CaseError(f"{where}: {variant.kind}() takes a Triton function; decorate {function!r} with @triton.jit")
@@ -227,7 +227,7 @@ def _check_bound(where: str, output: str, fmt: Format, match: Match) -> None:
         _check_bound(where, output, fmt, match.outside)
 
 
-def _check_carry(case: Declaration, where: str, carry: Mapping[str, str]) -> None:
+def _check_carry(case: CaseDeclaration, where: str, carry: Mapping[str, str]) -> None:
     _known(where, "carry", carry, case.outputs, "outputs")
     _known(where, "carry", carry.values(), case.inputs, "inputs")
     for output, source in carry.items():

@@ -14,7 +14,7 @@ from references.formats import Format
 
 
 @dataclass(frozen=True, kw_only=True)
-class Declaration:
+class CaseDeclaration:
     """What a case declares, not yet checked; `harness.model.case` says how references are called.
 
     inputs, outputs: formats by name; with dimensions for whole kernels.

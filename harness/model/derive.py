@@ -19,18 +19,11 @@ from typing import Literal
 
 from harness.model.arguments import format_of
 from harness.model.case import Case
-from harness.model.instruction import Instruction, single_instruction
+from harness.model.instruction import InstructionText, single_instruction
 from harness.model.variants import DERIVED_PACKS, AsmText, AsmVariant, CaseError
+from harness.ptx.text.types import TYPES
 from references.formats import Format
 
-_TYPE_BITS = {
-    **{f"{kind}{bits}": bits for kind in "busf" for bits in (8, 16, 32, 64, 128) if (kind, bits) != ("f", 8)},
-    **dict.fromkeys(("f16x2", "bf16x2", "u16x2", "s16x2", "tf32", "u8x4", "s8x4", "e4m3x4", "e5m2x4"), 32),
-    **dict.fromkeys(("e2m3x4", "e3m2x4", "e2m1p4x4", "ue8m0x4"), 32),
-    **dict.fromkeys(("e4m3x2", "e5m2x2", "e2m3x2", "e3m2x2", "ue8m0x2", "e2m1x4", "bf16"), 16),
-    **dict.fromkeys(("e2m1x2", "s2f6x2"), 8),
-    "f32x2": 64,
-}
 _WIDENING = ("mul.wide",)
 _COUNTS_TO_32_BITS = ("popc", "clz", "bfind")
 # Some sources of these are of another width than the type says, whenever the type is not 32 bits wide.
@@ -182,7 +175,7 @@ def derive_constraints(case: Case, pack: int) -> str:
     return ",".join(words)
 
 
-def operand_bits(instruction: Instruction) -> tuple[int, int]:
+def operand_bits(instruction: InstructionText) -> tuple[int, int]:
     """The width in bits of the destination and of the sources, from the type suffixes.
 
     Raises DerivationError where the opcode has no type, or its sources are of several widths.
@@ -192,8 +185,8 @@ def operand_bits(instruction: Instruction) -> tuple[int, int]:
             f"{instruction.opcode} has a predicate among its operands, and none can be passed; write a block, "
             "with constraints= and pack="
         )
-    types = [part for part in instruction.opcode.split(".")[1:] if part in _TYPE_BITS]
-    bits = [_TYPE_BITS[t] for t in types]
+    types = [part for part in instruction.opcode.split(".")[1:] if part in TYPES]
+    bits = [TYPES[t].width for t in types]
     if not types or (len(set(bits[1:])) > 1 and not instruction.opcode.startswith("cvt")):
         raise DerivationError(
             f"the operand widths of {instruction.opcode!r} do not follow from its type suffixes; "
@@ -243,14 +236,14 @@ def derive(case: Case, text: str, pack: int) -> AsmForm:
     return AsmForm(body[0] if len(lines) == 1 else f"{{\n{joined}\n}}", derive_constraints(case, pack), pack)
 
 
-def _takes_two_elements(instruction: Instruction, outputs: Sequence[Format], inputs: Sequence[Format]) -> bool:
+def _takes_two_elements(instruction: InstructionText, outputs: Sequence[Format], inputs: Sequence[Format]) -> bool:
     """Whether it is a `cvt` of two elements of one input: $1 and $2 are then the first and the second of them."""
     numbers = sorted(instruction.operands[1:])
     one_of_each = len(outputs) == len(inputs) == 1
     return instruction.opcode.startswith("cvt.") and one_of_each and numbers == ["$1", "$2"]
 
 
-def _pair_slots(instruction: Instruction, made: Format, taken: Format, pack: int) -> list[_Slots]:
+def _pair_slots(instruction: InstructionText, made: Format, taken: Format, pack: int) -> list[_Slots]:
     to_bits, from_bits = operand_bits(instruction)
     if instruction.opcode.startswith("cvt.pack."):
         to_bits *= 2  # the type is that of one of the two
@@ -265,7 +258,7 @@ def _pair_slots(instruction: Instruction, made: Format, taken: Format, pack: int
     return [_Slots.of(made, to_bits, pack, 2), _Slots.of(taken, from_bits, pack, 1, operands=2)]
 
 
-def _check_numbers(instruction: Instruction, arguments: int) -> None:
+def _check_numbers(instruction: InstructionText, arguments: int) -> None:
     used = {int(n) for o in instruction.operands for n in re.findall(r"\$(\d+)", o)}
     for number in sorted(used):
         if number >= arguments:
@@ -280,7 +273,7 @@ def _check_numbers(instruction: Instruction, arguments: int) -> None:
         )
 
 
-def _lanes(instruction: Instruction, formats: Sequence[Format], widths: Sequence[int], pack: int) -> int:
+def _lanes(instruction: InstructionText, formats: Sequence[Format], widths: Sequence[int], pack: int) -> int:
     """Elements that one execution covers: the same for every operand, or there is no elementwise form."""
     per_operand = [width / f.unit_bits for f, width in zip(formats, widths, strict=True)]
     if len(set(per_operand)) != 1 or per_operand[0] != int(per_operand[0]):
@@ -365,7 +358,7 @@ class _Slots:
         return [f"mov.b32 {wide}, {narrow};" for wide, narrow in moves]
 
 
-def _call(instruction: Instruction, slots: Sequence[_Slots], call: int) -> str:
+def _call(instruction: InstructionText, slots: Sequence[_Slots], call: int) -> str:
     def operand(found: re.Match[str]) -> str:
         number = int(found[1])
         argument = min(number, len(slots) - 1)

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Instruction:
+class InstructionText:
     """One PTX instruction as text: its opcode with all modifiers, and its operands."""
 
     opcode: str
     operands: tuple[str, ...]
 
 
-def single_instruction(text: str) -> Instruction | None:
+def single_instruction(text: str) -> InstructionText | None:
     """The instruction, if `text` holds exactly one and no block, label, declaration or predicate; else None."""
     bare = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S).strip().removesuffix(";").strip()
     found = re.fullmatch(r"([a-z][\w.:]*)\s+([^;]*)", bare, flags=re.S)
     if not found or "{" in found[1] or ";" in bare or "@" in bare:
         return None
-    return Instruction(found[1], tuple(split_operands(found[2])))
+    return InstructionText(found[1], tuple(split_operands(found[2])))
 
 
 def split_operands(operands: str) -> list[str]:

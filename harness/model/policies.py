@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.model.arguments import flushes
-from harness.model.declaration import Declaration
+from harness.model.declaration import CaseDeclaration
 from harness.model.match import FTZ_POLICIES, NAN_POLICIES, FtzPolicy, Match, NanPolicy, exact
 from harness.model.targets import ALL, TargetSet, normal, target_set
 from harness.model.variants import FtzPolicies, Meets, Reference, Variant
@@ -37,7 +37,7 @@ def differs_on(variant: Variant, target: str) -> str:
     return next((why for name, why in (variant.differs or {}).items() if normal(name) == target), "")
 
 
-def policies(case: Declaration, variant: Variant) -> Policies:
+def policies(case: CaseDeclaration, variant: Variant) -> Policies:
     """The case's policies with the variant's own laid over them."""
     match = case.match if variant.match is None else variant.match
     ftz = case.ftz if variant.ftz is None else variant.ftz
@@ -62,7 +62,7 @@ def ftz_of(ftz: FtzPolicies, name: str) -> FtzPolicy:
     return ftz.get(name, "never") if isinstance(ftz, Mapping) else ftz
 
 
-def _target_sets(case: Declaration, variant: Variant) -> tuple[TargetSet, TargetSet]:
+def _target_sets(case: CaseDeclaration, variant: Variant) -> tuple[TargetSet, TargetSet]:
     """Where a variant must work and must not assemble: what it says itself counts over what the case says."""
     targets = target_set(case.targets if variant.targets is None else variant.targets)
     refused = target_set(case.refused if variant.refused is None else variant.refused)

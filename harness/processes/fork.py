@@ -21,7 +21,7 @@ from typing import Any
 
 from harness.processes.pool import (
     DEFAULT_TIMEOUT,
-    Completion,
+    CallEnd,
     changes_compilers,
     in_words,
     nameless_file,
@@ -31,7 +31,7 @@ from harness.processes.pool import (
 from harness.processes.worker import HEADER, answer, end_with_parent, write_message
 
 
-def call_in_fork(function: Callable[..., Any], *arguments: Any, timeout: float = DEFAULT_TIMEOUT) -> Completion:
+def call_in_fork(function: Callable[..., Any], *arguments: Any, timeout: float = DEFAULT_TIMEOUT) -> CallEnd:
     """Call a function in a fork and wait for it; what it returns must pickle. Raises OSError where no fork is had."""
     deadline = time.monotonic() + timeout
     reply_end, reply_write = os.pipe()
@@ -63,7 +63,7 @@ def call_in_fork(function: Callable[..., Any], *arguments: Any, timeout: float =
         said = written_to(stderr)
         for fd in (reply_end, life, stderr):
             os.close(fd)
-    return Completion(reply, said, "" if reply else in_words(status, timeout if late else None))
+    return CallEnd(reply, said, "" if reply else in_words(status, timeout if late else None))
 
 
 def _reap(pid: int) -> int | None:

@@ -2,7 +2,7 @@
 
     outcome = shared_pool().submit("harness.triton.compile:lower", spec).result()
 
-Every call ends in an `Completion`: the worker's reply, or how the worker ended. A worker that died is replaced when the
+Every call ends in a `CallEnd`: the worker's reply, or how the worker ended. A worker that died is replaced when the
 next call needs it.
 """
 
@@ -47,7 +47,7 @@ _DROPPED_PREFIXES = (
 
 
 @dataclass(frozen=True)
-class Completion:
+class CallEnd:
     """How one call ended.
 
     reply: what the function returned or raised; None when the worker did not live to answer.
@@ -84,7 +84,7 @@ class Worker:
         """The process's id, None while there is none."""
         return self._process.pid if self._process else None
 
-    def call(self, call: Call, timeout: float) -> Completion:
+    def call(self, call: Call, timeout: float) -> CallEnd:
         """Run `call` in the worker and wait for it; a worker that dies or is late is gone afterwards."""
         deadline = time.monotonic() + timeout
         try:
@@ -100,8 +100,8 @@ class Worker:
             ended = self._how_it_ended(timed_out=time.monotonic() >= deadline, timeout=timeout)
             stderr = self._written()
             self.close()
-            return Completion(None, stderr, ended)
-        return Completion(reply, self._written())
+            return CallEnd(None, stderr, ended)
+        return CallEnd(reply, self._written())
 
     def _start(self) -> None:
         if self._stopped:
@@ -218,7 +218,7 @@ def in_words(status: int | None, late: float | None = None) -> str:
 class _Job:
     call: Call
     timeout: float
-    future: Future[Completion]
+    future: Future[CallEnd]
 
 
 class Pool:
@@ -241,7 +241,7 @@ class Pool:
         """Whether `submit` works here: not after `close`, nor in a fork of the process that made the pool."""
         return not self._closed and self._owner == os.getpid()
 
-    def submit(self, function: str, *arguments: Any, timeout: float = DEFAULT_TIMEOUT) -> Future[Completion]:
+    def submit(self, function: str, *arguments: Any, timeout: float = DEFAULT_TIMEOUT) -> Future[CallEnd]:
         """Have a worker call `function` ("module:name") with `arguments`; both must pickle, and so must the result."""
         job = _Job(Call(function, arguments), timeout, Future())
         with self._lock:
@@ -262,7 +262,7 @@ class Pool:
 
     def _serve(self, worker: Worker) -> None:
         while (job := self._jobs.get()) is not None:
-            outcome: Completion | BaseException | None = None
+            outcome: CallEnd | BaseException | None = None
             if job.future.set_running_or_notify_cancel():
                 try:
                     outcome = worker.call(job.call, job.timeout)
@@ -271,7 +271,7 @@ class Pool:
                     outcome = error
             with self._lock:  # before the answer, so that whoever gets it finds this worker free
                 self._idle += 1
-            if isinstance(outcome, Completion):
+            if isinstance(outcome, CallEnd):
                 job.future.set_result(outcome)
             elif outcome is not None:
                 job.future.set_exception(outcome)

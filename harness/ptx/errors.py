@@ -87,12 +87,13 @@ class UndefinedBits(ExecutionError):
     """Bits that nobody defined reached an output element, an address or a branch.
 
     element, output, lane: of an asm block, the numbers of the first such element, of its result and of its invocation;
-    None elsewhere.
+    None elsewhere. In a kernel `lane` is the thread among those that ran together, and `reached` the message alone.
     """
 
     element: int | None = None
     output: int | None = None
     lane: int | None = None
+    reached: str = ""
 
 
 class UnknownSpecialRegister(UndefinedBits):

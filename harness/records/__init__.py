@@ -9,7 +9,7 @@ Values are bits in hexadecimal, because JSON has no NaN. Reports, comparisons an
 `types` has the record types, `encoding` their JSON, `rules` what they must not say, `seal` the checksums, `lock` who
 may write a file, `files` the writing and reading of whole files, `merge` several runs as one, `agreement` where targets
 and variants give different bits, `evidence` on what results pass, `shown` their texts in each medium, `compare` two
-runs side by side, `provenance` and `goldens` digests of the bits, `statistics` verdicts on two timings.
+runs side by side, `provenance` digests of the bits, `statistics` verdicts on two timings.
 """
 
 from harness.records.agreement import Split, explained, splits

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from harness.records import EVIDENCE, EXPECTED, Beside, Block, Key, Result, RunRecords, Timing
-from harness.records.goldens import changed
 
 KINDS = {
     "vanished": "only in the first run",
@@ -126,7 +125,7 @@ def _differences(a: Result, b: Result) -> Iterator[Change]:
     if a.outputs_digest and b.outputs_digest:
         if a.inputs_digest != b.inputs_digest:
             yield Change("inputs", key, a.inputs_digest, b.inputs_digest)
-        elif blocks := changed(a.outputs_digest, b.outputs_digest):
+        elif blocks := _changed(a.outputs_digest, b.outputs_digest):
             yield Change("bits", key, detail=_blocks(blocks, len(b.outputs_digest)))
     if a.body and b.body and a.body != b.body:
         yield Change("ptx", key, a.body[:8], b.body[:8])
@@ -143,9 +142,16 @@ def _worse_verdict(a: Result, b: Result) -> bool:
     return b.outcome not in ("pass", EXPECTED) or (a.outcome == "pass" and b.outcome != "pass")
 
 
-def _blocks(blocks: Sequence[tuple[Block, int | None]], total: int) -> str:
-    first, place = blocks[0]
-    where = f"input {place:,}" if place is not None else f"inputs {first.first:,} to {first.first + first.count - 1:,}"
+def _changed(before: Sequence[Block], after: Sequence[Block]) -> list[Block]:
+    """The blocks that differ or that one side alone has, in order: the same inputs gave other outputs there."""
+    sides = [{b.first: b for b in blocks} for blocks in (before, after)]
+    firsts = sorted({*sides[0], *sides[1]})
+    return [sides[1].get(f) or sides[0][f] for f in firsts if sides[0].get(f) != sides[1].get(f)]
+
+
+def _blocks(blocks: Sequence[Block], total: int) -> str:
+    first = blocks[0]
+    where = f"inputs {first.first:,} to {first.first + first.count - 1:,}"
     return f"{len(blocks)} of {total} blocks, the first at {where}"
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 from harness.records import statistics as speed
 from harness.records.statistics import Beside
 
-SCHEMA = 2
+SCHEMA = 3
 """2: every line ends in a checksum (`harness.records.seal`)."""
 
 Count = Annotated[int, "not negative"]
@@ -119,15 +119,11 @@ class Disagreement:
 
 @dataclass(frozen=True)
 class Block:
-    """A digest of the output bits of a run of inputs: `count` inputs from number `first` on.
-
-    sums: what `harness.records.goldens` needs to name the input, where a single one changed.
-    """
+    """A digest of the output bits of a run of inputs: `count` inputs from number `first` on."""
 
     first: Count
     count: Count
     digest: str
-    sums: tuple[int, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -216,6 +212,7 @@ class Result:
     outputs_digest: tuple[Block, ...] = ()
     seed: int = 0
     contraction_open: bool = False
+    """Whether ptxas may fuse a multiplication and an addition of this code; `False` where nothing ran."""
     asm: str = ""
     """Hash of the asm text as run; `ptx` and `sass` likewise, of the compiled code."""
     ptx: str = ""

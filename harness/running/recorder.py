@@ -63,7 +63,7 @@ class Recorder:
         self.splits: list[Split] = []
         self.remarks: dict[str, None] = {}  # of a replay, each once
         self.fault = ""
-        self.completion = Completion()
+        self.progress = Progress()
         self.known: set[tuple[str, ...]] = set()  # items of which the resumed file says that they failed
         self.path = records_path(config.option.ptx_records) if config.option.ptx_records else None
         self.lock = FileLock(self.path) if self.path else None
@@ -85,7 +85,7 @@ class Recorder:
             if changed := other_environment(earlier.run.environment, self._head().environment):
                 raise RecordError(f"{self.path} was begun with {changed}; start a new records file")
             self._count(earlier.results)
-            self.completion.resumed(earlier)
+            self.progress.resumed(earlier)
             self.known = {r.key.item for r in earlier.results if r.verdict in ("fail", "error")}
             self.cases |= earlier.cases
             self.timings += earlier.timings
@@ -107,7 +107,7 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write what the report carries."""
-        self.completion.reported(report)
+        self.progress.reported(report)
         records = [from_json(obj) for obj in getattr(report, "ptxdiff_records", ())]
         if report.failed:
             records = _with_failure(report, records, self.known)
@@ -137,21 +137,21 @@ class Recorder:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note what is to run."""
-        self.completion.planned(item.nodeid for item in session.items)
+        self.progress.planned(item.nodeid for item in session.items)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
         """Note what is to run, where the workers of pytest-xdist collect."""
-        self.completion.planned(ids)
+        self.progress.planned(ids)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note a file whose items nobody knows."""
         if report.failed:
-            self.completion.uncollected.append(report.nodeid or "the session")
+            self.progress.uncollected.append(report.nodeid or "the session")
 
     def pytest_internalerror(self) -> None:
         """Note that pytest, or a plugin, broke down."""
-        self.completion.broken = True
+        self.progress.broken = True
 
     def _write(self, records: Sequence[Record]) -> None:
         """Write; where that fails, end the run in one line: results that are not kept need not be made."""
@@ -167,7 +167,7 @@ class Recorder:
     def _open(self) -> Writer:
         if self.writer is None:
             assert self.path is not None
-            planned = self.completion.items
+            planned = self.progress.items
             self.writer = Writer(self.path, resume=self.resumed, lock=self.lock, planned=planned)
             if not self.resumed:
                 self.writer.write(self._head())
@@ -181,7 +181,7 @@ class Recorder:
             seed=0,
             environment=environment(self.config.rootpath, gpu=gpu_visible()),
             arguments=tuple(str(a) for a in self.config.invocation_params.args),
-            planned=self.completion.items,
+            planned=self.progress.items,
         )
 
     @pytest.hookimpl(trylast=True)
@@ -191,7 +191,7 @@ class Recorder:
         A run that did not come to its end gets no `end` record, whatever the exit status is.
         """
         parted = splits(self.results)
-        missing = self.completion.missing
+        missing = self.progress.missing
         found = self._disagreements(parted) if not missing and parted and not self.config.option.ptx_replay else []
         self.splits = explained(parted, found)
         if found and self.path is not None:
@@ -213,7 +213,7 @@ class Recorder:
     def _leave_open(self) -> None:
         """Close the file without an end. A resumed one that got no record loses the end that it had, and its errors."""
         try:
-            if self.writer is None and self.completion.collected:
+            if self.writer is None and self.progress.collected:
                 self._open()
         except WriteError as e:
             self.fault = str(e)
@@ -260,7 +260,7 @@ class Recorder:
             terminalreporter.write_line(f"records: {self.fault or self.path}")
 
 
-class Completion:
+class Progress:
     """Whether everything that was to run has run: `pytest -x`, Ctrl-C, `pytest.exit` and a broken plugin stop early."""
 
     def __init__(self) -> None:

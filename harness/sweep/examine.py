@@ -23,7 +23,7 @@ from harness.model.match import Domain
 from harness.model.policies import Policies
 from harness.records import Offender, Share
 from harness.sweep.agree import classify, doubtful
-from harness.sweep.onarrays import on_device
+from harness.sweep.onarrays import holds_on_tensors
 from harness.sweep.oracle import Oracle, ReferenceCheck
 from harness.sweep.result import ROW
 from references.formats import Format, as_codes, is_finite, is_nan, ordinal, to_float64, unpack
@@ -140,7 +140,7 @@ class Examiner:
 
     def _holds(self, domain: Domain, codes: Mapping[str, Tensor]) -> Tensor:
         values = {n: _values(f, codes[n]) for n, f in self.oracle.inputs.items()}
-        return on_device(domain, values)
+        return holds_on_tensors(domain, values)
 
     def _distances(
         self, number: Tensor, codes: Mapping[str, Tensor], got: Mapping[str, Tensor], details: Details
@@ -232,7 +232,7 @@ def _renumbered(case: Case, offender: Offender, number: Any) -> Offender:
     return replace(offender, index=int(number[element]) * per + slot)
 
 
-def packs_of(number: Any, pack: int) -> Any:
+def whole_packs(number: Any, pack: int) -> Any:
     """The numbers of all inputs in the packs of the given ones; numpy."""
     starts = np.unique(number // pack) * pack
     return (starts[:, None] + np.arange(pack)).reshape(-1)

@@ -19,7 +19,6 @@ from harness.sweep.devicetime import copy_floor
 from harness.sweep.result import blocks_of
 from harness.triton.diagnostics import Refusal
 from harness.triton.launch import launch_of
-from harness.triton.ptxtext import contraction_open
 
 
 def run(job: Job, policy: Policies, inputs: InputSet) -> Swept:
@@ -76,7 +75,7 @@ def _run(job: Job, policy: Policies, inputs: InputSet, *, compiled: bool) -> Swe
         "ran",
         findings=tuple(found.faults),
         evidence="hardware",
-        contraction_open=job.setup.fusion and contraction_open(built.compilation.ptx),
+        contraction_open=job.setup.fusion and gpu.may_contract(built.compilation.ptx),
         artifacts=artifacts(built),
     )
     witness, place = _witness(inputs, found.failing, job.setup.pack)

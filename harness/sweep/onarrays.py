@@ -43,7 +43,7 @@ def _number(value: Any, like: Tensor) -> Tensor:
     return torch.as_tensor(array.astype(np.float64) if array.dtype.kind == "f" else array, device=like.device)
 
 
-def on_device(domain: Domain, values: Mapping[str, Tensor]) -> Tensor:
+def holds_on_tensors(domain: Domain, values: Mapping[str, Tensor]) -> Tensor:
     """Where a domain holds, for float64 tensors of the inputs' values; by the host where its predicate needs numpy."""
     like = next(iter(values.values()))
     try:

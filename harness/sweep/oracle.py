@@ -7,25 +7,24 @@ the tallies; without a compiler it runs as it stands, in smaller pieces.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from harness.inputs.generated import Generator
+from harness.judging.evaluate import accepted
 from harness.model.arguments import format_of
 from harness.model.case import Case
-from harness.model.match import Match
+from harness.model.match import FtzPolicy, Match
 from harness.model.policies import Policies
-from harness.model.reference import flushes_itself
 from harness.model.variants import Reference, alternatives
 from harness.sweep.agree import agrees
 from harness.sweep.fused.writer import NotFused
 from harness.sweep.result import ROW, hashed
-from references.formats import Format, as_codes, is_finite, is_subnormal, magnitude, ordinal, sign, unpack
+from references.formats import Format, as_codes, is_finite, magnitude, ordinal, sign, unpack
 
 NEAR = (-2, -1, 1, 2)
 """Signed distances that are counted one by one in the fused function; rows with others are looked at again."""
@@ -37,14 +36,16 @@ Codes = Mapping[str, Tensor]
 class ReferenceCheck:
     """One reference that results are held to.
 
-    match: by output. own: whether it is the variant's own reference. flushes: for each accepted answer, which inputs
-    are flushed before the reference is applied; and for each of those, which outputs after it.
+    policy: with the reference and its matches in force. own: whether it is the variant's own reference.
     """
 
-    reference: Reference
-    match: Mapping[str, Match]
+    policy: Policies
     own: bool
-    flushes: list[tuple[dict[str, bool], list[dict[str, bool]]]]
+
+    @property
+    def match(self) -> Mapping[str, Match]:
+        """The match policy of each output."""
+        return self.policy.match
 
 
 class Oracle:
@@ -55,24 +56,13 @@ class Oracle:
         self.inputs = {n: format_of(a) for n, a in case.inputs.items()}
         self.outputs = {n: format_of(a) for n, a in case.outputs.items()}
         self.always_equal = _always_equal(policy.match.values())
-        self.comparisons = [ReferenceCheck(policy.reference, policy.match, True, self._flushes())]
+        self.comparisons = [ReferenceCheck(policy, True)]
         if policy.meets is not None:
             promised = dict.fromkeys(case.outputs, policy.meets.match)
-            never: list[tuple[dict[str, bool], list[dict[str, bool]]]] = [
-                (dict.fromkeys(self.inputs, False), [dict.fromkeys(self.outputs, False)])
-            ]
-            self.comparisons.append(ReferenceCheck(case.reference, promised, False, never))
-
-    def _flushes(self) -> list[tuple[dict[str, bool], list[dict[str, bool]]]]:
-        """Spelt out ahead, because little of Python may stand in a function that torch compiles."""
-        words = self.policy.ftz
-
-        def choices(names: Iterable[str]) -> list[dict[str, bool]]:
-            least = {n: words[n] == "required" for n in names}
-            most = {n: words[n] != "never" for n in names}
-            return [least] if least == most else [least, most]
-
-        return [(flushed, choices(self.outputs)) for flushed in choices(self.inputs)]
+            never: dict[str, FtzPolicy] = dict.fromkeys(policy.ftz, "never")
+            self.comparisons.append(
+                ReferenceCheck(replace(policy, reference=case.reference, match=promised, ftz=never), False)
+            )
 
     @property
     def names(self) -> list[str]:
@@ -90,52 +80,32 @@ class Oracle:
 
     def answers(self, comparison: ReferenceCheck, codes: Codes) -> list[dict[str, Tensor]]:
         """Every accepted answer, as `harness.judging.evaluate.accepted` orders them."""
-        found = []
-        for reference, (flushed_inputs, results) in itertools.product(
-            alternatives(comparison.reference), comparison.flushes
-        ):
-            given = {n: flush(f, codes[n]) if flushed_inputs[n] else codes[n] for n, f in self.inputs.items()}
-            wanted = {flush_it for flushed in results for flush_it in flushed.values()}
-            itself = True in wanted and flushes_itself(reference)
-            tiny = self._apply(reference, given, flushing=True) if itself else None
-            kept = tiny if tiny and False not in wanted else self._apply(reference, given)
-            for flushed in results:
-                found.append(
-                    {n: flush(f, (tiny or kept)[n]) if flushed[n] else kept[n] for n, f in self.outputs.items()}
-                )
-        return found
-
-    def _apply(self, reference: Reference, codes: Codes, flushing: bool = False) -> dict[str, Tensor]:
-        given = [codes[n].clone() for n in self.inputs]  # the reference may change what it is given
-        answer = reference(*given, **({"ftz": "results"} if flushing else {}))
-        answers = answer if isinstance(answer, (tuple, list)) else (answer,)
-        return {name: answers[k] for k, name in enumerate(self.outputs)}
+        return list(accepted(self.case, comparison.policy, codes, _applied))
 
     def flags(self, codes: Codes, got: Codes) -> tuple[Tensor, dict[str, Tensor]]:
         """Which units do not agree with every policy whatever the domains say; and the first own answer."""
         flagged: Tensor | None = None
         first: dict[str, Tensor] = {}
         for comparison in self.comparisons:
-            accepted = self._accepted(comparison, codes, got, first)
-            flagged = ~accepted if flagged is None else flagged | ~accepted
+            refused = ~self._accepted(comparison, codes, got, first)
+            flagged = refused if flagged is None else flagged | refused
         assert flagged is not None
         return flagged, first
 
     def _accepted(self, comparison: ReferenceCheck, codes: Codes, got: Codes, first: dict[str, Tensor]) -> Tensor:
         """Which units agree in all outputs with the answers of one reference, inside its domain and outside."""
-        answers = self.answers(comparison, codes)
-        each = len(answers) // len(alternatives(comparison.reference))
-        accepted: Tensor | None = None
-        for start in range(0, len(answers), each):
+        found: Tensor | None = None
+        for reference in alternatives(comparison.policy.reference):
+            alone = replace(comparison, policy=replace(comparison.policy, reference=reference))
             whole: Tensor | None = None
-            for name, ok in self._agreeing(comparison, answers[start : start + each], got, first).items():
+            for name, ok in self._agreeing(alone, self.answers(alone, codes), got, first).items():
                 per = self.outputs[name].codes_per_unit
                 good = ok.reshape(-1, per).all(-1) if per > 1 else ok
                 whole = good if whole is None else whole & good
             assert whole is not None
-            accepted = whole if accepted is None else accepted | whole
-        assert accepted is not None
-        return accepted
+            found = whole if found is None else found | whole
+        assert found is not None
+        return found
 
     def _agreeing(
         self, comparison: ReferenceCheck, answers: list[dict[str, Tensor]], got: Codes, first: dict[str, Tensor]
@@ -240,12 +210,12 @@ def _either(found: dict[str, Tensor], name: str, ok: Tensor) -> None:
     found[name] = found[name] | ok if name in found else ok
 
 
-def flush(fmt: Format, codes: Tensor) -> Tensor:
-    """Subnormals replaced by the zero of their sign; formats without subnormals unchanged."""
-    if not fmt.is_float or not fmt.has_zero:
-        return codes
-    top = -(1 << 63) if fmt.sign_shift == 63 else 1 << fmt.sign_shift
-    return torch.where(is_subnormal(fmt, codes), codes & top if fmt.has_sign else codes * 0, codes)
+def _applied(case: Case, reference: Reference, codes: Codes, flushing: bool = False) -> dict[str, Tensor]:
+    """`harness.model.reference.apply_reference` on tensors where they are, without its checks."""
+    given = [codes[n].clone() for n in case.inputs]  # the reference may change what it is given
+    answer = reference(*given, **({"ftz": "results"} if flushing else {}))
+    answers = answer if isinstance(answer, (tuple, list)) else (answer,)
+    return {name: answers[k] for k, name in enumerate(case.outputs)}
 
 
 class Fused:

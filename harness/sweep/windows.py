@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from harness.judging.judge import Judgement
-from harness.sweep.examine import Details, Examiner, packs_of
+from harness.sweep.examine import Details, Examiner, whole_packs
 from harness.sweep.result import OracleFault
 
 REJUDGED = 1 << 16
@@ -42,7 +42,7 @@ class Windows:
         chosen = torch.cat([details.failing[: self._left], details.doubt, number[: min(self._left, REJUDGED // 16)]])
         host = torch.unique(chosen).cpu().numpy()
         self._left = max(0, self._left - len(host))
-        host = packs_of(host, self._pack)
+        host = whole_packs(host, self._pack)
         host = host[host > self._done]  # a pack is never counted twice
         if not len(host):
             return

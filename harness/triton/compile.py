@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from harness.model.identity import digest_with_code
-from harness.processes.pool import DEFAULT_TIMEOUT, Completion, shared_pool
+from harness.processes.pool import DEFAULT_TIMEOUT, CallEnd, shared_pool
 from harness.triton import kept
 from harness.triton.diagnostics import Refusal, from_outcome
 from harness.triton.spec import Compilation, Compiled, FunctionRef, KernelSpec, Lowered, Memo, Tool
@@ -65,7 +65,7 @@ def compile_kernel(spec: KernelSpec, *, held: Held | None = None, timeout: float
     return submit(spec, held=held, timeout=timeout).result()
 
 
-def _in_fork(spec: KernelSpec, held: Held, timeout: float) -> Completion:
+def _in_fork(spec: KernelSpec, held: Held, timeout: float) -> CallEnd:
     from harness.processes.fork import call_in_fork
     from harness.triton.lower import lower  # before the fork, which would import it every time
 
@@ -77,7 +77,7 @@ def _start(spec: KernelSpec, identity: str, timeout: float, result: Future[Compi
         result.set_result(_compiled(spec, *found))
         return
 
-    def finish(done: Future[Completion]) -> None:
+    def finish(done: Future[CallEnd]) -> None:
         if done.cancelled():
             result.cancel()
         elif error := done.exception():
@@ -88,7 +88,7 @@ def _start(spec: KernelSpec, identity: str, timeout: float, result: Future[Compi
     shared_pool().submit("harness.triton.lower:lower", spec, timeout=timeout).add_done_callback(finish)
 
 
-def _judge(spec: KernelSpec, identity: str, outcome: Completion) -> Compiled:
+def _judge(spec: KernelSpec, identity: str, outcome: CallEnd) -> Compiled:
     """The compilation, or what the compiler had against it. identity: that under which it is kept; "": nowhere."""
     refusal = from_outcome(outcome)
     if refusal or outcome.reply is None:

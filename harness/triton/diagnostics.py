@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.processes.pool import Completion
+from harness.processes.pool import CallEnd
 
 Kind = Literal["error", "unsupported"]
 
@@ -66,7 +66,7 @@ def with_hint(words: str) -> str:
 _VAGUE = re.compile(r"error encountered during parsing|PassManager::run failed")
 
 
-def from_outcome(outcome: Completion) -> Refusal | None:
+def from_outcome(outcome: CallEnd) -> Refusal | None:
     """The refusal in a worker's outcome; None where it answered and no compiler said anything."""
     reply, said = outcome.reply, outcome.stderr.strip()
     if reply is None:

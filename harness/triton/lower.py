@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import importlib.util
+import linecache
 import os
 import re
 import sys
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -81,19 +84,30 @@ def _run_stages(source: Any, arch: int, given: dict[str, Any]) -> tuple[str, dic
 
 
 def _root_cause(error: BaseException) -> str:
-    """The words of the first cause, with the line of the kernel that Triton names."""
+    """The words of the first cause, with the line of the kernel, or of the function it calls, that Triton was at."""
+    place = _place(error)
     while error.__cause__ is not None:
         error = error.__cause__
+        place = _place(error) or place
     words = getattr(error, "error_message", None)
     if not isinstance(words, str):
-        return f"{type(error).__name__}: {error}"
+        words = f"{type(error).__name__}: {error}"
     # Triton keeps the repr of what was raised: ValueError('...').
-    if wrapped := re.fullmatch(r"(\w+)\((['\"])(.*)\2,?\)", words, flags=re.DOTALL):
+    elif wrapped := re.fullmatch(r"(\w+)\((['\"])(.*)\2,?\)", words, flags=re.DOTALL):
         words = f"{wrapped[1]}: {wrapped[3]}"
-    source, line = getattr(error, "src", None), getattr(getattr(error, "node", None), "lineno", 0)
-    lines = source.splitlines() if source else []
-    # Triton may name a line of the caller with the source of what it calls.
-    return f"{words} [in: {lines[line - 1].strip()}]" if 0 < line <= len(lines) else words
+    return f"{words} [{place}]" if place else words
+
+
+def _place(error: BaseException) -> str:
+    """`file:line: text` of the innermost node of a kernel that Triton's code generator was visiting, or ""."""
+    place = ""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        visitor, node = frame.f_locals.get("self"), frame.f_locals.get("node")
+        file, begin = getattr(visitor, "file_name", None), getattr(visitor, "begin_line", None)
+        if isinstance(file, str) and isinstance(begin, int) and isinstance(node, ast.stmt | ast.expr):
+            line = begin + node.lineno
+            place = f"{file}:{line}: {linecache.getline(file, line).strip()}".removesuffix(": ")
+    return place
 
 
 def _ptxas(arch: int) -> tuple[str, str]:

@@ -107,17 +107,3 @@ def blamed_line(ptx: str, line: int) -> int:
         if code and not _LOC.match(code):
             return line if code[-1] in ";{}:" else index
     return line
-
-
-_ROUNDED = re.compile(r"\.(?:rn|rz|rm|rp|rna|rs)\b")
-_FLOAT_OP = re.compile(r"\b(?P<op>mul|add|sub)(?P<mods>(?:\.\w+)*)\.(?:f16|f16x2|bf16|bf16x2|f32|f32x2|f64)\b")
-
-
-def contraction_open(ptx: str) -> bool:
-    """Whether the code holds a multiplication and an addition that ptxas may fuse into one rounding.
-
-    PTX ISA, `mul`, `add`, `sub` (floating point): without a rounding modifier they round to nearest even and may be
-    contracted; with one they never are.
-    """
-    found = {m["op"] for m in _FLOAT_OP.finditer(body(ptx)) if not _ROUNDED.search(m["mods"])}
-    return "mul" in found and bool(found & {"add", "sub"})

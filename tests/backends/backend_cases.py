@@ -77,6 +77,7 @@ addition = Case(
         "scaled": plain(scaled, constants={"FACTOR": 3.0}),
         "misspelt": asm("ad.rn.f32 $0, $1, $2;", constraints="=r,r,r"),
         "one too few": asm("add.rn.f32 $0, $1, $1;", constraints="=r,r"),
+        "product and sum": asm("{ .reg .f32 p; mul.f32 p, $1, $2; add.f32 $0, p, $1; }", "=r,r,r", pack=1),
         "wide": asm({2: ("{ .reg .b64 a, b, c; mov.b64 a, {$2, $3}; mov.b64 b, {$4, $5}; add.rn.f32x2 c, a, b; "
                          "mov.b64 {$0, $1}, c; }", "=&r,=&r,r,r,r,r")}),
     },

@@ -5,7 +5,7 @@ from pathlib import Path
 import backend_cases
 import pytest
 
-from harness.backends import create
+from harness.backends import create, gpu
 from harness.backends.assembler import AssemblerBackend
 from harness.jobs import Job, Setup
 
@@ -82,9 +82,13 @@ def test_sass_comes_once_for_all_shapes_of_a_variant():
     assert AssemblerBackend("never").run(job("addition", "asm")).artifacts.sass is None
 
 
-def test_fusion_makes_a_product_and_a_sum_contraction_open(backend):
-    assert backend.run(job("addition", "scaled", fusion=False)).contraction_open is False
-    assert backend.run(job("addition", "asm", fusion=True)).contraction_open is False
+def test_a_product_and_its_sum_may_contract_in_what_triton_compiles():
+    def ptx(variant, fusion):
+        return gpu.compiled(job("addition", variant, fusion=fusion)).compilation.ptx
+
+    assert gpu.may_contract(ptx("product and sum", True))
+    assert not gpu.may_contract(ptx("scaled", False))
+    assert not gpu.may_contract(ptx("asm", True))
 
 
 def test_a_target_that_is_not_served_says_why(backend):

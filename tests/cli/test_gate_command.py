@@ -37,7 +37,7 @@ BAD_DAYS = {
     "an empty file": (lambda t: "", 2, "a records file begins with a run record"),
     "a line that is no JSON": (resealed(lambda x: x[:99] + b"}"), 2, "run.jsonl:2: not JSON"),
     "a newer schema": (
-        lambda t: t.replace('"schema":2', '"schema":9', 1),
+        lambda t: t.replace('"schema":3', '"schema":9', 1),
         2,
         "run.jsonl:1: schema 9, and this",
     ),

@@ -88,7 +88,7 @@ def test_one_that_was_imported_first_is_named_with_ours(tmp_path):
     done = command(tmp_path, path=[ROOT], program=["-c", "import references, harness.model.case"])
     last = done.stderr.splitlines()[-1]
     assert f"{tmp_path / 'references'}, and ptxdiff's at {ROOT / 'references'}" in last
-    assert "imported already; rename it" in last
+    assert "imported already; rename the other one" in last
 
 
 def test_a_module_that_only_theirs_has_is_refused_with_both_paths(tmp_path):
@@ -110,25 +110,57 @@ def test_new_from_an_example_copies_it(tmp_path, monkeypatch, capsys):
     assert set(examples()) == {p.stem for p in (ROOT / "cases").glob("[!_]*.py")}
 
 
-def test_a_wheel_holds_the_examples_and_no_package_called_cases(tmp_path):
-    """Built from a copy, as setuptools writes into the source tree."""
-    source = tmp_path / "source"
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Our wheel, built from a copy, as setuptools writes into the source tree."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
     source.mkdir()
     for name in ("harness", "references", "reports", "cases"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "setup.py", "ptxdiff.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     build = "from setuptools import build_meta; print(build_meta.build_wheel(__import__('sys').argv[1]))"
-    subprocess.run(
-        [sys.executable, "-c", build, str(tmp_path)], cwd=source, check=True, capture_output=True, timeout=200
-    )
-    [wheel] = tmp_path.glob("*.whl")
+    subprocess.run([sys.executable, "-c", build, str(folder)], cwd=source, check=True, capture_output=True, timeout=200)
+    [built] = folder.glob("*.whl")
+    zipfile.ZipFile(built).extractall(folder / "installed")
+    return built
+
+
+def test_a_wheel_holds_the_examples_and_no_package_called_cases(wheel, tmp_path):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert not any(n.startswith("cases/") for n in names)
     assert {f"harness/cli/examples/{p.name}" for p in (ROOT / "cases").glob("*.py")} <= names
     assert "ptxdiff.py" in names
     assert "reports/templates" in {str(Path(n).parent) for n in names}
-    zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
-    done = command(tmp_path, "new", "mine", "--from", "rcp", program=[str(tmp_path / "installed" / "ptxdiff.py")])
+    done = command(tmp_path, "new", "mine", "--from", "rcp", program=[str(wheel.parent / "installed" / "ptxdiff.py")])
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "cases" / "mine.py").read_text() == (ROOT / "cases" / "rcp.py").read_text()
+
+
+def plain_pytest(wheel, folder, *words):
+    """`python -m pytest` in a folder, ptxdiff installed from its wheel: the folder is first in Python's path."""
+    words = ["-m", "pytest", "-p", "no:cacheprovider", "-q", *words]
+    return command(folder, path=[wheel.parent / "installed"], program=words)
+
+
+def test_plain_pytest_finds_ours_beside_a_package_called_harness(wheel, theirs):
+    done = plain_pytest(wheel, theirs, "cases", "--ptx-backend=emulator", "--ptx-target=sm_90a")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+
+
+@pytest.mark.parametrize("wanted", ["import harness.mine", "from harness import mine"])
+def test_their_own_tests_are_told_both_paths_and_what_to_do(wheel, tmp_path, wanted):
+    (tmp_path / "harness").mkdir()
+    (tmp_path / "harness" / "__init__.py").write_text("")
+    (tmp_path / "harness" / "mine.py").write_text("")
+    (tmp_path / "test_mine.py").write_text(f"{wanted}\n\n\ndef test_it():\n    pass\n")
+    refused = plain_pytest(wheel, tmp_path)
+    assert refused.returncode == 2
+    installed = wheel.parent / "installed" / "harness"
+    both = f"two packages called harness: {tmp_path / 'harness'}, and ptxdiff's at {installed}"
+    assert both in refused.stdout, refused.stdout
+    assert "-p no:ptxdiff" in refused.stdout
+    alone = plain_pytest(wheel, tmp_path, "-p", "no:ptxdiff")
+    assert alone.returncode == 0, alone.stdout + alone.stderr

@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.conformance.fetch import ComparedOnDevice, Identity
 from harness.conformance.inputs import Inputs
-from harness.conformance.measure import apart_of, emulated
+from harness.conformance.measure import apart_of, run_emulated
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Pretended:
         pass
 
     def run(self, snippet, columns):
-        results = emulated(snippet, columns, self.identity.target)
+        results = run_emulated(snippet, columns, self.identity.target)
         assert not isinstance(results, str), results
         change = self.wrong.get(snippet.form)
         return change(columns, results) if change else results
@@ -49,7 +49,7 @@ class Pretended:
 
     def check(self, snippet, start, count):
         columns = Inputs(snippet).drawn(start, min(count, 4096))
-        want = emulated(snippet, columns, self.identity.target)
+        want = run_emulated(snippet, columns, self.identity.target)
         apart = apart_of(snippet, want, self.run(snippet, columns))
         wrong = np.flatnonzero(apart < 0)
         farthest = int(np.argmax(apart))

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from harness import Case, asm, emulate
-from harness.model.derive import DerivationError, asm_form, packs_of
+from harness.model.derive import DerivationError, asm_form, operand_bits, packs_of
 from harness.model.instruction import single_instruction
 from harness.model.variants import DERIVED_PACKS
+from harness.ptx.text.narrow import NARROW
 from references.formats import (
     BF16,
     BF16X2,
@@ -35,6 +36,13 @@ from references.formats import (
     Format,
     value,
 )
+
+
+@pytest.mark.parametrize(("name", "bits"), [(n, b) for f in NARROW for n, b in f.types.items()])
+def test_the_width_of_a_narrow_operand_is_that_of_its_type(name: str, bits: int) -> None:
+    instruction = single_instruction(f"cvt.rn.satfinite.{name}.f32 $0, $2, $1;")
+    assert instruction is not None
+    assert operand_bits(instruction) == (bits, 32)
 
 
 def case_of(text: str, inputs: tuple[Format, ...], output: Format, packs: tuple[int, ...] = DERIVED_PACKS) -> Case:

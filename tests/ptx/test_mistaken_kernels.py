@@ -97,7 +97,11 @@ class TestDefinedness:
     def test_an_address(self, target: str) -> None:
         x = numbers(64)
         words = "bits that nobody defined reach an address"
-        caught(UndefinedBits, k.undefined_address, target, 1, x, numbers(70), 64, B=64, words=words, ptx="st.global")
+        caught(UndefinedBits, k.undefined_address, target, 1, x, numbers(70), 64, B=64, words=words, ptx="and.b32")
+
+    def test_asm_that_leaves_them_is_named_and_not_the_store(self, target: str) -> None:
+        words = "reach a store to y in thread \\d+ of block .* at line \\d+; this instruction leaves them undefined"
+        caught(UndefinedBits, k.undefined_in_asm, target, 1, numbers(64), numbers(64), B=64, words=words, ptx="add.u32")
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -112,8 +112,8 @@ CORRUPTIONS: dict[str, tuple[str, Edit, str]] = {
     "a grid that is not deflated": ("result", put("AAAA", "grid", "counts"), "grid: counts: "),
     "half a character": ("result", put("\ud800", "words"), "not UTF-8: surrogates not allowed"),
     "an effort that is a number": ("run", put(3, "effort"), "run: effort: expected a text, found 3"),
-    "another schema": ("run", put(1, "schema"), "schema 1, and this version reads 2"),
-    "a schema that is text": ("run", put("2", "schema"), "run.jsonl:1: schema '2'; this version reads 2"),
+    "another schema": ("run", put(1, "schema"), "schema 1, and this version reads 3"),
+    "a schema that is text": ("run", put("2", "schema"), "run.jsonl:1: schema '2'; this version reads 3"),
     "an environment that is a list": ("run", put([], "environment"), "run: environment: expected an object, found []"),
     "machines that are none": ("run", put(3, "environment", "machines"), "environment: machines is no list"),
     "an argument that is null": ("run", put([None], "arguments"), "run: arguments: expected a text, found null"),
@@ -218,8 +218,8 @@ DAMAGE: dict[str, tuple[Change, str]] = {
     "a checksum in capitals": (at(3, lambda line: line[:-18] + line[-18:-2].upper() + b'"}'), ":4: the checksum is wrong"),
     "a checksum of less": (at(3, lambda line: line[:-3] + b'"}'), ":4: the line does not end in its checksum"),
     "another version's": (
-        lambda x: joined([line.replace(b'"schema":2', b'"schema":1') for line in unsealed(joined(x))]),
-        ":1: schema 1, and this version reads 2: another version of ptxdiff wrote this file; run the cases again",
+        lambda x: joined([line.replace(b'"schema":3', b'"schema":1') for line in unsealed(joined(x))]),
+        ":1: schema 1, and this version reads 3: another version of ptxdiff wrote this file; run the cases again",
     ),
     "a deep nest": (lambda x: sealed([*unsealed(joined(x[:1])), b'{"record":' + b"[" * 200_000 + b"}"]), ":2: not JSON"),
     "a long number": (

@@ -5,15 +5,17 @@ import dataclasses
 import importlib.util
 import json
 import re
+from html import unescape
 from xml.etree import ElementTree as ET
 
 import pytest
 from rich.console import Console
 
 from harness.records import shown
-from reports import github, junit, sarif, summary, tabular
+from reports import github, html, junit, sarif, summary, tabular
 from reports.conformance import LedgerError, ledger
 from reports.history import history
+from reports.model import view
 from tests.reports import hostile, synthetic
 
 
@@ -246,3 +248,39 @@ def test_a_faulty_ledger_is_refused_by_name(text, match, tmp_path):
         ledger(path)
     with pytest.raises(LedgerError, match="No such file"):
         ledger(tmp_path / "none.json")
+
+
+@pytest.fixture(scope="module")
+def partly_reused(failed):
+    """Results of two variants come from two earlier runs."""
+    runs = {"asm.rn": "20260228T010203Z", "triton": "20260227T000000Z"}
+    return synthetic.with_results(failed, lambda r: dataclasses.replace(r, reused=runs.get(r.key.variant, "")))
+
+
+def test_every_summary_says_how_much_was_reused_and_from_which_runs(partly_reused, failed, tmp_path):
+    count = sum(bool(r.reused) for r in partly_reused.results)
+    assert 0 < count < len(partly_reused.results)
+    words = (
+        f"{count:,} of {len(partly_reused.results):,} results reused from 20260228T010203Z (2026-02-28), "
+        "20260227T000000Z (2026-02-27); --ptx-fresh runs everything."
+    )
+    page = html.write([partly_reused], tmp_path / "x.html").read_text()
+    for text in (terminal(partly_reused), github.step_summary(partly_reused), page):
+        plain = unescape(text).replace("\\", "")
+        assert words in " ".join(plain.split())
+    assert "reused" not in terminal(failed)
+    assert "reused" not in github.step_summary(failed)
+
+
+def test_an_item_says_from_which_run_it_was_reused(partly_reused):
+    said = {}
+    for element in ET.fromstring(junit.text(partly_reused)).iter("testcase"):
+        variant = element.get("name").partition("[")[0]
+        said.setdefault(variant, []).extend(p.get("value") for p in element.iter("property"))
+    assert all("reused from 20260228T010203Z (2026-02-28)" in words for words in said["asm.rn"])
+    assert {variant for variant, words in said.items() if words} == {"asm.rn", "triton"}
+    row = next(r for r in view(partly_reused).rows if r.variant == "asm.rn")
+    assert all("reused from 20260228T010203Z" in words for *_, words in row.by_backend)
+    assert [bool(g.reused) for g in view(partly_reused).failures] == [
+        g.variant == "asm.rn" for g in view(partly_reused).failures
+    ]

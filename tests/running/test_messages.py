@@ -105,6 +105,33 @@ def test_undefined_bits_point_at_the_line_of_the_asm(run_cases, monkeypatch):
     assert "templates.py" not in said
 
 
+KERNEL = '''
+import triton
+import triton.language as tl
+from harness import Case, plain
+from references.formats import U32
+
+@triton.jit
+def odd(x):
+    asm: tl.constexpr = """{ .reg .pred p;
+        setp.ne.u32 p, $1, 5;
+        @p add.u32 $0, $1, 1; }"""
+    y = tl.inline_asm_elementwise(asm, "=r,r", [x], dtype=tl.uint32, is_pure=True, pack=1)
+    return y * 2
+
+case = Case(
+    inputs={"x": U32}, outputs={"y": U32}, reference=lambda x: (x + 1) * 2 & 0xFFFFFFFF, source="a test",
+    variants={"v": plain(odd)},
+)
+'''
+
+
+def test_undefined_bits_of_asm_in_a_triton_function_point_at_its_line(run_cases):
+    said = run_cases("--ptx-replay=pack=1,shape=4,x=00000005", odd=KERNEL).stdout.str()
+    assert re.search(r"this instruction leaves them undefined.*odd\.py:12.*add\.u32.*line 3 of the inline asm", said)
+    assert "templates.py" not in said
+
+
 def dumped(said: str) -> tuple[dict[str, np.ndarray], list[str]]:
     lines = re.search(r"  load      (import .*)\n {12}(.*)\n {12}(.*)\n", said)
     assert lines, said

@@ -6,11 +6,28 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from harness.inputs.edges import edge_units  # noqa: E402
-from harness.judging.differences import classify_differences  # noqa: E402
+from harness.judging import differences  # noqa: E402
+from harness.judging.differences import Difference, classify_differences  # noqa: E402
 from harness.model.match import Domain, absolute, between, exact, magnitude, relative, ulp  # noqa: E402
 from harness.sweep.agree import agrees, classify, doubtful  # noqa: E402
-from harness.sweep.onarrays import on_device  # noqa: E402
-from references.formats import BF16, E2M1, E4M3, F16, F32, F64, I32, I64, TF32, U8, UE8M0  # noqa: E402
+from harness.sweep.onarrays import holds_on_tensors  # noqa: E402
+from references.formats import (  # noqa: E402  # noqa: E402
+    BF16,
+    E2M1,
+    E4M3,
+    F16,
+    F32,
+    F64,
+    I32,
+    I64,
+    TF32,
+    U8,
+    UE8M0,
+    distance,
+    is_finite,
+    is_zero,
+    sign,
+)
 
 MATCHES = [
     exact(), exact(zero_sign="any"), ulp(1), ulp(2, overflow=True, underflow=True), ulp(3, zero_sign="any"),
@@ -35,6 +52,41 @@ def test_classes_are_those_of_the_plain_judge(fmt, match):
         assert not (agrees(fmt, match, nan, e, g).numpy() & (expected != 0)).any()
 
 
+def pairs_of(fmt):
+    edges = edge_units(fmt)
+    edges = edges[:: max(1, len(edges) // 40)]
+    a, b = (x.reshape(-1) for x in np.meshgrid(edges, edges))
+    a, b = np.tile(a, 2), np.concatenate([b, a + 1])
+    return torch.from_numpy(a & fmt.code_mask), torch.from_numpy(b & fmt.code_mask)
+
+
+@pytest.mark.parametrize("kind", [d for d in Difference if d not in (0, 1, Difference.VALUE, Difference.POSITIONAL)])
+def test_a_change_of_the_definition_changes_what_a_sweep_flags(kind, monkeypatch):
+    """Each class in turn is called the same: the plain judge and the sweep's follow, and follow alike."""
+    e, g = pairs_of(F16)
+    match = ulp(1, underflow=True) if kind == Difference.ZERO_SIGN else exact()
+    was = agrees(F16, match, "payload", e, g)
+    planted = [(Difference.SAME if d == kind else d, condition) for d, condition in differences.RULES]
+    monkeypatch.setattr(differences, "RULES", planted)
+    now = agrees(F16, match, "payload", e, g)
+    assert (now & ~was).any()
+    plain = classify_differences(F16, match, "payload", e.numpy(), g.numpy())
+    np.testing.assert_array_equal(now.numpy(), plain == 0)
+    np.testing.assert_array_equal(classify(F16, match, "payload", e, g).numpy(), plain)
+
+
+@pytest.mark.parametrize("fmt", [F32, F16, E4M3, UE8M0], ids=lambda f: f.name)
+def test_what_agrees_is_as_near_as_the_oracle_s_tallies_take_it_to_be(fmt):
+    """`Oracle._distance` takes results that agree under an exact policy for equal, and under ulp for of one sign."""
+    e, g = pairs_of(fmt)
+    for match in (exact(), exact(zero_sign="any"), ulp(3), ulp(3, zero_sign="any", overflow=True)):
+        near = agrees(fmt, match, "any", e, g) & is_finite(fmt, e) & is_finite(fmt, g)
+        zeros = is_zero(fmt, e) & is_zero(fmt, g)
+        assert ((sign(fmt, e) == sign(fmt, g)) | zeros)[near].all()
+        if match.kind == "exact":
+            assert (distance(fmt, e, g) == 0)[near].all()
+
+
 VALUES = {
     "a": np.array([0, 1, -2, np.inf, np.nan, 3e38, -0.0, 5.0]),
     "b": np.array([1, 0.5, -2, 0, 1, 2, np.inf, 1e-300]),
@@ -50,5 +102,5 @@ DOMAINS = [
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=lambda d: d.text)
 def test_a_domain_holds_on_tensors_where_it_holds_on_arrays(domain):
-    found = on_device(domain, {n: torch.from_numpy(v) for n, v in VALUES.items()})
+    found = holds_on_tensors(domain, {n: torch.from_numpy(v) for n, v in VALUES.items()})
     np.testing.assert_array_equal(found.numpy(), domain.holds(VALUES))

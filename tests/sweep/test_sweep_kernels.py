@@ -10,6 +10,8 @@ from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
 from harness.inputs.generated import Counted, Stratified  # noqa: E402
+from harness.judging import differences  # noqa: E402
+from harness.judging.differences import Difference  # noqa: E402
 from harness.model.case import Case  # noqa: E402
 from harness.model.match import absolute, exact, magnitude, ulp  # noqa: E402
 from harness.model.policies import policies  # noqa: E402
@@ -148,6 +150,22 @@ def test_the_mask_shows_what_the_tally_counts():
     np.testing.assert_array_equal(mask != 0, oracle.mask(start, units).numpy())
 
 
+def test_the_mask_follows_a_change_of_the_definition(monkeypatch):
+    """A sign that no longer counts as a difference: the kernel is made of the rules that the plain judge has."""
+    oracle, _ = ORACLES["mul"]
+    start = torch.tensor(0x3C010000)
+    right = oracle.answers(oracle.comparisons[0], oracle.codes(numbers(start, torch.empty(ROW))))[0]["y"]
+    codes = wrong_now_and_then(F16, right)
+    was = differences.classify_differences(F16, exact(), "any", right.numpy(), codes.numpy()) != 0
+    planted = [(Difference.SAME if d == Difference.SIGN else d, rule) for d, rule in differences.RULES]
+    monkeypatch.setattr(differences, "RULES", planted)
+    wrong = differences.classify_differences(F16, exact(), "any", right.numpy(), codes.numpy()) != 0
+    mask = np.zeros(ROW, np.int8)
+    on_the_emulator(kernels.mask_kernel(oracle, 32), start.reshape(1).numpy(), mask, codes.to(torch.int16).numpy())
+    np.testing.assert_array_equal(mask != 0, wrong)
+    assert (was & ~wrong).sum() > 500
+
+
 @pytest.mark.parametrize("generator", [Counted({"a": F16, "b": U8, "c": F32}), Stratified({"a": F16, "c": F32}, 9)])
 def test_inputs_are_the_generator_s(generator):
     case = Case(
@@ -177,6 +195,7 @@ OPERATIONS = {
     "signed and unsigned": lambda n: torch.where(n - 5 < (n & 0xFFFF_FFFF), n >> 3, -n),
     "shifts": lambda n: ((n & 0xFFFF_FFFF) << 31 >> 33) + (n >> 40) + (1 << (n & 31)),
     "clamps": lambda n: n.clamp(-5, 1 << 33) + (n & 0x8000_0000) - (~n & 3) + (n & 0xFF).abs(),
+    "absolute": lambda n: ((n & 0xFFFF_FFFF) - 0x8000_0000).abs() >> 1,
     "decided": lambda n: torch.where((n & 7) > 9, n, n & 15) + ((n & 7) < 9).to(torch.int64),
     "divides": lambda n: (n & 0xFFFF_FFFF) // 7,
     "variable": lambda n: (n & 0xFFFF_FFFF) >> (n & 63),

@@ -13,7 +13,7 @@ import pytest
 from harness.model.identity import source
 from harness.model.identity.experiment import harness
 from harness.model.identity.modules import execute_file
-from harness.processes.pool import Completion
+from harness.processes.pool import CallEnd
 from harness.processes.worker import Reply
 from harness.triton import compile as compiling
 from harness.triton import installation, kept
@@ -70,10 +70,10 @@ def asked(monkeypatch):
     found: list[KernelSpec] = []
 
     class Pretending:
-        def submit(self, function: str, spec: KernelSpec, **more: object) -> Future[Completion]:
+        def submit(self, function: str, spec: KernelSpec, **more: object) -> Future[CallEnd]:
             found.append(spec)
-            done: Future[Completion] = Future()
-            done.set_result(Completion(Reply(value=pretended(spec))))
+            done: Future[CallEnd] = Future()
+            done.set_result(CallEnd(Reply(value=pretended(spec))))
             return done
 
     monkeypatch.setattr(compiling, "shared_pool", Pretending)

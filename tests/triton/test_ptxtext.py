@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.triton.ptxtext import BEGIN, END, asm_line, blamed_line, body_hash, contraction_open, marked
+from harness.triton.ptxtext import BEGIN, END, asm_line, blamed_line, body_hash, marked
 
 KERNEL = f""".version 8.8
 .target sm_90a
@@ -69,20 +69,3 @@ def test_a_syntax_error_is_blamed_on_the_statement_that_does_not_end():
 
 def test_marks_keep_a_trailing_comment_from_swallowing_the_end():
     assert marked("ret; // bye").splitlines() == [BEGIN, "ret; // bye", END]
-
-
-@pytest.mark.parametrize(
-    ("code", "open_"),
-    [
-        ("mul.f32 a, b, c; add.f32 d, a, e;", True),
-        ("mul.ftz.f32 a, b, c; sub.f32 d, a, e;", True),
-        ("mul.bf16x2 a, b, c; add.bf16x2 d, a, e;", True),
-        ("mul.rn.f32 a, b, c; add.f32 d, a, e;", False),
-        ("mul.f32 a, b, c; add.rz.f32 d, a, e;", False),
-        ("mul.f32 a, b, c;", False),
-        ("mul.lo.s32 a, b, c; add.s32 d, a, e;", False),
-        ("fma.rn.f32 a, b, c, d; // mul.f32 add.f32", False),
-    ],
-)
-def test_contraction_needs_an_unrounded_product_and_sum(code, open_):
-    assert contraction_open(code) is open_

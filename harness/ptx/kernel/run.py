@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.ptx.errors import PtxError, TimeLimit, TooLarge, only_own
+from harness.ptx.errors import PtxError, TimeLimit, TooLarge, UndefinedBits, only_own
+from harness.ptx.kernel.blame import at_the_asm
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.kernel.grid import KernelGrid
 from harness.ptx.kernel.kernel import Kernel
@@ -128,7 +129,10 @@ def _run_blocks(grid: KernelGrid, first: int, blocks: int) -> None:
         raise grid.error(TimeLimit, steps[0], words) if steps else grid.program.source.error(TimeLimit, words, 0)
     frame = KernelFrame(grid, first, blocks)
     scheduler = KernelScheduler(grid.program, frame)
-    scheduler.run()
+    try:
+        scheduler.run()
+    except UndefinedBits as error:
+        raise at_the_asm(error, grid, first, blocks) from None
     grid.deadline.done(blocks)
     with grid.lock:
         grid.instructions += scheduler.lane_steps

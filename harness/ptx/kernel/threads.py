@@ -53,7 +53,9 @@ class ThreadFrame(Frame):
         if mask.any():
             lane = int(lanes[np.flatnonzero(mask)[0]])
             text = f"bits that nobody defined reach {where} in {self.who(lane)}"
-            raise self.fault(UndefinedBits, step, text)
+            error = self.fault(UndefinedBits, step, text)
+            error.lane, error.reached = lane, text
+            raise error
 
     def under_doubt(self, step: Step, lanes: Array) -> None:
         """A store or an exchange that may or may not happen is an error; a register is undefined afterwards."""

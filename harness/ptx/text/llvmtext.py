@@ -26,6 +26,13 @@ def without_places(text: str) -> str:
     return "".join([*parts, text[at:]])
 
 
+def in_asm(source: Source, offset: int) -> bool:
+    """Whether a place of a module lies in an asm block."""
+    at = source.original(offset)
+    begin = source.text.rfind(_BEGIN, 0, at)
+    return begin >= 0 and source.text.find(_END, begin) > at
+
+
 _DOLLAR = re.compile(r"\$(?:(\$)|([(|)])|(\d+)|\{(\d*)(?::(\w*))?\}|)", re.ASCII)
 
 

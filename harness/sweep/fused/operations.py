@@ -131,7 +131,8 @@ def _absolute(body: KernelText, dtype: str, a: Any) -> Value:
         return value
     if low == RANGES[dtype][0]:
         raise NotFused("the absolute value of what may be the least integer")
-    return body.let(f"tl.abs({value.as_(register((low, high)))})", "int", (0, max(-low, high)))
+    bounds = (0, max(-low, high))
+    return body.let(f"tl.abs({value.as_(register((low, high)))}).to(tl.{register(bounds)})", "int", bounds)
 
 
 def _compared(operation: str) -> Callable[..., Value]:
