@@ -72,9 +72,7 @@ minmax = Case(
     reference=replaced,
     variants={
         "max-min": asm("max.f32 $0, $1, $2; min.f32 $0, $0, $3;"),
-        "max-min.NaN": asm(
-            "max.NaN.f32 $0, $1, $2; min.NaN.f32 $0, $0, $3;", reference=kept, targets=since("sm_80")
-        ),
+        "max-min.NaN": asm("max.NaN.f32 $0, $1, $2; min.NaN.f32 $0, $0, $3;", reference=kept, targets=since("sm_80")),
         "triton.NaN": plain(in_triton, reference=kept),
     },
     source="PTX ISA, max and min",

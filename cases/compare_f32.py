@@ -1,4 +1,4 @@
-"""Comparisons of float32, ordered and unordered, one bit of the result each: setp with selp, guarded or, set, Triton."""
+"""Comparisons of float32, ordered and unordered, a bit of the result each: setp with selp, guarded or, set, Triton."""
 
 from functools import partial
 
