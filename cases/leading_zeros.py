@@ -14,8 +14,7 @@ def leading_in_triton(x):
     """Halve the search five times: where the upper part is empty, count it and move the lower one up."""
     n = tl.where(x == 0, 1, 0).to(tl.uint32)
     for step in tl.static_range(5):
-        width: tl.constexpr = 16 >> step
-        empty = tl.where((x >> (32 - width)) == 0, width, 0).to(tl.uint32)
+        empty = tl.where((x >> (32 - (16 >> step))) == 0, 16 >> step, 0).to(tl.uint32)
         n += empty
         x = x << empty
     return n

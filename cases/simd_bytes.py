@@ -44,7 +44,7 @@ case = Case(
             "{ .reg .b32 s, t; and.b32 s, $1, 0x7F7F7F7F; and.b32 t, $2, 0x7F7F7F7F; add.u32 s, s, t; "
             "xor.b32 t, $1, $2; and.b32 t, t, 0x80808080; xor.b32 $0, s, t; }"
         ),
-        "vadd4": word("vadd4.u32.u32.u32 $0, $1, $2, 0;"),
+        "vadd4": word("{ .reg .b32 none; mov.b32 none, 0; vadd4.u32.u32.u32 $0, $1, $2, none; }"),
         "one-byte": asm("add.u32 $0, $1, $2;", constraints="=r,r,r", pack=1),
         "triton": plain(sum_in_triton),
     },
@@ -60,7 +60,7 @@ average = Case(
             "{ .reg .b32 t; xor.b32 t, $1, $2; shr.u32 t, t, 1; and.b32 t, t, 0x7F7F7F7F; or.b32 $0, $1, $2; "
             "sub.u32 $0, $0, t; }"
         ),
-        "vavrg4": word("vavrg4.u32.u32.u32 $0, $1, $2, 0;"),
+        "vavrg4": word("{ .reg .b32 none; mov.b32 none, 0; vavrg4.u32.u32.u32 $0, $1, $2, none; }"),
         "triton": plain(average_in_triton),
     },
     source="PTX ISA, vavrg4",
@@ -70,7 +70,7 @@ difference = Case(
     **shared,
     reference=words.absolute_difference,
     variants={
-        "vabsdiff4": word("vabsdiff4.u32.u32.u32 $0, $1, $2, 0;"),
+        "vabsdiff4": word("{ .reg .b32 none; mov.b32 none, 0; vabsdiff4.u32.u32.u32 $0, $1, $2, none; }"),
         "triton": plain(difference_in_triton),
     },
     source="PTX ISA, vabsdiff4",

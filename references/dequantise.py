@@ -83,7 +83,7 @@ def interleaved(codes: Tensor, *, groups: int) -> tuple[Tensor, ...]:
     codes: 2 * groups elements a word, along the last dimension. It is the order that shifts and masks of a whole
     word leave, and to which weights are rearranged before.
     """
-    words = codes.unflatten(-1, (-1, 2, groups))
+    words = codes.reshape(*codes.shape[:-1], -1, 2, groups)
     return tuple(words[..., k].flatten(-2) for k in range(groups))
 
 
