@@ -1,4 +1,4 @@
-"""Inline asm on constants, scalars and one operand several times: what the compiler may fold or put in one register."""
+"""Inline asm on constants and scalars, broadcast to its other operands, which the compiler may fold; and Triton."""
 
 import torch
 import triton
@@ -27,18 +27,6 @@ def full_operands(x):
 
 
 @triton.jit
-def same_operand(x):
-    """One operand in three places."""
-    return tl.inline_asm_elementwise(FMA, "=f,f,f,f", [x, x, x], dtype=tl.float32, is_pure=True, pack=1)
-
-
-@triton.jit
-def square_in_triton(x):
-    """Rounded once."""
-    return tl.fma(x, x, x)
-
-
-@triton.jit
 def in_triton(x):
     """Rounded once."""
     return tl.fma(x, tl.full(x.shape, 1.5, tl.float32), tl.full(x.shape, 0.25, tl.float32))
@@ -62,11 +50,6 @@ def line(x):
     return arithmetic.fma(x, torch.full_like(x, THREE_HALVES), torch.full_like(x, QUARTER))
 
 
-def square_and_itself(x):
-    """x * x + x, rounded once."""
-    return arithmetic.fma(x, x, x)
-
-
 def plus_three_halves(x):
     """The float16 sum."""
     return arithmetic.add(x, torch.full_like(x, 0x3E00), fmt=F16)
@@ -74,7 +57,7 @@ def plus_three_halves(x):
 
 shared = {"source": "Triton, tl.inline_asm_elementwise: arguments broadcast", "family": "compiler hazards"}
 
-constants = Case(
+case = Case(
     **shared,
     inputs={"x": F32},
     outputs={"y": F32},
@@ -84,17 +67,6 @@ constants = Case(
         "scalars": plain(constant_operands),
         "full": plain(full_operands),
         "triton": plain(in_triton),
-    },
-)
-repeated = Case(
-    **shared,
-    inputs={"x": F32},
-    outputs={"y": F32},
-    reference=square_and_itself,
-    variants={
-        "asm": asm("fma.rn.f32 $0, $1, $1, $1;"),
-        "one-operand-thrice": plain(same_operand),
-        "triton": plain(square_in_triton),
     },
 )
 packed = Case(
