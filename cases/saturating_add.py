@@ -71,11 +71,8 @@ unsigned = Case(
             "{ .reg .b16 a, b; .reg .b32 x, y; mov.b32 {a, _}, $1; mov.b32 {b, _}, $2; cvt.u32.u16 x, a; "
             "cvt.u32.u16 y, b; add.u32 x, x, y; min.u32 $0, x, 65535; }"
         ),
-        "vadd2.sat": asm(
-            "{ .reg .b32 none; mov.b32 none, 0; vadd2.u32.u32.u32.sat $0, $1, $2, none; }", constraints="=r,r,r", pack=2
-        ),
         "triton": plain(unsigned_in_triton),
     },
-    source="PTX ISA, vadd2; min",
+    source="PTX ISA, min and lop3",
     family="bits and integers",
 )

@@ -1,11 +1,11 @@
-"""Four bytes in a word at once: wrapping sum, rounded average, absolute difference; word tricks, vadd4, and Triton."""
+"""Four bytes in a word at once: wrapping sum, rounded average, absolute difference; in words, one by one, and Triton."""
 
 from functools import partial
 
 import triton
 import triton.language as tl
 
-from harness import Case, asm, plain
+from harness import Case, asm, plain, since
 from references import integers, words
 from references.formats import U8
 
@@ -44,11 +44,10 @@ case = Case(
             "{ .reg .b32 s, t; and.b32 s, $1, 0x7F7F7F7F; and.b32 t, $2, 0x7F7F7F7F; add.u32 s, s, t; "
             "xor.b32 t, $1, $2; and.b32 t, t, 0x80808080; xor.b32 $0, s, t; }"
         ),
-        "vadd4": word("{ .reg .b32 none; mov.b32 none, 0; vadd4.u32.u32.u32 $0, $1, $2, none; }"),
         "one-byte": asm("add.u32 $0, $1, $2;", constraints="=r,r,r", pack=1),
         "triton": plain(sum_in_triton),
     },
-    source="PTX ISA, vadd4",
+    source="PTX ISA, add; H. Warren, Hacker's Delight, 2-18",
 )
 
 average = Case(
@@ -60,18 +59,41 @@ average = Case(
             "{ .reg .b32 t; xor.b32 t, $1, $2; shr.u32 t, t, 1; and.b32 t, t, 0x7F7F7F7F; or.b32 $0, $1, $2; "
             "sub.u32 $0, $0, t; }"
         ),
-        "vavrg4": word("{ .reg .b32 none; mov.b32 none, 0; vavrg4.u32.u32.u32 $0, $1, $2, none; }"),
+        "one-byte": asm(
+            "{ .reg .b32 a, b; and.b32 a, $1, 0xFF; and.b32 b, $2, 0xFF; add.u32 a, a, b; add.u32 a, a, 1; "
+            "shr.u32 $0, a, 1; }",
+            constraints="=r,r,r",
+            pack=1,
+        ),
         "triton": plain(average_in_triton),
     },
-    source="PTX ISA, vavrg4",
+    source="H. Warren, Hacker's Delight, 2-5",
 )
 
 difference = Case(
     **shared,
     reference=words.absolute_difference,
     variants={
-        "vabsdiff4": word("{ .reg .b32 none; mov.b32 none, 0; vabsdiff4.u32.u32.u32 $0, $1, $2, none; }"),
+        # Bytes 0 and 2, then bytes 1 and 3, each in a half of its own.
+        "u16x2": asm(
+            """{
+                .reg .b32 a, b, x, y;
+                and.b32 a, $1, 0x00FF00FF;  and.b32 b, $2, 0x00FF00FF;
+                max.u16x2 x, a, b;  min.u16x2 y, a, b;  sub.u32 $0, x, y;
+                shr.u32 a, $1, 8;  and.b32 a, a, 0x00FF00FF;  shr.u32 b, $2, 8;  and.b32 b, b, 0x00FF00FF;
+                max.u16x2 x, a, b;  min.u16x2 y, a, b;  sub.u32 x, x, y;
+                shl.b32 x, x, 8;  or.b32 $0, $0, x;
+            }""",
+            constraints="=&r,r,r",
+            pack=4,
+            targets=since("sm_90"),
+        ),
+        "one-byte": asm(
+            "{ .reg .b32 a, b; and.b32 a, $1, 0xFF; and.b32 b, $2, 0xFF; sub.s32 a, a, b; abs.s32 $0, a; }",
+            constraints="=r,r,r",
+            pack=1,
+        ),
         "triton": plain(difference_in_triton),
     },
-    source="PTX ISA, vabsdiff4",
+    source="PTX ISA, max and min: .u16x2",
 )

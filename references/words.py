@@ -3,8 +3,8 @@
 Codes are zero-extended bit patterns (64 bits: two's complement) in and out, as in `references.integers`.
 
 Sources: G. M. Morton, "A computer oriented geodetic data base", 1966 (interleaved bits); B. E. Bayer, "An optimum
-method for two-level rendition of continuous-tone pictures", 1973 (dither matrix); PTX ISA 9, SIMD video instructions
-(vadd4, vavrg4, vabsdiff4) and extended-precision arithmetic.
+method for two-level rendition of continuous-tone pictures", 1973 (dither matrix); PTX ISA 9, extended-precision integer
+arithmetic.
 """
 
 from __future__ import annotations
