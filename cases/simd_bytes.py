@@ -1,4 +1,4 @@
-"""Four bytes in a word at once: wrapping sum, rounded average, absolute difference; in words, one by one, and Triton."""
+"""Four bytes in a word at once: wrapping sum, rounded average, absolute difference; in words, one by one, Triton."""
 
 from functools import partial
 
