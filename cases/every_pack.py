@@ -33,7 +33,7 @@ bytes_ = Case(
     outputs={"y": U8},
     reference=complement,
     variants={
-        "not": asm({pack: flipped(-(-pack // 4)) for pack in (1, 2, 3, 4, 8, 16)}),
+        "not": asm({pack: flipped(-(-pack // 4)) for pack in (1, 2, 4, 8, 16)}),
         "triton": plain(complement_in_triton),
     },
     source="Triton, tl.inline_asm_elementwise: pack",
