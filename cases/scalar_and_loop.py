@@ -1,5 +1,6 @@
 """A polynomial by Horner's rule in a kernel: asm in its loop carries the result, and takes a scalar argument."""
 
+import numpy as np
 import triton
 import triton.language as tl
 
@@ -42,6 +43,13 @@ def steps(x, c):
     return total
 
 
+def numbers(sizes, rng):
+    """Numbers near one, so that no power of them overflows, with a few NaN and infinities; a coefficient."""
+    x = rng.normal(size=sizes["N"]).astype(np.float32)
+    x[rng.random(sizes["N"]) < 0.05] = rng.choice(np.float32([np.nan, np.inf, -0.0, 1e-42, 3e38]))
+    return {"x": x.view(np.uint32), "c": rng.normal(size=()).astype(np.float32).view(np.uint32)}
+
+
 def variant(how):
     """One way to write the step."""
     return kernel(horner, grid=lambda v: (-(-v["N"] // v["BLOCK"]),), meta={"STEPS": STEPS, "BLOCK": 128, "HOW": how})
@@ -51,6 +59,7 @@ case = Case(
     inputs={"x": F32["N"], "c": Scalar(F32)},
     outputs={"y": F32["N"]},
     reference=steps,
+    generate=numbers,
     sizes=[{"N": 1}, {"N": 130}, {"N": 512}],
     variants={how: variant(how) for how in ("fma", "two", "triton")},
     source="PTX ISA, fma",

@@ -14,6 +14,7 @@ from harness.ptx.errors import (
     BindingError,
     ExecutionError,
     NotElementwise,
+    OperandError,
     PtxError,
     UndefinedBits,
     UnknownInstruction,
