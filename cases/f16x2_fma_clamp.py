@@ -72,4 +72,5 @@ case = Case(
         ),
     },
     source="PTX ISA, half precision fma, max, min, mul",
+    family="packed arithmetic",
 )

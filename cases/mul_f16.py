@@ -31,4 +31,5 @@ case = Case(
     },
     targets=since("sm_75"),
     source="PTX ISA, half precision mul; IEEE 754 multiplication",
+    family="packed arithmetic",
 )

@@ -61,4 +61,5 @@ case = Case(
         "triton": plain(in_triton),
     },
     source="Triton, tl.inline_asm_elementwise; PTX ISA, cvt and max",
+    family="compiler hazards",
 )

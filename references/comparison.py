@@ -6,7 +6,7 @@ zeros of either sign are equal, and NaN is unordered with everything.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -50,6 +50,12 @@ def compare(a: Tensor, b: Tensor, operator: str, *, fmt: Format = F32, ftz: Ftz 
     terms = (place_a < place_b, place_a == place_b, place_a > place_b)
     ordered = _ORDERED[_UNORDERED.get(operator, operator)](*(term & ~unordered for term in terms))
     return ordered | unordered if operator in _UNORDERED else ordered
+
+
+def compare_all(a: Tensor, b: Tensor, *, operators: Sequence[str], fmt: Format = F32, ftz: Ftz = False) -> Tensor:
+    """Several comparisons in one code: bit k says whether `operators[k]` holds of a and b."""
+    holds = [compare(a, b, operator, fmt=fmt, ftz=ftz).to(torch.int64) << k for k, operator in enumerate(operators)]
+    return torch.stack(holds).sum(0)
 
 
 def has_property(a: Tensor, name: str, *, fmt: Format = F32) -> Tensor:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from harness.cli import NAMES, UsageError, named, say
+
+if TYPE_CHECKING:
+    from harness.model.naming import Named
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("what", nargs="*", metavar="NAME", help=f"{NAMES} (default: cases)")
+    parser.add_argument(
+        "--using", metavar="INSTRUCTION", help="only variants whose PTX holds it: lop3, or with modifiers, mul.f16x2"
+    )
     parser.add_argument("--targets", action="store_true", help="list the targets that the installed Triton serves")
 
     parser.add_argument(
@@ -28,19 +37,52 @@ def main(args: argparse.Namespace) -> int:
         return 0
     if args.targets:
         return _targets()
+    chosen = named(args.what or ["cases"])
+    if args.using:
+        chosen = _that_use(args.using, chosen)
+    families = sorted({c.loaded.case.family for c in chosen}, key=lambda family: (not family, family))
+    for place, family in enumerate(families):
+        if families != [""]:
+            say(f"{chr(10) * (place > 0)}{family or 'no family'}:")
+        for one in chosen:
+            if one.loaded.case.family == family:
+                _one_case(one)
+    return 0
+
+
+def _one_case(chosen: Named) -> None:
     from harness.model.describe import variant_info
 
-    for chosen in named(args.what or ["cases"]):
-        loaded, case = chosen.loaded, chosen.loaded.case
-        ins = ", ".join(f"{n}: {a}" for n, a in case.inputs.items())
-        outs = ", ".join(f"{n}: {a}" for n, a in case.outputs.items())
-        say(f"{loaded.name}  ({ins}) -> ({outs})  {loaded.title}")
-        for name in chosen.variants:
-            info = variant_info(loaded, case.variants[name])
-            packs = f"pack {', '.join(info.texts)}; " if info.kind == "asm" else ""
-            expected = f"; expected failure: {info.expected_failure}" if info.expected_failure else ""
-            say(f"    {name:<24} {info.kind:<7} {packs}{info.match}; ftz {info.ftz}; {info.targets}{expected}")
-    return 0
+    loaded, case = chosen.loaded, chosen.loaded.case
+    ins = ", ".join(f"{n}: {a}" for n, a in case.inputs.items())
+    outs = ", ".join(f"{n}: {a}" for n, a in case.outputs.items())
+    say(f"{loaded.name}  ({ins}) -> ({outs})  {loaded.title}")
+    for name in chosen.variants:
+        info = variant_info(loaded, case.variants[name])
+        packs = f"pack {', '.join(info.texts)}; " if info.kind == "asm" else ""
+        expected = f"; expected failure: {info.expected_failure}" if info.expected_failure else ""
+        say(f"    {name:<24} {info.kind:<7} {packs}{info.match}; ftz {info.ftz}; {info.targets}{expected}")
+
+
+def _that_use(word: str, chosen: Sequence[Named]) -> list[Named]:
+    """Those of the variants whose PTX holds an instruction. Raises UsageError where none does, with the nearest."""
+    from difflib import get_close_matches
+
+    from harness.cli.using import instructions, uses
+
+    found: list[Named] = []
+    known: set[str] = set()
+    for one in chosen:
+        names = {v: instructions(one.loaded.case, one.loaded.case.variants[v]) for v in one.variants}
+        known.update(*names.values())
+        variants = tuple(v for v in one.variants if any(uses(name, word) for name in names[v]))
+        if variants:
+            found.append(replace(one, variants=variants))
+    if not found:
+        opcode = word.partition(".")[0]
+        near = sorted(n for n in known if uses(n, opcode)) or get_close_matches(word, sorted(known), 5, 0.3)
+        raise UsageError(f"no variant here uses {word}; the nearest that are used: {', '.join(near) or 'none'}")
+    return found
 
 
 def _targets() -> int:

@@ -14,6 +14,7 @@ from harness.ptx.errors import (
     BindingError,
     ExecutionError,
     NotElementwise,
+    OperandError,
     PtxError,
     UndefinedBits,
     UnknownInstruction,
@@ -229,6 +230,8 @@ class TestRefusals:
             ("stacksave.u32 $0;", NotElementwise, "a memory access"),
             ("spdecompress.b8.b2.sp::2:4.x1 {$0}, {$1}, {$1};", NotElementwise, "a sparse matrix"),
             ("min.xorsign.abs.f32 $0, $1, $1;", UnsupportedOnTarget, "needs sm_86"),
+            ("max.f32 $0, $1, $1, $1;", UnsupportedOnTarget, "max.f32 of 4 operands needs sm_100"),
+            ("max.f32 $0, $1, $1, $1, $1;", OperandError, "takes 3 operands"),
         ],
     )
     def test_in_words_with_a_place(self, asm: str, kind: type[PtxError], words: str) -> None:

@@ -69,3 +69,12 @@ def test_selection_by_sign() -> None:
     assert comparison.select_by_sign(a, b, torch.tensor([0, 5, 1 << 31, 0xFFFFFFFF])).tolist() == [7, 7, 9, 9]
     floats = torch.tensor([1 << 31, 0x3F800000, 0xBF800000, 0x7FC00000])
     assert comparison.select_by_sign(a, b, floats, fmt=F32).tolist() == [7, 7, 9, 9]
+
+
+@pytest.mark.parametrize("fmt", [F16, F32, I32, U32], ids=str)
+def test_several_comparisons_in_one_code(fmt: Format) -> None:
+    a, b = operands(fmt)
+    names = ("ge", "lt", "eq")
+    codes = comparison.compare_all(a, b, operators=names, fmt=fmt).tolist()
+    rows = [[formats.value(fmt, code) for code in row] for row in zip(a.tolist(), b.tolist(), strict=True)]
+    assert codes == [(x >= y) + 2 * (x < y) + 4 * (x == y) for x, y in rows]

@@ -28,10 +28,11 @@ from typing import Any
 
 from harness.model.identity.encoding import encode, tagged
 from harness.model.identity.source import byte_code, file_text, imports_in, names_in, source
+from harness.ours import ROOT
 
 _LIBRARIES = tuple({str(Path(p).resolve()) for n, p in sysconfig.get_paths().items() if n in ("stdlib", "platstdlib")})
 _PACKAGES = tuple({str(Path(p).resolve()) for n, p in sysconfig.get_paths().items() if n in ("purelib", "platlib")})
-_HARNESS = str(Path(__file__).resolve().parents[1])
+_HARNESS = str(ROOT / "harness")
 _BY_VERSION = ("harness", "numpy", "torch", "triton", "numba", "ml_dtypes", "scipy", "mpmath")
 
 # Names by which code reaches what it does not spell: in a module, and in its own. The whole module then counts.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.model.identity.encoding import digest
+from harness.ours import ROOT
 
 DIGITS = 32
 
@@ -44,19 +45,22 @@ def experiment(machine: str, code: str, launch: Any, inputs: Mapping[str, Any]) 
 @functools.cache
 def emulator() -> str:
     """The emulator as a machine: a digest of the text of every module of `harness.ptx`."""
-    return f"emulator {_text_digest(Path(__file__).resolve().parents[1] / 'ptx')}"
+    return f"emulator {_text_digest(ROOT / 'harness' / 'ptx')}"
 
 
 @functools.cache
 def harness() -> str:
     """A digest of the text of every module that decides a verdict: the harness and the references."""
-    root = Path(__file__).resolve().parents[2]
-    return digest([_text_digest(root / name) for name in ("harness", "references")])[:DIGITS]
+    return digest([_text_digest(ROOT / name) for name in ("harness", "references")])[:DIGITS]
 
 
 def _text_digest(folder: Path) -> str:
+    """A digest of all modules in a folder. Raises FileNotFoundError where it has none: then nothing would count."""
+    files = sorted(folder.rglob("*.py"))
+    if not files:
+        raise FileNotFoundError(f"{folder} holds no Python file; identities of results are made from its text")
     found = hashlib.sha256()
-    for file in sorted(folder.rglob("*.py")):
+    for file in files:
         text = file.read_bytes()
         found.update(f"{file.relative_to(folder)} {len(text)}\0".encode() + text)
     return found.hexdigest()[:DIGITS]

@@ -52,7 +52,7 @@ def by_table(a: int, b: int, c: int, table: int) -> int:
     return result
 
 
-@instruction("lop3.b32", "d?, a, b, c, immLut:const u32", section="9.7.8.6", undefined="bits")
+@instruction("lop3.b32", "d?, a, b, c, immLut:const u32", section="9.7.8.6", undefined="logic")
 def lop3(a: int, b: int, c: int, immLut: int) -> int:
     """Any function of three bits; of immLut the low 8 bits count."""
     return by_table(a, b, c, immLut)

@@ -31,10 +31,18 @@ def lookup(node: Instruction, source: Source, target: AnyTarget | None, elementw
     if target is None:
         return found
     fitting = tuple(b for b in found if b.requirement_unmet(target) is None)
+    newer = [b for b in found if b.requirement_unmet(target) is not None and _as_many_operands(b.form, node)]
+    if fitting and newer and not any(b.form.operation or _as_many_operands(b.form, node) for b in fitting):
+        needed, what = newer[0].requirement_unmet(target), f"{node.spelling} of {len(node.operands)} operands"
+        raise source.error(UnsupportedOnTarget, f"{what} needs {needed}; the target is {target}", node.offset)
     if not fitting:
         needed = found[0].requirement_unmet(target)
         raise source.error(UnsupportedOnTarget, f"{node.spelling} needs {needed}; the target is {target}", node.offset)
     return fitting
+
+
+def _as_many_operands(form: Form, node: Instruction) -> bool:
+    return not form.operation and len(form.sources) + 1 == len(node.operands)
 
 
 def _unknown(node: Instruction) -> str:

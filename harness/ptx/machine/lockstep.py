@@ -17,7 +17,7 @@ from harness.ptx.errors import ExecutionError, PtxError, TimeLimit, UndefinedBit
 from harness.ptx.limits import CHECKED_EVERY
 from harness.ptx.machine.frame import Frame
 from harness.ptx.machine.operations import RUNNERS
-from harness.ptx.numeric.definedness import moved, propagate
+from harness.ptx.numeric.definedness import combined, moved, propagate
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
 STEP_LIMIT = 20_000_000
@@ -120,6 +120,8 @@ def _undefined(step: Step, number: int, values: list[Array], masks: list[Any], v
     if isinstance(form.undefined, str) and form.undefined.startswith("moves"):
         names = [*(s.name for s in form.sources), *form.reads]
         return moved(names, step.functions[number], form.undefined, values, masks)
+    if form.undefined == "logic":
+        return combined(step.functions[number], values, masks, value)
     return propagate(form.undefined, values, masks, value, number)
 
 

@@ -5,11 +5,13 @@ the sources alone), "words", "halves" and "bytes" (each part on the same part), 
 the second source, or of the two halves of the only one), "two parts" and "four parts" (each of so many equal parts on
 the same part of every source, whatever the sources' widths), "own half" (result number i on half i of the sources,
 and on predicates), "upward" (bit i depends on bits i and below, as in a sum), "moves a b" (the bits of the sources
-named are moved, copied and cleared, to places that the other sources choose), or a function of values and masks.
+named are moved, copied and cleared, to places that the other sources choose), "logic" (bit i is a function of the bits
+i of the sources; known ones may decide it: `x & 0` is known whatever x is), or a function of values and masks.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -118,6 +120,22 @@ def moved(names: list[str], function: Any, rule: str, values: list[Array], masks
                 doubtful |= mask != 0
     answer: Array = function(len(doubtful), *arguments)
     return np.where(doubtful, _ones(answer), answer)
+
+
+def combined(function: Any, values: list[Array], masks: list[Any], result: Array) -> Array:
+    """Undefined bits of a form whose every result bit is a function of its sources' bits at the same place.
+
+    Those that differ from `result` where the undefined bits of each source are zeros or ones, in every combination.
+    """
+    choices = []
+    for value, mask in zip(values, masks, strict=True):
+        low = value if mask is None else value & ~mask
+        both = (low,) if mask is None else (low, low | mask)
+        choices.append([np.ascontiguousarray(np.broadcast_to(v, result.shape), value.dtype) for v in both])
+    answer: Array = np.zeros_like(result)
+    for chosen in itertools.product(*choices):
+        answer |= function(len(result), *chosen) ^ result
+    return answer
 
 
 def and_(values: list[Array], masks: list[Array]) -> Array:

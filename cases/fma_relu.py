@@ -1,0 +1,55 @@
+"""max(a * b + c, 0) on two halves: fma.relu, a maximum that drops NaN or keeps it, and Triton; float16 and bfloat16."""
+
+from functools import partial
+
+import triton
+import triton.language as tl
+
+from harness import Case, asm, plain, since
+from references import arithmetic, rounding
+from references.formats import BF16, F16
+
+
+@triton.jit
+def in_triton(a, b, c):
+    """A comparison lets NaN pass; fma stands in for the product and the sum, which may or may not be fused."""
+    y = tl.fma(a, b, c)
+    return tl.where(y <= 0, 0.0, y).to(y.dtype)
+
+
+def clamped(a, b, c, *, fmt):
+    """.relu: below zero, and of -0, it is +0; NaN stays."""
+    return rounding.relu(fmt, arithmetic.fma(a, b, c, fmt=fmt))
+
+
+def dropped(a, b, c, *, fmt):
+    """max without .NaN: NaN becomes 0 as well."""
+    y = arithmetic.fma(a, b, c, fmt=fmt)
+    return arithmetic.maximum(y, y * 0, fmt=fmt)
+
+
+def products(fmt, suffix):
+    """The case of one format."""
+
+    def two(text, **policies):
+        return asm(text.format(suffix), constraints="=r,r,r,r", pack=2, targets=since("sm_80"), **policies)
+
+    zero = "{{ .reg .b32 zero; mov.b32 zero, 0; fma.rn.{0} $0, $1, $2, $3; "
+    return Case(
+        inputs={"a": fmt, "b": fmt, "c": fmt},
+        outputs={"y": fmt},
+        reference=partial(clamped, fmt=fmt),
+        carry={"y": "c"},
+        variants={
+            "fma.relu": two("fma.rn.relu.{0} $0, $1, $2, $3;"),
+            "fma-max.NaN": two(zero + "max.NaN.{0} $0, $0, zero; }}"),
+            "fma-max": two(zero + "max.{0} $0, $0, zero; }}", reference=partial(dropped, fmt=fmt)),
+            "triton": plain(in_triton, targets=since("sm_80")),
+        },
+        source="PTX ISA, half precision fma: .relu",
+        family="packed arithmetic",
+    )
+
+
+f16 = products(F16, "f16x2")
+bf16 = products(BF16, "bf16x2")

@@ -1,0 +1,61 @@
+"""Philox4x32-10, the generator behind tl.rand: halves of products, wide products, Triton's own, and Triton by hand."""
+
+import triton
+import triton.language as tl
+
+from harness import Case, asm, plain
+from references import hashes
+from references.formats import U32
+
+M0, M1 = hashes.PHILOX_MULTIPLIERS
+K0, K1 = hashes.PHILOX_KEY_STEPS
+
+
+@triton.jit
+def in_triton(c0, c1, c2, c3, k0, k1):
+    """What tl.randint4x runs."""
+    return tl.philox_impl(c0, c1, c2, c3, k0, k1)
+
+
+@triton.jit
+def by_hand(c0, c1, c2, c3, k0, k1):
+    """Ten rounds of 64-bit products."""
+    for _ in tl.static_range(10):
+        p, q = c0.to(tl.uint64) * 0xD2511F53, c2.to(tl.uint64) * 0xCD9E8D57
+        c0, c2 = (q >> 32).to(tl.uint32) ^ c1 ^ k0, (p >> 32).to(tl.uint32) ^ c3 ^ k1
+        c1, c3 = q.to(tl.uint32), p.to(tl.uint32)
+        k0, k1 = k0 + 0x9E3779B9, k1 + 0xBB67AE85
+    return c0, c1, c2, c3
+
+
+def rounds(product):
+    """Ten rounds on c0 to c3; `product` puts the halves of {a} * {m} into {hi} and {lo}."""
+    one = f"""
+        {product.format(a="c0", m=M0, hi="h0", lo="l0")}
+        {product.format(a="c2", m=M1, hi="h1", lo="l1")}
+        lop3.b32 c0, h1, c1, k0, 0x96;
+        lop3.b32 c2, h0, c3, k1, 0x96;
+        mov.b32 c1, l1;
+        mov.b32 c3, l0;
+        add.u32 k0, k0, {K0};
+        add.u32 k1, k1, {K1};"""
+    load = " ".join(f"mov.b32 {name}, ${4 + k};" for k, name in enumerate(("c0", "c1", "c2", "c3", "k0", "k1")))
+    save = " ".join(f"mov.b32 ${k}, c{k};" for k in range(4))
+    return f"{{ .reg .b32 c<4>, k<2>, h<2>, l<2>; .reg .b64 p; {load}{one * 10}\n{save} }}"
+
+
+WORDS = ("c0", "c1", "c2", "c3", "k0", "k1")
+
+case = Case(
+    inputs=dict.fromkeys(WORDS, U32),
+    outputs={"r0": U32, "r1": U32, "r2": U32, "r3": U32},
+    reference=hashes.philox4x32_10,
+    variants={
+        "mul.hi": asm(rounds("mul.hi.u32 {hi}, {a}, {m}; mul.lo.u32 {lo}, {a}, {m};")),
+        "mul.wide": asm(rounds("mul.wide.u32 p, {a}, {m}; mov.b64 {{{lo}, {hi}}}, p;")),
+        "triton": plain(in_triton),
+        "triton-by-hand": plain(by_hand),
+    },
+    source="Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011",
+    family="bits and integers",
+)

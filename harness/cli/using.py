@@ -1,0 +1,81 @@
+"""Which instructions a variant's inline PTX holds: what `ptxdiff list --using` looks for."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+from harness.model.case import Case
+from harness.model.derive import asm_form, packs_of
+from harness.model.variants import AsmVariant, CaseError, Variant
+
+
+def instructions(case: Case, variant: Variant) -> set[str]:
+    """The instructions' names as written, `lop3.b32`, in the variant's asm or in that of its Triton functions.
+
+    Of Triton functions the strings count that parse as PTX: their own, and those of the functions, strings and
+    constants that they name. Asm that is computed elsewhere is not found.
+    """
+    return {name for text in _texts(case, variant) for name in _names(text)}
+
+
+def uses(name: str, word: str) -> bool:
+    """Whether a name has the parts of a word: its opcode first, then modifiers in order, others between them.
+
+    `mul.f16x2` finds `mul.rn.f16x2`; `mul` finds every multiplication and no `mul24`.
+    """
+    opcode, *modifiers = name.split(".")
+    wanted, *rest = word.split(".")
+    left = iter(modifiers)
+    return opcode == wanted and all(part in left for part in rest)
+
+
+def _texts(case: Case, variant: Variant) -> Iterator[str]:
+    if isinstance(variant, AsmVariant):
+        for pack in packs_of(case, variant):
+            try:
+                yield asm_form(case, variant, pack).text
+            except CaseError:  # a run of the case says what is wrong with this form
+                continue
+    else:
+        given = {**getattr(variant, "constants", {}), **getattr(variant, "meta", {})}
+        yield from _strings([variant.function, *given.values()])  # type: ignore[attr-defined]
+
+
+def _strings(values: list[Any]) -> Iterator[str]:
+    """The strings among some values, and in the source of the Triton functions among them and of what those name."""
+    seen: set[int] = set()
+    while values:
+        value = values.pop()
+        value = getattr(value, "value", value)  # of a tl.constexpr
+        function = getattr(value, "fn", None)
+        if isinstance(value, str):
+            yield value
+        elif inspect.isfunction(function) and id(function) not in seen:
+            seen.add(id(function))
+            names = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
+            for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
+                if isinstance(node, ast.Constant):
+                    values.append(node.value)
+                elif isinstance(node, ast.Name) and node.id in names:
+                    values.append(names[node.id])
+
+
+def _names(text: str) -> Iterator[str]:
+    from harness.ptx import PtxError
+    from harness.ptx.text.nodes import CodeBlock, Instruction
+    from harness.ptx.text.parser import parse_asm
+
+    try:
+        waiting: list[Any] = [parse_asm(text)[0]]
+    except PtxError:  # no PTX: a docstring, or constraints
+        return
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, CodeBlock):
+            waiting += node.statements
+        elif isinstance(node, Instruction):
+            yield node.spelling

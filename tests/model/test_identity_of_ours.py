@@ -1,0 +1,52 @@
+"""Identities contain the text of our own modules, wherever the modules that compute them lie."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.model.identity import code, experiment
+from harness.ours import ROOT
+
+
+def copied(folder: Path) -> Path:
+    """The harness and the references in a folder of their own."""
+    for name in ("harness", "references"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.jsonl"))
+    return folder
+
+
+def digests(monkeypatch: pytest.MonkeyPatch, root: Path) -> tuple[str, str]:
+    monkeypatch.setattr(experiment, "ROOT", root)
+    return experiment.emulator.__wrapped__(), experiment.harness.__wrapped__()
+
+
+@pytest.mark.parametrize(
+    ("file", "machine"),
+    [
+        ("harness/ptx/isa/logic.py", True),
+        ("harness/ptx/numeric/definedness.py", True),
+        ("harness/judging/differences.py", False),
+        ("references/arithmetic.py", False),
+    ],
+)
+def test_a_change_of_our_text_changes_what_results_are_known_by(tmp_path, monkeypatch, file, machine):
+    root = copied(tmp_path)
+    before = digests(monkeypatch, root)
+    assert before == digests(monkeypatch, ROOT)
+    with (root / file).open("a") as changed:
+        changed.write("# one line more\n")
+    after = digests(monkeypatch, root)
+    assert (after[0] != before[0], after[1] != before[1]) == (machine, True)
+
+
+def test_a_folder_without_modules_is_an_error(tmp_path, monkeypatch):
+    with pytest.raises(FileNotFoundError, match="holds no Python file"):
+        digests(monkeypatch, tmp_path)
+
+
+def test_the_walk_of_functions_ends_at_the_harness():
+    assert Path(code._HARNESS) == Path(experiment.__file__).parents[2]
+    assert (Path(code._HARNESS) / "ptx").is_dir()
