@@ -16,7 +16,7 @@ def pairwise(axes: Sequence[Sequence[object]]) -> list[tuple[object, ...]]:
     return [tuple(axis[k] for axis, k in zip(axes, row, strict=True)) for row in places]
 
 
-def share(axes: Sequence[Sequence[object]], part: int, parts: int, least: int = 2) -> list[tuple[object, ...]]:
+def share(axes: Sequence[Sequence[object]], part: int, parts: int, least: int = 1) -> list[tuple[object, ...]]:
     """The rows of one part out of `parts`, at least `least`; all parts together have every pair of values.
 
     For an axis that costs much and changes little, such as the target: a pair that one target does not run is run on

@@ -5,7 +5,7 @@ fusion, placement) are crossed on the edge set only: the whole product at full e
 which is about inputs, and pairwise on a GPU.
 
 At quick effort the emulator and the assembler share the rows out between the case's targets: every pair of values is
-run on one of them, and each target runs two rows or more. Compiling takes most of a quick run, and a pair (such as pack
+run on one of them, and each target runs one row or more. Compiling takes most of a quick run, and a pair (such as pack
 4 with eight warps) seldom fails on one target alone. The emulator runs asm by itself wherever that says the same: on
 every input set at every pack, on partial packs with chosen padding, and round a loop. Triton's kernel around the asm
 runs on the edges, in the rows that the assembler compiles too.

@@ -25,7 +25,7 @@ def test_every_two_values_of_any_two_axes_meet(axes):
 @pytest.mark.parametrize("axes", AXES)
 def test_all_parts_together_have_every_pair(axes, parts):
     rows = [share([list(a) for a in axes], part, parts) for part in range(parts)]
-    assert min(map(len, rows)) >= 2
+    assert min(map(len, rows)) >= 1
     for i, j in itertools.combinations(range(len(axes)), 2):
         together = {(r[i], r[j]) for part in rows for r in part}
         assert together == set(itertools.product(axes[i], axes[j]))
