@@ -46,6 +46,8 @@ def _check_arguments(case: Declaration) -> None:
         raise CaseError(f"reference={case.reference!r}; give a function from codes to codes")
     if case.pytorch is not None and not callable(case.pytorch):
         raise CaseError(f"pytorch={case.pytorch!r}; give a function from torch tensors to torch tensors")
+    if not isinstance(case.family, str) or case.family != " ".join(case.family.split()):
+        raise CaseError(f"family={case.family!r}; give the words that `ptxdiff list` puts above it: family='bits'")
     if not isinstance(case.variants, Mapping):
         raise CaseError("variants are given by name: variants={'name': asm(...)}")
 

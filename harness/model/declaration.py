@@ -30,6 +30,7 @@ class Declaration:
     pytorch: the operation as PyTorch has it, a function of one tensor for each input: timed after torch.compile beside
     the variants, and not judged.
     source: where the reference's rule is written down.
+    family: the group of operations under which `ptxdiff list` shows it; it decides nothing else.
     """
 
     inputs: Mapping[str, Argument]
@@ -48,6 +49,7 @@ class Declaration:
     generate: Callable[[Mapping[str, int], Any], Mapping[str, Any]] | None = None
     pytorch: Callable[..., Any] | None = None
     source: str = ""
+    family: str = ""
 
     @property
     def elementwise(self) -> bool:
