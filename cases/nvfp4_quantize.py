@@ -104,5 +104,6 @@ case = Case(
         "cvt": kernel(quantize, grid=tiles, meta={**TILE, "HARDWARE": True}, targets=FP4, refused=ALL - FP4),
         "integers": kernel(quantize, grid=tiles, meta={**TILE, "HARDWARE": False}, targets=since("sm_89")),
     },
+    family="block scaling",
     source="NVFP4: e2m1 values, an e4m3 scale a block of 16, one float32 scale a tensor; PTX ISA, cvt",
 )

@@ -29,9 +29,10 @@ def nibbles_to_float(byte, HARDWARE: tl.constexpr):
                 cvt.f32.f16 $1, high;
             }
         """
-        kinds: tl.constexpr = (tl.float32, tl.float32)
         word = byte.to(tl.uint32)
-        return tl.inline_asm_elementwise(convert, "=&f,=f,r", [word], dtype=kinds, is_pure=True, pack=1)
+        return tl.inline_asm_elementwise(
+            convert, "=&f,=f,r", [word], dtype=(tl.float32, tl.float32), is_pure=True, pack=1
+        )
     return widened(byte & 15, 2, 1, 8), widened(byte >> 4, 2, 1, 8)
 
 

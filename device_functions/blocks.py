@@ -22,8 +22,9 @@ def mx_scale(amax, RULE: tl.constexpr, EMAX: tl.constexpr, MANTISSA: tl.constexp
         up = tl.where(size < 0x800000, size > 0x400000, (size & 0x7FFFFF) != 0)
         code = (size >> 23) + up.to(tl.uint32)
     else:
-        size = amax + ((1 << (22 - MANTISSA)) if RULE == "even" else 0)
-        field = (size >> 23) + (((size & 0x7FFFFF) != 0).to(tl.uint32) if RULE == "ceil" else 0)
+        if RULE == "even":
+            amax += 1 << (22 - MANTISSA)  # what rounds to infinity counts as infinity
+        field = (amax >> 23) + (((amax & 0x7FFFFF) != 0).to(tl.uint32) if RULE == "ceil" else 0)
         code = tl.maximum(field, EMAX) - EMAX
     return tl.where(amax < 0x7F800000, tl.minimum(code, 254), 255)
 

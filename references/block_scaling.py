@@ -11,14 +11,14 @@ scale is
 |---|---|
 | `floor` | 2^(floor(log2 amax) - emax): OCP's. Elements above max saturate |
 | `ceil` | 2^(ceil(log2 amax) - emax) |
-| `even` | `floor` of amax + half of an element's last place: of amax rounded to the format's precision |
+| `even` | `floor` of amax + half of an element's last place, which may make it an infinity (torchao) |
 | `rceil` | the power of two from amax * fl(1 / max) upwards; the product is rounded to float32 |
 | `rceil-div` | the same of the rounded quotient amax / max |
 
 clamped to 2^-127 to 2^127. A NaN or an infinity in the block makes the scale NaN (0xff) and every element NaN: 0x7f in
 e4m3 and e5m2, and in formats without NaN the largest number, positive, as PTX's cvt has it. An all-zero block has the
-scale of amax 0: 2^-127, code 0; its elements are zeros with their signs. `rceil` and `rceil-div` differ where the
-product and the quotient lie on different sides of a power of two. Elements are x * 2^-scale, rounded once: a product
+scale of amax 0: 2^-127, code 0; its elements are zeros with their signs. `rceil` and `rceil-div`
+give the same scales, as the tests show. Elements are x * 2^-scale, rounded once: a product
 below float32's normal numbers is far below half of any element format's smallest.
 
 **NVFP4**: max = 6; `encode` is the scale of the whole tensor, about 448 * 6 / amax of the tensor.
