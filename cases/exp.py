@@ -14,12 +14,9 @@ from references.formats import F32
 SCALED = ulp(
     4,
     on=magnitude("x", 0, 1),
-    outside=ulp(
-        23, on=magnitude("x", 0, 16), outside=ulp(132, overflow=True, underflow=True, source="derived: 1.24 |x| + 2.5"),
-        source="derived: 1.24 |x| + 2.5",
-    ),
+    outside=ulp(132, overflow=True, underflow=True, source="derived: 1.24 |x| + 2.5, up to |x| = 104"),
     source="derived: 1.24 |x| + 2.5",
-)  # fmt: skip
+)
 
 ORDINARY = Domain("|x| <= 87", lambda values: abs(values["x"]) <= 87)  # the correction of an infinity is NaN
 

@@ -1,9 +1,8 @@
-"""Sine and cosine: the approximate instructions, Triton's functions and libdevice's, in radians."""
+"""Sine and cosine: the approximate instructions, and Triton's functions, in radians."""
 
 import torch
 import triton
 import triton.language as tl
-from triton.language.extra import libdevice
 
 from harness import Case, Domain, absolute, asm, plain, ulp
 from references import trigonometric
@@ -15,27 +14,17 @@ FAR = Domain("|x| <= 100 pi", lambda values: abs(values["x"]) <= 314.15926)
 LIBDEVICE = ulp(3, source="CUDA C++ Programming Guide, mathematical functions: sinf and cosf 2 ulp; the reference half")
 
 
-def within(exponent, name):
-    """The ISA's absolute errors: 2^exponent on [-2pi, 2pi], 2^-14.7 on [-100pi, 100pi]."""
-    source = f"PTX ISA, {name}: .approx.f32"
-    return absolute(2.0**exponent, on=NEAR, outside=absolute(2.0**-14.7, on=FAR, source=source), source=source)
-
-
 @triton.jit
 def in_triton(x, SINE: tl.constexpr):
-    """tl.sin and tl.cos."""
+    """tl.sin and tl.cos are CUDA's sinf and cosf, which reduce every argument."""
     return tl.sin(x) if SINE else tl.cos(x)
-
-
-@triton.jit
-def in_libdevice(x, SINE: tl.constexpr):
-    """CUDA's sinf and cosf, which reduce every argument."""
-    return libdevice.sin(x) if SINE else libdevice.cos(x)
 
 
 def case_of(name, reference, pytorch, exponent):
     """The bound of cos is ISA 9.4's, 2^-20.4; up to 9.3 it was that of sin."""
-    bound, sine = within(exponent, name), {"SINE": name == "sin"}
+    bound = absolute(2.0**exponent, on=NEAR, source=f"PTX ISA, {name}: .approx.f32")
+    far = absolute(2.0**-14.7, on=FAR, source=f"PTX ISA, {name}: .approx.f32")
+    sine = {"SINE": name == "sin"}
     return Case(
         inputs={"x": F32},
         outputs={"y": F32},
@@ -43,9 +32,9 @@ def case_of(name, reference, pytorch, exponent):
         pytorch=pytorch,
         variants={
             "approx": asm(f"{name}.approx.f32 $0, $1;", match=bound),
+            "approx-far": asm(f"{name}.approx.f32 $0, $1;", packs=(1,), match=far),
             "approx.ftz": asm(f"{name}.approx.ftz.f32 $0, $1;", match=bound, ftz="required"),
             "triton": plain(in_triton, constants=sine, match=LIBDEVICE, ftz="allowed"),
-            "libdevice": plain(in_libdevice, constants=sine, match=LIBDEVICE, ftz="allowed"),
         },
         family="fast math",
         source=f"PTX ISA, {name}; CUDA C++ Programming Guide, mathematical functions",
