@@ -11,7 +11,7 @@ from references.formats import F32
 
 ORDINARY = Domain("|x| <= 8", lambda values: abs(values["x"]) <= 8)  # beyond, the result is x or within 2^-40 of 0
 
-# u = sqrt(2/pi) (x + 0.044715 x^3); x / 2 (1 + tanh u) = h + h t
+# u = sqrt(2/pi) (x + 0.044715 x^3); x / 2 (1 + tanh u) = h + h t, +0 for -0
 TANH = """
     {
         .reg .f32 s, u, h;
@@ -67,7 +67,9 @@ tanh = Case(
     ftz="allowed",
     variants={
         "tanh.approx": asm(
-            TANH, match=absolute(2.0**-8.9, on=ORDINARY, source="derived beside it"), targets=since("sm_75")
+            TANH,
+            match=absolute(2.0**-8.9, on=ORDINARY, zero_sign="any", source="derived beside it"),
+            targets=since("sm_75"),
         ),
         "libdevice-tanh": plain(by_tanh, match=SMALL),
         "sigmoid": plain(by_sigmoid, match=SIGMOID),

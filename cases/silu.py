@@ -27,7 +27,7 @@ QUOTIENT = """
     }
 """
 
-# x / 2 * (1 + tanh(x / 2)): h + h * t
+# x / 2 * (1 + tanh(x / 2)): h + h * t. Of -0 the sum is +0: the formula has no sign to keep.
 TANH = """
     {
         .reg .f32 h, t;
@@ -55,7 +55,9 @@ case = Case(
         "quotient": asm(QUOTIENT, match=BOUND),
         "tanh": asm(
             TANH,
-            match=absolute(2.0**-7.9, on=ORDINARY, source="derived: |x / 2| times tanh's relative 2^-11"),
+            match=absolute(
+                2.0**-7.9, on=ORDINARY, zero_sign="any", source="derived: |x / 2| times tanh's relative 2^-11"
+            ),
             targets=since("sm_75"),
         ),
         "triton": plain(in_triton, match=BOUND),

@@ -19,7 +19,8 @@ BY_EXPONENTIAL = """
         ex2.approx.f32 e, e;
         add.rn.f32 e, e, 0f3F800000;
         rcp.approx.f32 e, e;
-        fma.rn.f32 $0, e, 0fC0000000, 0f3F800000;
+        fma.rn.f32 e, e, 0fC0000000, 0f3F800000;
+        copysign.f32 $0, $1, e;            // of -0 the difference is +0
     }
 """
 
