@@ -10,7 +10,9 @@ from harness import ALL, Case, kernel, since
 from references import block_scaling, conversion
 from references.formats import BF16, E2M1X2, E4M3, F16, F32, Format
 
-ENCODE = 1.5  # of a tensor whose largest magnitude is 1792: 448 * 6 / 1792
+ENCODE = float(np.float32(27.1))  # of a tensor whose largest magnitude is 99.2: 448 * 6 / 99.2
+# Largest magnitudes whose scale lies within an ulp of a tie: here the order of the roundings decides.
+NEAR_TIES = (0x41069CCF, 0x40DBA188, 0x4170E2B8)
 
 
 @triton.jit
@@ -72,7 +74,15 @@ def variant(source: Format, rule, hardware=False, **policies):
     )
 
 
-def case_of(source: Format, *rules: str):
+def near_ties(sizes, rng):
+    """Ordinary blocks, and in every second one a largest magnitude near a tie."""
+    x = rng.normal(size=(sizes["M"], sizes["N"])).astype(np.float32)
+    blocks = x.reshape(-1, 16)
+    blocks[::2, 5] = rng.choice(np.array(NEAR_TIES, np.uint32), size=len(blocks[::2])).view(np.float32)
+    return {"x": x.view(np.uint32)}
+
+
+def case_of(source: Format, *rules: str, **more):
     """Rules by integers, and the first also with the conversion."""
     first = variant(source, rules[0], True, targets=since("sm_100a"), refused=ALL - since("sm_100a"))
     return Case(
@@ -82,9 +92,10 @@ def case_of(source: Format, *rules: str):
         sizes=[{"M": 1, "N": 16}, {"M": 40, "N": 80}, {"M": 130, "N": 64}],
         variants={f"{rules[0]}-cvt": first, **{f"{rule}-integers": variant(source, rule) for rule in rules}},
         family="block scaling",
+        **more,
         source="torchao, nvfp4_tensor; TransformerEngine, core_nvfp4; FlashInfer, cvt_warp_fp16_to_fp4; cuBLAS",
     )
 
 
 bf16 = case_of(BF16, "divide", "transformer-engine", "flashinfer", "torchao")
-f16, f32 = case_of(F16, "flashinfer"), case_of(F32, "torchao")
+f16, f32 = case_of(F16, "flashinfer"), case_of(F32, "transformer-engine", "torchao", generate=near_ties)

@@ -174,7 +174,26 @@ def by_numpy(block: np.ndarray, encode: float, rule: Nvfp4Rule) -> tuple[list[in
     return [7 if np.isnan(v) else int(c) for v, c in zip(scaled, codes, strict=True)], int(scale.view(np.uint8)) & 0x7F
 
 
-@pytest.mark.parametrize("encode", [1.0, 24.0, 1.5, 2.0**-20])
+# Largest magnitudes whose scale lies within an ulp of a tie of e4m3, by encode scale: the order of roundings decides.
+NEAR_TIES = {
+    float(np.float32(13.7)): (0x3F93273E, 0x415939ED, 0x3FAF2EB8, 0x40BD3274),
+    float(np.float32(11.3)): (0x4083AE71, 0x4165616A),
+    float(np.float32(27.1)): (0x41069CCF, 0x40DBA188, 0x4170E2B8),
+}
+
+
+def test_libraries_differ_near_a_tie() -> None:
+    """Each two rules give different scales for one of these magnitudes."""
+    apart = set()
+    for encode, sizes in NEAR_TIES.items():
+        x = torch.tensor(sizes)[:, None].expand(-1, 16)
+        scales = {r: block_scaling.nvfp4_quantize(x, encode_scale=encode, rule=r)[1].flatten() for r in NVFP4_RULES}
+        assert torch.stack(list(scales.values())).unique(dim=0).shape[0] > 1
+        apart |= {(r, q) for r in NVFP4_RULES for q in NVFP4_RULES if not torch.equal(scales[r], scales[q])}
+    assert len(apart) == 12
+
+
+@pytest.mark.parametrize("encode", [1.0, 24.0, 1.5, 2.0**-20, *NEAR_TIES])
 @pytest.mark.parametrize("rule", NVFP4_RULES)
 def test_nvfp4_against_numpy(rule: Nvfp4Rule, encode: float) -> None:
     """Random blocks of moderate size and of any, zeros, one NaN, nothing but NaN, an infinity, and blocks too small."""
@@ -183,6 +202,8 @@ def test_nvfp4_against_numpy(rule: Nvfp4Rule, encode: float) -> None:
     blocks[:100] = patterns(F32, 1600, 4).numpy().astype(np.uint32).view(np.float32).reshape(100, 16)
     blocks[100], blocks[101], blocks[102, 3], blocks[103, 4] = 0, np.nan, np.nan, np.inf
     blocks[104] = 1e-30
+    for n, size in enumerate(NEAR_TIES.get(encode, ())):
+        blocks[105 + n] = np.uint32(size).view(np.float32)
     x = torch.from_numpy(blocks.view(np.int32).astype(np.int64) & 0xFFFFFFFF)
     codes, scales = block_scaling.nvfp4_quantize(x, encode_scale=encode, rule=rule)
     for n, block in enumerate(blocks):
