@@ -46,7 +46,7 @@ MISTAKES = [
     ('mxfp4_quantize', 'bf16', 'floor-integers', 'sm_90a', 'asm', 'RULE, 2, 1, RATIO', 'RULE, 1, 1, RATIO'),
     ('mxfp4_quantize', 'bf16', 'floor-integers', 'sm_90a', 'ref', 'rule=rule)\n\n        return', "rule='ceil')\n\n        return"),
     ('nvfp4_recipes', 'bf16', 'torchao-integers', 'sm_90a', 'asm', '0.015625, 0.015625', '0.0078125, 0.0078125'),
-    ('nvfp4_recipes', 'bf16', 'flashinfer-integers', 'sm_90a', 'ref', 'encode_scale=ENCODE, rule=rule', "encode_scale=ENCODE, rule='divide' if rule != 'divide' else 'torchao'"),
+    ('nvfp4_recipes', 'bf16', 'flashinfer-integers', 'sm_90a', 'ref', 'encode_scale=ENCODE[source], rule=rule', "encode_scale=ENCODE[source], rule='divide' if rule != 'divide' else 'torchao'"),
     ('nvfp4_weights', 'bf16', 'integers', 'sm_90a', 'asm', 'byte >> 4, 2, 1, 8', 'byte >> 4, 2, 1, 7'),
     ('nvfp4_weights', 'bf16', 'integers', 'sm_90a', 'ref', 'decode_scale=DECODE, target', 'decode_scale=DECODE * 2, target'),
     ('mx_dequantize', 'mxfp4', 'kernel', 'sm_90a', 'asm', '(j % 2) * 4', '(1 - j % 2) * 4'),
