@@ -79,5 +79,6 @@ case = Case(
     },
     targets=FP4,
     refused=ALL - FP4,
+    family="conversions",
     source="PTX ISA, cvt: .e2m1x2; OCP Microscaling Formats 1.0, 5.3.3",
 )

@@ -51,5 +51,6 @@ case = Case(
         ),
     },
     targets=since("sm_89"),
+    family="conversions",
     source="PTX ISA, cvt: .e4m3x2; OCP 8-bit Floating Point 1.0, 5.2",
 )

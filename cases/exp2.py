@@ -27,5 +27,6 @@ case = Case(
         "ex2.approx": asm("ex2.approx.f32 $0, $1;", match=BOUND),
         "triton": plain(power_of_two, match=BOUND, ftz="allowed"),
     },
+    family="fast math",
     source="PTX ISA, ex2",
 )

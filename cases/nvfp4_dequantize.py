@@ -68,5 +68,6 @@ case = Case(
         **(one_instruction if PTX_9_4 else {}),
     },
     targets=FP4,
+    family="block scaling",
     source="PTX ISA 9.4, alternate floating-point mul; OCP Microscaling Formats 1.0, 5.3.3",
 )

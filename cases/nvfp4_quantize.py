@@ -6,6 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
+from device_functions.blocks import e2m1_pairs
 from harness import ALL, Case, kernel, only, since
 from references import arithmetic, conversion
 from references.formats import BF16, E2M1X2, E4M3, F32, encode
@@ -13,27 +14,6 @@ from references.formats import BF16, E2M1X2, E4M3, F32, encode
 GLOBAL = 24.0  # the encode scale of the whole tensor: 6 * 448 over its largest magnitude, here 112
 
 FP4 = only("sm_100a", "sm_101a", "sm_103a", "sm_107a", "sm_110a", "sm_120a", "sm_121a")
-
-
-@triton.jit
-def nibble(x):
-    """e2m1 codes by comparison with the seven midpoints; a midpoint belongs to its even neighbour."""
-    bits = x.to(tl.uint32, bitcast=True)
-    size = bits & 0x7FFFFFFF
-    code = (size > 0x3E800000).to(tl.uint32) + (size >= 0x3F400000).to(tl.uint32)
-    code += (size > 0x3FA00000).to(tl.uint32) + (size >= 0x3FE00000).to(tl.uint32)
-    code += (size > 0x40200000).to(tl.uint32) + (size >= 0x40600000).to(tl.uint32)
-    code += (size > 0x40A00000).to(tl.uint32)
-    return code | tl.where(size > 0x7F800000, 0, (bits >> 31) << 3)
-
-
-@triton.jit
-def to_byte(low, high, HARDWARE: tl.constexpr):
-    """Two e2m1 codes in a byte, the first in the low nibble."""
-    if HARDWARE:
-        asm: tl.constexpr = "{ .reg .b8 t; cvt.rn.satfinite.e2m1x2.f32 t, $2, $1; cvt.u32.u8 $0, t; }"
-        return tl.inline_asm_elementwise(asm, "=r,r,r", [low, high], dtype=tl.uint8, is_pure=True, pack=1)
-    return (nibble(low) | (nibble(high) << 4)).to(tl.uint8)
 
 
 @triton.jit
@@ -49,7 +29,7 @@ def quantize(x, q, s, M, N, GLOBAL: tl.constexpr, HARDWARE: tl.constexpr, ROWS: 
     encode = tl.where(wide == 0.0, 0.0, tl.div_rn(tl.full((ROWS, COLUMNS // 16), GLOBAL, tl.float32), wide))
     low, high = tl.split(tl.reshape(blocks * encode[:, :, None], (ROWS, COLUMNS // 2, 2)))
     jq = tl.program_id(1) * (COLUMNS // 2) + tl.arange(0, COLUMNS // 2)[None, :]
-    tl.store(q + i * (N // 2) + jq, to_byte(low, high, HARDWARE), mask=(i < M) & (jq < N // 2))
+    tl.store(q + i * (N // 2) + jq, e2m1_pairs(low, high, HARDWARE), mask=(i < M) & (jq < N // 2))
     js = tl.program_id(1) * (COLUMNS // 16) + tl.arange(0, COLUMNS // 16)[None, :]
     tl.store(s + i * (N // 16) + js, scale.to(tl.uint8, bitcast=True), mask=(i < M) & (js < N // 16))
 
@@ -104,5 +84,6 @@ case = Case(
         "cvt": kernel(quantize, grid=tiles, meta={**TILE, "HARDWARE": True}, targets=FP4, refused=ALL - FP4),
         "integers": kernel(quantize, grid=tiles, meta={**TILE, "HARDWARE": False}, targets=since("sm_89")),
     },
+    family="block scaling",
     source="NVFP4: e2m1 values, an e4m3 scale a block of 16, one float32 scale a tensor; PTX ISA, cvt",
 )

@@ -55,6 +55,7 @@ case = Case(
         "rcp.rn": asm("rcp.rn.f32 $0, $1;"),
         "triton": plain(one_over, match=full_range("x")),
     },
+    family="fast math",
     source="PTX ISA, rcp; IEEE 754 division",
 )
 
@@ -94,5 +95,6 @@ quotient = Case(
         ),
         "div.rn": asm("div.rn.f32 $0, $1, $2;"),
     },
+    family="fast math",
     source="PTX ISA, div and rcp; IEEE 754 division",
 )

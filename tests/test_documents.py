@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ("ARCHITECTURE.md", "CONTRIBUTING.md")
-FOLDERS = ("harness", "references", "reports", "cases", "tests")
+FOLDERS = ("harness", "references", "device_functions", "reports", "cases", "tests")
 _TICKED = re.compile(r"`([^`\n]+)`")
 _PATH = re.compile(r"\w+(?:/[\w.]+)*/?")
 _DOTTED = re.compile(rf"(?:{'|'.join(FOLDERS)})(?:\.\w+)+")

@@ -105,3 +105,33 @@ def test_the_mean_is_the_value() -> None:
     got = stochastic.convert(x, torch.arange(1 << 16), target=E4M3, satfinite=True)
     assert formats.to_float64(E4M3, got).mean().item() == 1.171875
     assert {round_fraction(E4M3, Fraction(1.171875), mode) for mode in ("rz", "rp")} == set(got.tolist())
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+def test_no_bias(target: Format) -> None:
+    """Over all random bits the mean is the operand, cut to as many discarded bits as there are random ones."""
+    n = stochastic.random_bits(target)
+    every = torch.arange(1 << n)
+    for exact in (
+        Fraction(11, 8) + Fraction(5, 1 << n),
+        Fraction(-3, 2) - Fraction(77, 1 << n),
+        target_subnormal(target),
+    ):
+        x = torch.full((1 << n,), formats.encode(F32, exact))
+        values = formats.to_float64(target, stochastic.convert(x, every, target=target, satfinite=True))
+        places = Fraction(2) ** (ulp_exponent(target, abs(exact)) - n)
+        kept = abs(exact) // places * places * (1 if exact > 0 else -1)
+        assert Fraction(values.mean().item()) == kept
+
+
+def target_subnormal(target: Format) -> Fraction:
+    """Between two subnormal numbers, at a third of the way as far as n random bits say."""
+    places = 1 << stochastic.random_bits(target)
+    return Fraction(2) ** (target.min_exponent - target.mantissa_bits) * (1 + Fraction(places // 3, places))
+
+
+def ulp_exponent(target: Format, size: Fraction) -> int:
+    """The exponent of the last place of numbers of this size."""
+    leading = size.numerator.bit_length() - size.denominator.bit_length()
+    leading -= size < Fraction(2) ** leading
+    return max(leading, target.min_exponent) - target.mantissa_bits

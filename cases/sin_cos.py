@@ -1,0 +1,45 @@
+"""Sine and cosine: the approximate instructions, and Triton's functions, in radians."""
+
+import torch
+import triton
+import triton.language as tl
+
+from harness import Case, Domain, absolute, asm, plain, ulp
+from references import trigonometric
+from references.formats import F32
+
+# Beyond, the ISA promises nothing: the argument reduction loses its digits.
+NEAR = Domain("|x| <= 2 pi", lambda values: abs(values["x"]) <= 6.283185)
+FAR = Domain("|x| <= 100 pi", lambda values: abs(values["x"]) <= 314.15926)
+LIBDEVICE = ulp(3, source="CUDA C++ Programming Guide, mathematical functions: sinf and cosf 2 ulp; the reference half")
+
+
+@triton.jit
+def in_triton(x, SINE: tl.constexpr):
+    """tl.sin and tl.cos are CUDA's sinf and cosf, which reduce every argument."""
+    return tl.sin(x) if SINE else tl.cos(x)
+
+
+def case_of(name, reference, pytorch, exponent):
+    """The bound of cos is ISA 9.4's, 2^-20.4; up to 9.3 it was that of sin."""
+    bound = absolute(2.0**exponent, on=NEAR, source=f"PTX ISA, {name}: .approx.f32")
+    far = absolute(2.0**-14.7, on=FAR, source=f"PTX ISA, {name}: .approx.f32")
+    sine = {"SINE": name == "sin"}
+    return Case(
+        inputs={"x": F32},
+        outputs={"y": F32},
+        reference=reference,
+        pytorch=pytorch,
+        variants={
+            "approx": asm(f"{name}.approx.f32 $0, $1;", match=bound),
+            "approx-far": asm(f"{name}.approx.f32 $0, $1;", packs=(1,), match=far),
+            "approx.ftz": asm(f"{name}.approx.ftz.f32 $0, $1;", match=bound, ftz="required"),
+            "triton": plain(in_triton, constants=sine, match=LIBDEVICE, ftz="allowed"),
+        },
+        family="fast math",
+        source=f"PTX ISA, {name}; CUDA C++ Programming Guide, mathematical functions",
+    )
+
+
+sin = case_of("sin", trigonometric.sin, torch.sin, -20.5)
+cos = case_of("cos", trigonometric.cos, torch.cos, -20.4)

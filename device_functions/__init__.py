@@ -1,0 +1,1 @@
+"""Triton functions that several case files share. A case's digest covers their code like its own."""
