@@ -96,7 +96,7 @@ def floats(fmt, dtype, stored=None):
                 product, grid=tiles, meta=TO, reference=by(AMPERE, fmt), differs=NONE | dict.fromkeys(SIXTEEN, WHY)
             ),
         },
-        targets=EIGHT | SIXTEEN,
+        targets=only(*NONE) | EIGHT | SIXTEEN,
         source=SOURCE,
     )
 
