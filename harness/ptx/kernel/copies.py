@@ -8,17 +8,38 @@ Its source is read when it is issued: that nobody writes to the source before it
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.ptx.binding.program import Step
+from harness.ptx.binding.program import ReadSlot, Step
 from harness.ptx.errors import ExecutionError, MemoryFault
-from harness.ptx.kernel.memory import Access, Place, gather, scatter
+from harness.ptx.kernel.memory import Access, Place, Shared, gather, scatter
+from harness.ptx.kernel.threads import ThreadFrame
 from harness.ptx.numeric.vectorise import Array
 
-if TYPE_CHECKING:
-    from harness.ptx.kernel.frame import KernelFrame
+
+class Reaching(ThreadFrame):
+    """What copies need of the frame of a kernel: how its threads reach memory."""
+
+    shared: Shared
+
+    def locate_lanes(self, step: Step, base: ReadSlot, access: Access, lanes: Array) -> tuple[Array, list[Place]]:
+        """Where the accesses of lanes go. Raises MemoryFault and UndefinedBits."""
+        raise NotImplementedError
+
+    def load(
+        self, step: Step, access: Access, lanes: Array, places: list[Place]
+    ) -> tuple[list[Array], list[Array | None]]:
+        """The values, and masks of undefined bits, of each element of the access."""
+        raise NotImplementedError
+
+    def check_write(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
+        """Record a write; raises MemoryFault where it races with another thread's access."""
+        raise NotImplementedError
+
+    def land(self, access: Access, lanes: Array, place: Place, values: list[Array], masks: list[Array | None]) -> None:
+        """Write what an asynchronous copy to shared memory brings; other threads see it behind the next barrier."""
+        raise NotImplementedError
 
 
 @dataclass
@@ -48,7 +69,7 @@ class Flying:
 class Copies:
     """The copies of a frame's threads. `committed` counts the groups that each lane has closed."""
 
-    def __init__(self, frame: KernelFrame) -> None:
+    def __init__(self, frame: Reaching) -> None:
         self.frame = frame
         self.flying: list[Flying] = []
         self.committed = np.zeros(frame.lanes, np.int64)

@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.ptx.binding.program import ReadSlot, Step, WriteSlot
 from harness.ptx.errors import MemoryFault
-from harness.ptx.kernel.copies import Copies
+from harness.ptx.kernel.copies import Copies, Reaching
 from harness.ptx.kernel.grid import KernelGrid
 from harness.ptx.kernel.memory import (
     LOCAL_WINDOW,
@@ -24,11 +24,10 @@ from harness.ptx.kernel.memory import (
     scatter,
 )
 from harness.ptx.kernel.races import note_read, note_write
-from harness.ptx.kernel.threads import ThreadFrame
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
 
-class KernelFrame(ThreadFrame):
+class KernelFrame(Reaching):
     """Threads of consecutive blocks with the memory that they reach."""
 
     def __init__(self, grid: KernelGrid, first: int, blocks: int) -> None:

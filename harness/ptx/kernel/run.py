@@ -21,7 +21,7 @@ from harness.ptx.kernel.load import load_kernel
 from harness.ptx.kernel.memory import Buffer, BufferPointer, pointers
 from harness.ptx.kernel.schedule import KernelScheduler
 from harness.ptx.limits import BLOCK_THREADS, GRID, KERNEL_SECONDS, Deadline, lanes_together, shared_memory
-from harness.ptx.machine.parallel import for_each
+from harness.ptx.machine.parallel import cores, for_each
 from harness.ptx.targets import Target
 
 __all__ = ["Buffer", "BufferPointer", "Executed", "Kernel", "load_kernel", "pointers", "run_kernel"]
@@ -108,6 +108,8 @@ def _run_grid(grid: KernelGrid) -> Executed:
     grid.deadline.begin(total, "blocks")
     lanes = lanes_together(LANES, len(grid.program.registers), len(grid.program.steps))
     together = max(1, lanes // grid.threads)
+    if any(s.kind == "mma" for s in grid.program.steps):
+        together = max(1, min(together, -(-total // cores())))  # a product is worth a core of its own
     if grid.shared_bytes:
         together = max(1, min(together, SHARED_BUDGET // grid.shared_bytes))
     local = grid.local_bytes * grid.threads

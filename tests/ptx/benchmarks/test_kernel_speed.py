@@ -61,3 +61,20 @@ def test_block_scaled_quantisation(benchmark: Any, target: str) -> None:
     kernel = emulated(k.nvfp4, target)[(m // 16, n // 128)]
     stated(benchmark, lambda: kernel(x, q, scales, np.float32([6.0]), m, n, BM=16, BN=128))
     assert q.any()
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_a_product_of_matrices(target: str, benchmark: Any) -> None:
+    """1024 x 1024 x 1024 in float16; the goal is 10 s on two cores that nothing else uses."""
+    import triton.language as tl
+
+    side = 1024
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal((side, side)).astype(np.float16) for _ in range(2))
+    out = np.zeros((side, side), np.float32)
+    launch = emulated(k.matmul, target)[(side // 32, side // 32)]
+    benchmark.pedantic(
+        lambda: launch(x, y, out, side, side, side, B=32, STEP=64, ACC=tl.float32), rounds=1, warmup_rounds=0
+    )
+    benchmark.extra_info["goal"] = "10 s"
+    np.testing.assert_allclose(out, x.astype(np.float32) @ y.astype(np.float32), atol=1e-3)
