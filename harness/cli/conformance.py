@@ -103,7 +103,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _computed(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry], path: Path) -> dict[str, Entry]:
-    """The entries with their largest errors, computed anew. What is written is written form by form: each takes long."""
+    """The entries with their largest errors, computed anew, and written form by form: each takes long."""
     from rich.console import Console
 
     from harness.conformance import bounds, errors, ledger
