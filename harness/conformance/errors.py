@@ -7,6 +7,7 @@ True values are numpy's float64 functions, whose own error is below 2**-50 of th
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,8 @@ from harness.conformance.bounds import Measure
 from harness.conformance.forms import bounds_of, snippets
 from harness.conformance.inputs import Inputs
 from harness.ptx.machine.parallel import for_each
-from harness.ptx.numeric.vectorise import ArrayFunction
+from harness.ptx.numeric.bits import f64_bits, f64_value, scalar
+from harness.ptx.numeric.vectorise import ArrayFunction, register_helpers, wrapping
 
 Floats = NDArray[np.float64]
 
@@ -127,6 +129,11 @@ class _Format:
             "bf16x2": _Format(32, 8, 7, 0),
         }[name]
 
+    @property
+    def least(self) -> int:
+        """The exponent field of the smallest normal number as a float64."""
+        return 1023 + 2 - (1 << self.exponent_bits - 1)
+
     def values(self, codes: NDArray[Any]) -> Floats:
         """The numbers of bit patterns (of packed ones, of the lower half)."""
         if self.width == 64:
@@ -139,13 +146,6 @@ class _Format:
             return low.view(np.float16).astype(np.float64)
         with np.errstate(invalid="ignore"):  # signaling NaNs
             return (low.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
-
-    def ulps(self, apart: Floats, true: Floats) -> Floats:
-        """Errors in units in the last place of the true value."""
-        least = 2 - (1 << self.exponent_bits - 1)
-        bits = 20 if self.width == 64 else self.fraction_bits
-        exponent = np.maximum(np.frexp(true)[1] - 1, least)
-        return np.asarray(np.ldexp(apart, bits - exponent))
 
 
 def _measures(form: str) -> tuple[Measure, ...]:
@@ -161,21 +161,52 @@ def _words(measure: Measure) -> str:
     return f"{'relative' if measure.relative else 'absolute'} {measure.words}".strip()
 
 
-def _apart(form: str, kind: _Format, measure: Measure, argument: Floats, true: Floats, got: Floats) -> Floats:
-    """Errors in a measure, -1 where it says nothing: outside its range, infinite, or flushed."""
-    apart = np.abs(got - true)
-    if measure is _ULPS:
-        errors = kind.ulps(apart, true)
-        kept = (got != 0) & (true != 0)
-    elif measure.relative:
-        errors = apart / np.abs(true)
-        kept = (np.abs(true) >= measure.normal) & (got != 0)
-    else:
-        errors, kept = apart, np.ones(len(apart), np.bool_)
-    size = np.abs(argument)
-    inside = (size > measure.low) & (size < measure.high) if measure.low else size <= measure.high
-    kept &= (inside != measure.outside) & np.isfinite(true) & np.isfinite(got)
-    return np.where(kept, errors, -1.0)
+@scalar
+def _error(x: float, true: float, got: float, kind: int, low: float, high: float, outside: int, least: int) -> float:
+    """An error in ulps of float32 (kind 0), relative (1) or absolute (2); -1 where the measure does not apply.
+
+    `least`: a float64's exponent field of the format's smallest normal number.
+    """
+    size = abs(x)
+    inside = low < size < high or (low == 0.0 and size <= high)
+    exponent = f64_bits(true) >> 52 & 0x7FF
+    normal = exponent >= least
+    apart = abs(got - true)
+    scale = 1.0
+    if kind == 0:
+        scale = f64_value(2046 + 23 - max(exponent, least) << 52)
+    if kind == 1:
+        scale = 1.0 / abs(true)
+    counts = (inside != (outside == 1)) and apart < math.inf
+    flushed = kind != 2 and (got == 0.0 or true == 0.0)
+    return -1.0 if not counts or flushed or (kind == 1 and not normal) else apart * scale
+
+
+def _errors(found: Floats, x: Floats, true: Floats, got: Floats, measure: Measure, least: int) -> None:
+    """`_error` over arrays, compiled."""
+    if not _loops:
+        with _lock:
+            if not _loops:
+                _loops.append(_compiled())
+    kind = 0 if measure is _ULPS else (1 if measure.relative else 2)
+    _loops[0](found, x, true, got, kind, measure.low, measure.high, int(measure.outside), least)
+
+
+_loops: list[Any] = []
+_lock = threading.Lock()
+
+
+def _compiled() -> Any:
+    numba = register_helpers()
+
+    def loop(found, x, true, got, kind, low, high, outside, least):  # type: ignore[no-untyped-def]
+        for i in range(found.size):
+            found[i] = _error(x[i], true[i], got[i], kind, low, high, outside, least)
+
+    floats = numba.types.Array(numba.float64, 1, "C")
+    numbers = (numba.int64, numba.float64, numba.float64, numba.int64, numba.int64)
+    with wrapping():
+        return numba.njit(numba.void(*[floats] * 4, *numbers), nogil=True, error_model="numpy")(loop)
 
 
 def _bucket(
@@ -188,18 +219,15 @@ def _bucket(
         argument = kind.values(codes)
         with np.errstate(all="ignore"):
             true = _TRUE[form.split(".")[0]](argument)
-            got = kind.values(run.compiled(len(codes), codes))
-            sides = [_apart(form, kind, m, argument, true, got) for m in measures]
-        if len(sides[0]) == 0:
-            continue
-        for mine, errors in zip(found, sides, strict=True):
-            place = int(np.argmax(errors))
-            if errors[place] > mine.error:
-                mine.error, mine.at = float(errors[place]), (f"{int(codes[place]):#0{kind.width // 4 + 2}x}",)
-        first = sides[0]
-        for other in sides[1:]:
-            first = np.where(first < 0, other, first)
-        peak = max(peak, float(first.max()))
+        got = kind.values(run.compiled(len(codes), codes))
+        errors, told = np.empty((2, len(codes)))
+        for place, (mine, measure) in enumerate(zip(found, measures, strict=True)):
+            _errors(errors, argument, true, got, measure, kind.least)
+            top = int(np.argmax(errors))
+            if errors[top] > mine.error:
+                mine.error, mine.at = float(errors[top]), (f"{int(codes[top]):#0{kind.width // 4 + 2}x}",)
+            told = np.where(told < 0, errors, told) if place else errors.copy()
+        peak = max(peak, float(told.max()))
     return found, peak
 
 
@@ -221,8 +249,9 @@ def _pairs(form: str, run: ArrayFunction, kind: _Format, measures: tuple[Measure
         values = [kind.values(c) for c in columns]
         with np.errstate(all="ignore"):
             true = _TRUE[form.split(".")[0]](*values)
-            got = kind.values(run.compiled(len(true), *columns))
-            errors = _apart(form, kind, measures[0], values[0], true, got)
+        got = kind.values(run.compiled(len(true), *columns))
+        errors = np.empty(len(true))
+        _errors(errors, values[0], true, got, measures[0], kind.least)
         if limited:
             size = np.abs(values[1])
             errors = np.where((size >= 2.0**-126) & (size <= 2.0**126), errors, -1.0)

@@ -1,4 +1,4 @@
-"""The special function unit's reciprocal: the definition against what an H200 gave for every significand."""
+"""The special function unit: the definitions against what an H100 gave for all inputs of all segments."""
 
 from __future__ import annotations
 
@@ -7,45 +7,89 @@ import hashlib
 import numpy as np
 import pytest
 
-from harness.ptx.numeric import interpolator
+from harness.ptx.numeric import hopper, interpolator, special_functions
 from harness.ptx.numeric.vectorise import ArrayFunction
 
-H200 = "6738fed66ac3938e70bbdd4bd049433a7daee9dca539705339d2223986bbe04c"
-"""SHA-256 of `rcp.approx.ftz.f32` of 1 + fraction * 2**-23 on an H200 (driver 580.159.04), fractions in order, as
-little-endian 32-bit words in units of 2**-24. `tests/gpu/test_reciprocal_unit.py` asks the device itself."""
+H100 = {
+    "rcp": "c408381446132e07fa5581e930dc33fb790bea7ec4276ef3621e322df2492a55",
+    "rsqrt": "218fc04d271773269367dedf4cff9ff719081b1218c3d67d248d8d6126040246",
+    "sqrt": "4e017678de306e0be8bed66193c2ebf09e9c60a9600cad56cd05bb7b6c3f266f",
+    "ex2": "1ec235afedfb90172a727168397a746f3e01f893d174dacb56b18d8cc89e9d20",
+    "lg2": "d79971d87764487a27953c2634cb7ae6c146cca8706883c3118f1a17e61c0717",
+    "sin": "57676af4861bf1ab7f9ee4cb0875a4e1abb7725e77fa0016a38c8a233c875ce6",
+    "tanh": "829f704da5108fe65612457da24a11734628be5cf1bd96ee1c9b5df82b934f2f",
+}
+"""SHA-256 of an H100's results (driver 580.159.04), in the order of `arguments`, as little-endian 32-bit words.
+
+`tests/gpu/test_approximate_unit.py` asks the device itself, and an H200 gave the same results (the ledger).
+"""
+
+FRACTIONS = np.arange(1 << 23, dtype=np.uint32)
+
+
+def binades(*exponents: int) -> np.ndarray:
+    """All float32 numbers of these binades; 256 more is the sign."""
+    return np.concatenate([FRACTIONS | np.uint32((e + 127) << 23) for e in exponents])
+
+
+ARGUMENTS = {
+    "rcp": lambda: binades(0),
+    "rsqrt": lambda: binades(0, 1),
+    "sqrt": lambda: binades(0, 1),
+    "ex2": lambda: binades(0, -1 + 256),
+    "lg2": lambda: binades(-1, 0),
+    # A quarter turn in units of 2**-25.
+    "sin": lambda: (FRACTIONS.astype(np.float32) * np.float32(2.0**-25)).view(np.uint32),
+    "tanh": lambda: binades(*range(-8, 4)),
+}
+
+
+def computed(name: str, arguments: np.ndarray) -> np.ndarray:
+    function = ArrayFunction(getattr(special_functions, f"unit_{name}"), (), ((32, False),), 32)
+    return function.compiled(len(arguments), arguments)
 
 
 def digest(results: np.ndarray) -> str:
     return hashlib.sha256(results.astype("<u4").tobytes()).hexdigest()
 
 
-def reciprocals() -> np.ndarray:
-    """Of all significands."""
-    function = ArrayFunction(interpolator.reciprocal_significand, (), ((32, False),), 32)
-    return function.compiled(1 << 23, np.arange(1 << 23, dtype=np.uint32))
+@pytest.mark.parametrize("name", H100)
+def test_every_result_is_that_of_an_h100(name: str) -> None:
+    results = computed(name, ARGUMENTS[name]())
+    assert digest(results) == H100[name]
+    results[123456] ^= 1
+    assert digest(results) != H100[name], "another last bit is seen"
 
 
-def test_every_reciprocal_is_that_of_an_h200() -> None:
-    assert digest(reciprocals()) == H200
-
-
-def test_another_last_bit_is_seen() -> None:
-    wrong = reciprocals()
-    wrong[1234567] ^= 1
-    assert digest(wrong) != H200
+def test_the_cosine_is_the_sine_of_what_is_left_of_a_quarter() -> None:
+    angles = np.arange(0, 1 << 23, 37, dtype=np.uint32)
+    turns = (angles.astype(np.float32) * np.float32(2.0**-25)).view(np.uint32)
+    left = ((angles ^ np.uint32(0x7FFFFF)).astype(np.float32) * np.float32(2.0**-25)).view(np.uint32)
+    # The cosine counts from a quarter turn on, where the angle's bits are inverted.
+    np.testing.assert_array_equal(computed("cos", turns), computed("sin", left))
 
 
 @pytest.mark.parametrize(("fraction", "expected"), [(0, 1 << 24), (0x400000, 0xAAAAAB), (0x7FFFFF, 0x800001)])
 def test_some_reciprocals(fraction: int, expected: int) -> None:
     """Of 1, of 1.5, of the last number below 2."""
-    assert hex(interpolator.reciprocal_significand(fraction)) == hex(expected)
+    assert hex(special_functions.reciprocal_significand(fraction)) == hex(expected)
 
 
 def test_the_square_lacks_the_columns_of_little_weight() -> None:
-    """Against the sum of all partial products of bits whose weight is 2**17 or more."""
-    x = np.arange(1 << 16)
-    bits = [x >> i & 1 for i in range(16)]
-    pairs = [(i, j, i + j + (i != j)) for i in range(16) for j in range(i + 1)]
-    square = sum((bits[i] & bits[j]) << weight for i, j, weight in pairs if weight >= 17)
-    function = ArrayFunction(interpolator.truncated_square, (), ((32, False),), 32)
-    assert (function.compiled(1 << 16, x.astype(np.uint32)) == square >> 17).all()
+    """Against the sum of all partial products of bits whose weight is 2**19 or more; in one piece and in a loop."""
+    x = np.arange(1 << hopper.STEP_BITS)
+    bits = [x >> i & 1 for i in range(hopper.STEP_BITS)]
+    pairs = [(i, j, i + j + (i != j)) for i in range(hopper.STEP_BITS) for j in range(i + 1)]
+    square = sum((bits[i] & bits[j]) << weight for i, j, weight in pairs if weight >= hopper.SQUARE_CUT)
+    function = ArrayFunction(interpolator.square_of_steps, (), ((32, False),), 32)
+    assert (function.compiled(len(x), x.astype(np.uint32)) == square >> hopper.SQUARE_CUT).all()
+    widths = hopper.STEP_BITS, hopper.SQUARE_CUT
+    assert [interpolator.truncated_square(int(n), *widths) for n in x[::977]] == (square[::977] >> widths[1]).tolist()
+
+
+def test_the_model_is_small() -> None:
+    """Coefficients, not results: 640 segments of about 54 bits for each of 2**32 inputs and more."""
+    tables = [t for name, t in vars(hopper).items() if name.endswith(("_CONSTANT", "_SLOPE", "_CURVE"))]
+    assert len(tables) == 21
+    assert sum(map(len, tables)) == 3 * 640
+    assert sum(max(n.bit_length() for n in t) * len(t) for t in tables) < 8 * 4608

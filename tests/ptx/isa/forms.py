@@ -19,14 +19,17 @@ def form(spelling: str, sources: int) -> Bound:
     return next(b for b in find(opcode, tuple(modifiers)) if len(b.form.sources) == sources)
 
 
-def run(spelling: str, *columns: Any) -> Any:
-    """The results of an instruction, as unsigned patterns, on columns of patterns (wrapped to their width)."""
+def run(spelling: str, *columns: Any, rounded: bool = False) -> Any:
+    """The results of an instruction, as unsigned patterns, on columns of patterns (wrapped to their width).
+
+    `rounded`: of an approximate one, by the model that rounds to nearest.
+    """
     bound = form(spelling, len(columns))
     arrays = []
     for column, (width, _) in zip(columns, bound.source_types, strict=True):
         values = np.asarray(column, object) & ((1 << width) - 1) if isinstance(column, list) else np.asarray(column)
         arrays.append(np.ascontiguousarray(values.astype(UNSIGNED[width])))
-    return bound.array_function()(len(arrays[0]), *arrays)
+    return bound.array_function(rounded=rounded)(len(arrays[0]), *arrays)
 
 
 def f32_bits(values: Any) -> Any:

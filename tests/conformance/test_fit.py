@@ -1,0 +1,84 @@
+"""Fitting a special function unit: known coefficients are found again, and a unit built otherwise is noticed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from harness.conformance import fit
+from harness.conformance.fit import DESIGNS, Misfit
+from harness.ptx.numeric import hopper
+from tests.conformance.pretended import Pretended
+
+SEGMENTS = [0, 1, 37]
+SQUARE = fit.truncated_squares(fit.STEP_BITS, fit.SQUARE_CUT)
+
+# Another generation's unit that nobody has: segment to constant, slope and curve of 2**x, near the true ones.
+KNOWN = {
+    0: (33554438, 45420, 495),
+    1: (33919776, 45930, 500),
+    37: (50090112, 67800, 737),
+}
+
+
+def unit(segment, arguments, square=SQUARE, rounding=5000):
+    """What such a unit gives in [1, 2) for ex2: between 2 and 4, cut to 24 bits."""
+    constant, slope, curve = KNOWN[segment]
+    steps = arguments.astype(np.int64) & ((1 << fit.STEP_BITS) - 1)
+    total = (constant << 14) + rounding + slope * steps + (curve << 1) * square[steps]
+    return np.ldexp((total >> 16).astype(np.float64), -22).astype(np.float32).view(np.uint32)
+
+
+def test_known_coefficients_are_found_again():
+    table = fit.fit(DESIGNS["ex2"], unit, KNOWN)
+    found = dict(zip(KNOWN, zip(table.constant, table.slope, table.curve, strict=True), strict=True))
+    assert found == KNOWN
+    assert table.rounding == 5000
+    assert table.results == 3 << fit.STEP_BITS
+    assert not table.same_as("ex2")
+
+
+def test_one_wrong_result_is_a_misfit():
+    def wrong(segment, arguments):
+        results = unit(segment, arguments)
+        results[54321] += 1 if segment == 37 else 0
+        return results
+
+    with pytest.raises(Misfit, match="segment 37"):
+        fit.fit(DESIGNS["ex2"], wrong, KNOWN)
+
+
+def test_another_square_is_a_misfit():
+    """Of a unit whose square lacks a column fewer."""
+    other = fit.truncated_squares(fit.STEP_BITS, fit.SQUARE_CUT - 1) >> 1
+    with pytest.raises(Misfit, match="no quadratic"):
+        fit.fit(DESIGNS["ex2"], lambda s, a: unit(s, a, other), [0])
+
+
+def test_segments_that_round_differently_are_a_misfit():
+    with pytest.raises(Misfit, match="no common rest"):
+        fit.fit(DESIGNS["ex2"], lambda s, a: unit(s, a, SQUARE, 5000 + 3000 * s), [0, 1])
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_the_emulators_own_tables_are_found_again(name):
+    """From results of the emulator, which the ledger holds to hardware, for some segments of every function."""
+    segments = [0, DESIGNS[name].segments - 1]
+    table = fit.on_device(name, Pretended(), segments)
+    known = [getattr(hopper, f"{name.upper()}_{word}") for word in ("CONSTANT", "SLOPE", "CURVE")]
+    assert [table.constant, table.slope, table.curve] == [tuple(k[s] for s in segments) for k in known]
+
+
+def test_a_table_is_written_as_the_module_has_it():
+    table = replace(fit.fit(DESIGNS["ex2"], unit, [0]), constant=tuple(range(100)))
+    scope: dict[str, object] = {}
+    exec(table.text("ex2"), scope)
+    assert scope["EX2_CONSTANT"] == tuple(range(100))
+    assert (scope["EX2_SLOPE"], scope["EX2_CURVE"]) == ((45420,), (495,))
+
+
+def test_what_the_assembler_refuses_is_said():
+    with pytest.raises(Misfit, match="no such thing"):
+        fit.on_device("tanh", Pretended(refused=("tanh.approx.f32",)), [0])
