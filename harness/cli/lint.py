@@ -140,14 +140,14 @@ def _snippet(args: argparse.Namespace) -> Snippet | None:
     if args.asm is None and args.paths != ["-"]:
         return None
     from harness.lint.extract.calls import dtype_name
-    from harness.lint.extract.values import Text
+    from harness.lint.extract.values import TextValue
     from harness.lint.snippet import Snippet
 
     text = args.asm if args.asm is not None else sys.stdin.read()
     for name in [*args.dtype, *args.input]:
-        if dtype_name(Text.plain(name)) is None:
+        if dtype_name(TextValue.plain(name)) is None:
             raise UsageError(f"no dtype is called {name!r}; use one such as float32, bfloat16 or uint8")
-    dtypes = [tuple(dtype_name(Text.plain(n)) for n in names) or None for names in (args.dtype, args.input)]
+    dtypes = [tuple(dtype_name(TextValue.plain(n)) for n in names) or None for names in (args.dtype, args.input)]
     pure = False if args.impure else True if args.convention != "cuda" else None
     return Snippet(
         text, args.constraints, args.convention, pure, args.pack, dtypes[0], dtypes[1], targets=tuple(args.target)

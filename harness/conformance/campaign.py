@@ -20,7 +20,7 @@ from typing import Any
 
 from harness.conformance import forms, measure
 from harness.conformance.fetch import Executor, Hardware, Identity
-from harness.conformance.forms import Snippet
+from harness.conformance.forms import FormSnippet
 from harness.conformance.inputs import EXHAUSTIVE_BITS, Inputs
 from harness.conformance.kernels import NoDefinition
 from harness.conformance.measure import Tally
@@ -56,7 +56,7 @@ class FormGroup:
     number: int
     members: tuple[tuple[str, int], ...]
 
-    def snippets(self) -> list[Snippet]:
+    def snippets(self) -> list[FormSnippet]:
         """The snippets themselves."""
         return [forms.snippets(form)[place] for form, place in self.members]
 
@@ -239,7 +239,7 @@ def _work(
 class _Worker:
     def __init__(self, device: Executor, plan: Plan, deadline: float) -> None:
         self.device, self.plan, self.deadline = device, plan, deadline
-        self.kept: list[tuple[Snippet, Tally]] = []
+        self.kept: list[tuple[FormSnippet, Tally]] = []
 
     def prepare(self, group: FormGroup, checks: bool) -> list[Tally]:
         """Compile a group and give every snippet its first inputs."""
@@ -257,7 +257,7 @@ class _Worker:
             self.kept.append((snippet, tally))
         return tallies
 
-    def _first(self, snippet: Snippet, tally: Tally) -> None:
+    def _first(self, snippet: FormSnippet, tally: Tally) -> None:
         lanes = FIRST_HOST if snippet.bound.form.function is not None else 1 << 16
         lanes = min(lanes, self.plan.emulated)
         measure.on_edges(self.device, snippet, tally, lanes // 2)
@@ -266,7 +266,7 @@ class _Worker:
         if not tally.failure and self.device.checks(snippet):
             measure.on_device(self.device, snippet, tally, min(FIRST_DEVICE, self._goal(snippet)))
 
-    def _goal(self, snippet: Snippet) -> int:
+    def _goal(self, snippet: FormSnippet) -> int:
         """Inputs of a snippet on the device; snippets of one form share what the form gets."""
         count = Inputs(snippet).count
         if count <= self.plan.everything:
@@ -287,7 +287,7 @@ class _Worker:
         checker.join()
         return [t for _, t in self.kept]
 
-    def _rounds(self, checked: Sequence[tuple[Snippet, Tally, int]]) -> None:
+    def _rounds(self, checked: Sequence[tuple[FormSnippet, Tally, int]]) -> None:
         self.device.use()
         most = FIRST_DEVICE
         while self._left() and any(t.reached < goal for _, t, goal in checked if not t.failure):
@@ -296,7 +296,7 @@ class _Worker:
                 if self._left() and not tally.failure:
                     measure.on_device(self.device, snippet, tally, min(goal, most))
 
-    def _through_emulate(self, chosen: Sequence[tuple[Snippet, Tally]], most: int) -> None:
+    def _through_emulate(self, chosen: Sequence[tuple[FormSnippet, Tally]], most: int) -> None:
         """Large arrays, for which definitions are compiled, as users run them; a step for every form at a time."""
         goal = min(measure.HOST, most)
         while goal <= most and self._left():

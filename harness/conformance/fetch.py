@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from harness.conformance import kernels
 from harness.conformance.cuda import CudaContext
-from harness.conformance.forms import Snippet
+from harness.conformance.forms import FormSnippet
 from harness.conformance.inputs import Columns
 
 
@@ -40,19 +40,19 @@ class Executor(Protocol):
 
     identity: Identity
 
-    def compiled(self, snippets: Sequence[Snippet], checks: bool) -> dict[int, str]:
+    def compiled(self, snippets: Sequence[FormSnippet], checks: bool) -> dict[int, str]:
         """Make snippets ready, with `checks` also for `check`; what the assembler has against some, by position."""
 
     def use(self) -> None:
         """Called in each further thread that uses the device."""
 
-    def run(self, snippet: Snippet, columns: Columns) -> Columns:
+    def run(self, snippet: FormSnippet, columns: Columns) -> Columns:
         """The instruction's results on these inputs, as unsigned arrays of the registers' widths."""
 
-    def checks(self, snippet: Snippet) -> bool:
+    def checks(self, snippet: FormSnippet) -> bool:
         """Whether `check` can be asked of a snippet."""
 
-    def check(self, snippet: Snippet, start: int, count: int) -> ComparedOnDevice:
+    def check(self, snippet: FormSnippet, start: int, count: int) -> ComparedOnDevice:
         """Compare instruction and definition on inputs number `start` and following."""
 
 
@@ -69,7 +69,7 @@ class Hardware:
         self._kernels: dict[tuple[str, str], dict[str, Any]] = {}
         self._report = gpu.allocate(8 * kernels.REPORT_WORDS)
 
-    def compiled(self, snippets: Sequence[Snippet], checks: bool) -> dict[int, str]:
+    def compiled(self, snippets: Sequence[FormSnippet], checks: bool) -> dict[int, str]:
         """See Device."""
         refused: dict[int, str] = {}
         places = list(range(len(snippets)))
@@ -86,7 +86,7 @@ class Hardware:
             places = [p for n, p in enumerate(places) if n not in cubin.blamed]
         return refused
 
-    def _load(self, cubin: bytes, snippets: Sequence[Snippet], checks: bool) -> None:
+    def _load(self, cubin: bytes, snippets: Sequence[FormSnippet], checks: bool) -> None:
         module = self.gpu.load(cubin)
         for n, snippet in enumerate(snippets):
             found = {"run": self.gpu.kernel(module, f"run_{n}")}
@@ -98,7 +98,7 @@ class Hardware:
         """See Device."""
         self.gpu.use()
 
-    def run(self, snippet: Snippet, columns: Columns) -> Columns:
+    def run(self, snippet: FormSnippet, columns: Columns) -> Columns:
         """See Device. Results start as ones: an output that nothing writes shows."""
         count = len(columns[0])
         outputs: Columns = [np.full(count, -1, f"i{p.bits // 8}").view(f"u{p.bits // 8}") for p in snippet.outputs]
@@ -116,11 +116,11 @@ class Hardware:
                 self.gpu.free(pointer)
         return outputs
 
-    def checks(self, snippet: Snippet) -> bool:
+    def checks(self, snippet: FormSnippet) -> bool:
         """See Device."""
         return "check" in self._kernels[snippet.form, snippet.variant]
 
-    def check(self, snippet: Snippet, start: int, count: int) -> ComparedOnDevice:
+    def check(self, snippet: FormSnippet, start: int, count: int) -> ComparedOnDevice:
         """See Device."""
         words = np.zeros(kernels.REPORT_WORDS, np.uint64)
         self.gpu.upload(self._report, words)

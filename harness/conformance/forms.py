@@ -49,7 +49,7 @@ class Port:
 
 
 @dataclass(frozen=True)
-class Snippet:
+class FormSnippet:
     """Inline asm around one instruction. `variant` tells it from others of its form; empty for the plain one.
 
     `constants`: sources of the definition that the text gives as immediates, by operand name. `bulk`: whether it is
@@ -114,12 +114,12 @@ def bounds_of() -> Mapping[str, Bound]:
     return {name: found[name] for name in sorted(found)}
 
 
-def snippets(form: str) -> tuple[Snippet, ...]:
+def snippets(form: str) -> tuple[FormSnippet, ...]:
     """The snippets of a form; none where no way to run it is known. Raises KeyError for a name that is no form's."""
     return tuple(_snippets(bounds_of()[form]))
 
 
-def _snippets(bound: Bound) -> Iterator[Snippet]:
+def _snippets(bound: Bound) -> Iterator[FormSnippet]:
     if bound.form.operation:
         yield from OPERATIONS[bound.form.operation](bound)
         return
@@ -129,7 +129,7 @@ def _snippets(bound: Bound) -> Iterator[Snippet]:
             yield found
 
 
-def _accepted(snippet: Snippet) -> bool:
+def _accepted(snippet: FormSnippet) -> bool:
     """Whether the emulator takes what was written at the operands; not every combination of them is legal."""
     try:
         assemble(snippet.text, snippet.constraints, None)
@@ -196,7 +196,7 @@ class _Text:
         form = bound.form
         self.inputs_from = len(form.destinations) + len(form.writes)
 
-    def snippet(self, variant: str) -> Snippet:
+    def snippet(self, variant: str) -> FormSnippet:
         """The whole of it."""
         form = self.bound.form
         results = "|".join(self._destination(o) for o in form.destinations)
@@ -209,7 +209,7 @@ class _Text:
         lines += [*self.before, f"{self.bound.spelling} {', '.join(operands)};", *self.after]
         body = " ".join(lines)
         text = f"{{ {body} }}" if len(lines) > 1 else body
-        return Snippet(
+        return FormSnippet(
             self.bound.name,
             variant,
             text,
@@ -295,21 +295,21 @@ def only_in_bytes(kind: ScalarType, form: Form) -> bool:
 # What the machine itself executes -------------------------------------------------------------------------
 
 
-def _moves(bound: Bound) -> Iterator[Snippet]:
+def _moves(bound: Bound) -> Iterator[FormSnippet]:
     name = bound.modifiers["type"] or ""
     kind = TYPES[name]
     if kind.width == 128:
         to, source = ((Port(f"{x}0", TYPES["b64"], 64), Port(f"{x}1", TYPES["b64"], 64)) for x in "da")
         text = "{ .reg .b128 t, u; mov.b128 t, {$2, $3}; mov.b128 u, t; mov.b128 {$0, $1}, u; }"
-        yield Snippet(bound.name, "", text, to, source, bound)
+        yield FormSnippet(bound.name, "", text, to, source, bound)
         return
     port = Port("a", kind, register_bits(kind))
     out = Port("d", kind, register_bits(kind))
     if kind.width == 1:
         text = "{ .reg .pred p, q; setp.ne.b16 p, $1, 0; mov.pred q, p; selp.b16 $0, 1, 0, q; }"
-        yield Snippet(bound.name, "", text, (out,), (port,), bound)
+        yield FormSnippet(bound.name, "", text, (out,), (port,), bound)
         return
-    yield Snippet(bound.name, "", f"mov.{name} $0, $1;", (out,), (port,), bound)
+    yield FormSnippet(bound.name, "", f"mov.{name} $0, $1;", (out,), (port,), bound)
     if kind.kind != "b":
         return
     for parts in (2, 4):
@@ -318,13 +318,13 @@ def _moves(bound: Bound) -> Iterator[Snippet]:
             continue
         some = [Port(f"a{i}", TYPES[f"b{width}"], width) for i in range(parts)]
         ins = ", ".join(f"${i + 1}" for i in range(parts))
-        yield Snippet(bound.name, f"pack {parts}", f"mov.{name} $0, {{{ins}}};", (out,), tuple(some), bound)
+        yield FormSnippet(bound.name, f"pack {parts}", f"mov.{name} $0, {{{ins}}};", (out,), tuple(some), bound)
         outs = ", ".join(f"${i}" for i in range(parts))
         text = f"mov.{name} {{{outs}}}, ${parts};"
-        yield Snippet(bound.name, f"unpack {parts}", text, tuple(some), (port,), bound)
+        yield FormSnippet(bound.name, f"unpack {parts}", text, tuple(some), (port,), bound)
 
 
-def _vector_moves(bound: Bound) -> Iterator[Snippet]:
+def _vector_moves(bound: Bound) -> Iterator[FormSnippet]:
     kind = TYPES[bound.modifiers["type"] or ""]
     count = int((bound.modifiers["vec"] or "v1")[1:])
     if kind.width not in LETTERS:
@@ -332,39 +332,39 @@ def _vector_moves(bound: Bound) -> Iterator[Snippet]:
     outs = tuple(Port(f"d{i}", kind, kind.width) for i in range(count))
     ins = tuple(Port(f"a{i}", kind, kind.width) for i in range(count))
     elements = ", ".join(f"${i}" for i in range(count)), ", ".join(f"${count + i}" for i in range(count))
-    yield Snippet(bound.name, "", f"{bound.spelling} {{{elements[0]}}}, {{{elements[1]}}};", outs, ins, bound)
+    yield FormSnippet(bound.name, "", f"{bound.spelling} {{{elements[0]}}}, {{{elements[1]}}};", outs, ins, bound)
 
 
-def _branch(bound: Bound) -> Iterator[Snippet]:
+def _branch(bound: Bound) -> Iterator[FormSnippet]:
     word = TYPES["b32"]
     text = "{ .reg .pred p; setp.ne.b32 p, $1, $2; mov.b32 $0, $1; @p "
     text += f"{bound.spelling} over; add.u32 $0, $0, 1; over: add.u32 $0, $0, 2; }}"
     ins = (Port("a", word, 32), Port("b", word, 32))
-    yield Snippet(bound.name, "", text, (Port("d", word, 32),), ins, bound)
+    yield FormSnippet(bound.name, "", text, (Port("d", word, 32),), ins, bound)
 
 
-def _table_branch(bound: Bound) -> Iterator[Snippet]:
+def _table_branch(bound: Bound) -> Iterator[FormSnippet]:
     word = TYPES["b32"]
     text = "{ .reg .b32 i; there: .branchtargets one, two, three, one; and.b32 i, $1, 3; mov.b32 $0, 0; "
     text += f"{bound.spelling} i, there; one: add.u32 $0, $0, 1; two: add.u32 $0, $0, 2; three: add.u32 $0, $0, 4; }}"
-    yield Snippet(bound.name, "", text, (Port("d", word, 32),), (Port("a", word, 32),), bound)
+    yield FormSnippet(bound.name, "", text, (Port("d", word, 32),), (Port("a", word, 32),), bound)
 
 
-def _kept(bound: Bound) -> Iterator[Snippet]:
+def _kept(bound: Bound) -> Iterator[FormSnippet]:
     """testp without a class, round which the predicate is set and read."""
     kind = bound.type_of(bound.form.sources[0])
     half = TYPES["b16"]
     text = f"{{ .reg .pred p; setp.ne.b16 p, $2, 0; {bound.spelling} p, $1; selp.b16 $0, 1, 0, p; }}"
     ins = (Port("a", kind, kind.width), Port("p", half, 16))
-    yield Snippet(bound.name, "", text, (Port("d", half, 16),), ins, bound)
+    yield FormSnippet(bound.name, "", text, (Port("d", half, 16),), ins, bound)
 
 
-def _unmeasured(bound: Bound) -> Iterable[Snippet]:
+def _unmeasured(bound: Bound) -> Iterable[FormSnippet]:
     """What ends the thread, or computes nothing, has no result to compare."""
     return ()
 
 
-OPERATIONS: dict[str, Callable[[Bound], Iterable[Snippet]]] = {
+OPERATIONS: dict[str, Callable[[Bound], Iterable[FormSnippet]]] = {
     "mov": _moves,
     "mov_vector": _vector_moves,
     "bra": _branch,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.conformance.forms import Snippet
+from harness.conformance.forms import FormSnippet
 from harness.inputs.edges import edge_units, product
 from harness.ptx.numeric.bits import mask, scalar, shr64, wrap64
 from harness.ptx.text.narrow import NARROW
@@ -210,7 +210,7 @@ def draw(
 class Inputs:
     """A snippet's inputs on the host."""
 
-    def __init__(self, snippet: Snippet) -> None:
+    def __init__(self, snippet: FormSnippet) -> None:
         self.snippet = snippet
         self.shapes = [shape_of(p.type, p.bits) for p in snippet.inputs]
         self.exhaustive = snippet.input_bits <= EXHAUSTIVE_BITS

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.conformance.distance import distance
-from harness.conformance.forms import LETTERS, Port, Snippet
+from harness.conformance.forms import LETTERS, FormSnippet, Port
 from harness.conformance.inputs import SCATTER, Inputs, draw, shape_of
 from harness.ptx.numeric.vectorise import ArrayFunction
 
@@ -39,12 +39,12 @@ class NoDefinition(Exception):
     """A definition that cannot run on a device; the message says why."""
 
 
-def checkable(snippet: Snippet) -> bool:
+def checkable(snippet: FormSnippet) -> bool:
     """Whether a snippet's definition can be asked to run on a device at all."""
     return snippet.bulk and snippet.step is not None
 
 
-def source(snippets: Sequence[Snippet], cpu: str, checks: bool) -> str:
+def source(snippets: Sequence[FormSnippet], cpu: str, checks: bool) -> str:
     """PTX with the kernels `run_0`, `check_0`, `run_1`, ... of snippets; `cpu` as LLVM calls it ("sm_90").
 
     `checks`: also the kernels that compare on the device, of those snippets that are `checkable`.
@@ -110,7 +110,7 @@ done:
 """
 
 
-def _run_kernel(number: int, snippet: Snippet) -> str:
+def _run_kernel(number: int, snippet: FormSnippet) -> str:
     lines = []
     for k, port in enumerate(snippet.inputs):
         lines.append(f"%pin{k} = getelementptr i{port.bits}, ptr addrspace(1) %in{k}, i64 %i")
@@ -128,7 +128,7 @@ def _run_kernel(number: int, snippet: Snippet) -> str:
     )
 
 
-def _instruction(snippet: Snippet) -> list[str]:
+def _instruction(snippet: FormSnippet) -> list[str]:
     """The call of the inline assembly: registers %r0... in, %d0... out."""
     kinds = [f"i{p.bits}" for p in snippet.outputs]
     result = kinds[0] if len(kinds) == 1 else "{ " + ", ".join(kinds) + " }"
@@ -144,7 +144,7 @@ def _instruction(snippet: Snippet) -> list[str]:
     return lines
 
 
-def _check_kernel(number: int, snippet: Snippet, names: dict[Callable[..., int], str]) -> str:
+def _check_kernel(number: int, snippet: FormSnippet, names: dict[Callable[..., int], str]) -> str:
     step = snippet.step
     assert step is not None
     lines = ["%index = add i64 %start, %i", *_registers(snippet), *_instruction(snippet)]
@@ -162,7 +162,7 @@ def _check_kernel(number: int, snippet: Snippet, names: dict[Callable[..., int],
     )
 
 
-def _registers(snippet: Snippet) -> list[str]:
+def _registers(snippet: FormSnippet) -> list[str]:
     """The inputs: %x0... as 64-bit words, %r0... as registers."""
     lines = []
     inputs = Inputs(snippet)
@@ -181,7 +181,7 @@ def _registers(snippet: Snippet) -> list[str]:
     return lines
 
 
-def _arguments(snippet: Snippet, function: ArrayFunction, lines: list[str]) -> list[str]:
+def _arguments(snippet: FormSnippet, function: ArrayFunction, lines: list[str]) -> list[str]:
     """The definition's sources from the inputs' words, extended as the machine extends them."""
     given = []
     immediates = dict(snippet.constants)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from harness.conformance import bounds
 from harness.conformance.fetch import Executor
-from harness.conformance.forms import Port, Snippet
+from harness.conformance.forms import FormSnippet, Port
 from harness.conformance.inputs import Columns, Inputs, shape_of
 from harness.ptx import PtxError, emulate
 
@@ -73,7 +73,7 @@ class Tally:
         return min(self.edges + self.hosted, self.total or self.edges + self.hosted)
 
 
-def on_edges(device: Executor, snippet: Snippet, tally: Tally, most: int) -> None:
+def on_edges(device: Executor, snippet: FormSnippet, tally: Tally, most: int) -> None:
     """Compare `harness.emulate` with the device on up to `most` combinations of edge values."""
     columns = Inputs(snippet).edges(most)
     step = -(-len(columns[0]) // most)
@@ -82,7 +82,7 @@ def on_edges(device: Executor, snippet: Snippet, tally: Tally, most: int) -> Non
     _on_host(device, snippet, tally, columns)
 
 
-def on_host(device: Executor, snippet: Snippet, tally: Tally, count: int) -> None:
+def on_host(device: Executor, snippet: FormSnippet, tally: Tally, count: int) -> None:
     """Compare `harness.emulate` with the device, up to input number `count`; go on where an earlier call ended."""
     inputs = Inputs(snippet)
     tally.total = inputs.count if inputs.exhaustive else 0
@@ -93,7 +93,7 @@ def on_host(device: Executor, snippet: Snippet, tally: Tally, count: int) -> Non
         tally.hosted += some
 
 
-def _on_host(device: Executor, snippet: Snippet, tally: Tally, columns: Columns) -> None:
+def _on_host(device: Executor, snippet: FormSnippet, tally: Tally, columns: Columns) -> None:
     expected = run_emulated(snippet, columns, device.identity.target)
     if isinstance(expected, str):
         tally.failure = expected
@@ -113,7 +113,9 @@ def _on_host(device: Executor, snippet: Snippet, tally: Tally, columns: Columns)
         tally.errors = tuple(map(max, found, tally.errors or found))
 
 
-def _sides(snippet: Snippet, columns: Columns, expected: Columns, got: Columns) -> list[tuple[Columns, Sequence[Port]]]:
+def _sides(
+    snippet: FormSnippet, columns: Columns, expected: Columns, got: Columns
+) -> list[tuple[Columns, Sequence[Port]]]:
     return [(columns, snippet.inputs), (expected, snippet.outputs), (got, snippet.outputs)]
 
 
@@ -130,7 +132,7 @@ def _values(registers: NDArray[Any], port: Port) -> NDArray[np.float64]:
     return np.where(code >> (ebits + mbits) & 1, -size, size)
 
 
-def on_device(device: Executor, snippet: Snippet, tally: Tally, count: int) -> None:
+def on_device(device: Executor, snippet: FormSnippet, tally: Tally, count: int) -> None:
     """Compare on the device, up to input number `count`; go on where an earlier call ended."""
     inputs = Inputs(snippet)
     tally.total = inputs.count if inputs.exhaustive else 0
@@ -143,7 +145,7 @@ def on_device(device: Executor, snippet: Snippet, tally: Tally, count: int) -> N
         _explain(device, snippet, tally, inputs, report)
 
 
-def _explain(device: Executor, snippet: Snippet, tally: Tally, inputs: Inputs, report: Any) -> None:
+def _explain(device: Executor, snippet: FormSnippet, tally: Tally, inputs: Inputs, report: Any) -> None:
     """Turn indices into inputs and results, by way of the emulator itself."""
     wanted = list(report.indices[: OFFENDERS - len(tally.offenders)])
     farther = report.distance > tally.distance
@@ -166,7 +168,7 @@ def _explain(device: Executor, snippet: Snippet, tally: Tally, inputs: Inputs, r
         tally.failure = "the definition gives something else on the device than in the emulator"
 
 
-def run_emulated(snippet: Snippet, columns: Columns, target: str) -> Columns | str:
+def run_emulated(snippet: FormSnippet, columns: Columns, target: str) -> Columns | str:
     """The emulator's results, or its words where it refuses."""
     dtypes = [f"uint{p.bits}" for p in snippet.outputs]
     try:
@@ -175,7 +177,7 @@ def run_emulated(snippet: Snippet, columns: Columns, target: str) -> Columns | s
         return f"emulate: {str(e).splitlines()[0]}"
 
 
-def apart_of(snippet: Snippet, expected: Columns, got: Columns) -> NDArray[np.float64]:
+def apart_of(snippet: FormSnippet, expected: Columns, got: Columns) -> NDArray[np.float64]:
     """Per input: 0 where all results agree, the greatest distance in ulp, or -1."""
     worst = np.zeros(len(expected[0]))
     wrong = np.zeros(len(expected[0]), np.bool_)
@@ -211,7 +213,7 @@ def distances(expected: NDArray[Any], got: NDArray[Any], shape: tuple[int, int, 
     return worst
 
 
-def _offender(snippet: Snippet, place: int, columns: Columns, expected: Columns, got: Columns) -> WrongInput:
+def _offender(snippet: FormSnippet, place: int, columns: Columns, expected: Columns, got: Columns) -> WrongInput:
     def words(arrays: Sequence[NDArray[Any]], ports: Sequence[Any]) -> tuple[str, ...]:
         return tuple(f"0x{int(a[place]):0{p.bits // 4}x}" for a, p in zip(arrays, ports, strict=True))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from harness.lint.form import Form, triton_form
+from harness.lint.form import NumberedForm, triton_form
 from harness.lint.snippet import Snippet
 from harness.ptx.api import AsmBlock, assemble
 from harness.ptx.binding.constraints import Constraint, parse_constraints
@@ -18,7 +18,7 @@ ASSUMED = 1
 """The value that an operand under constraint `n` or `i` has here: nobody knows the real one."""
 
 
-class Block:
+class LintedBlock:
     """A snippet as a rule sees it. Everything is in Triton's form (`$0`), whatever convention the author used.
 
     `tree`, `source`: the parsed text; None where it does not parse, and `parse_error` says why (the rule `syntax`
@@ -30,10 +30,10 @@ class Block:
     `siblings`: all blocks of the same file, this one included. A rule reports nothing where it is not sure.
     """
 
-    def __init__(self, snippet: Snippet, siblings: Sequence[Block] | None = None) -> None:
+    def __init__(self, snippet: Snippet, siblings: Sequence[LintedBlock] | None = None) -> None:
         self.snippet = snippet
-        self.siblings: Sequence[Block] = (self,) if siblings is None else siblings
-        self.form: Form = triton_form(snippet)
+        self.siblings: Sequence[LintedBlock] = (self,) if siblings is None else siblings
+        self.form: NumberedForm = triton_form(snippet)
         self.text = self.form.text
         self.constraints = self.form.constraints
         self.kept: dict[str, Any] = {}
@@ -152,7 +152,7 @@ RUNS_ON = ("sm_90a", "sm_100a", "sm_103a", "sm_120a", "sm_89", "sm_80", "sm_75",
 """Targets on which a block is tried, where its results do not depend on the target."""
 
 
-def runs_on(block: Block) -> str | None:
+def runs_on(block: LintedBlock) -> str | None:
     """A target on which the emulator takes the block: one that the user stated, or any; None if there is none."""
     for target in (*block.snippet.targets, *RUNS_ON):
         try:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.lint.block import Block
+from harness.lint.block import LintedBlock
 from harness.lint.trial import SECONDS, Clock, clock_of, home_of, special_of
 from harness.ptx.analysis.trace import TraceLine, trace
 from harness.ptx.api import emulate
@@ -30,7 +30,7 @@ Element = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Flow:
+class ElementFlow:
     """By element of a result the elements of arguments that change it: what was seen, never a guess.
 
     `seen`: by result and argument one pack of arguments, and the same with that one element changed.
@@ -50,7 +50,7 @@ class Flow:
         )
 
 
-def flows(block: Block) -> list[Flow]:
+def flows(block: LintedBlock) -> list[ElementFlow]:
     """The flow of elements through a block, for each reading of its operands that fits and runs.
 
     There are several where the dtype of an argument is not known. Empty where pack, dtypes or text do not tell, or the
@@ -64,8 +64,8 @@ def flows(block: Block) -> list[Flow]:
 
 
 def _flow(
-    block: Block, operands: tuple[AsmOperand, ...], inputs: list[int], outputs: list[int], pack: int, clock: Clock
-) -> Flow | None:
+    block: LintedBlock, operands: tuple[AsmOperand, ...], inputs: list[int], outputs: list[int], pack: int, clock: Clock
+) -> ElementFlow | None:
     if pack * max(len(inputs), len(outputs)) > _MOST:
         return None
     seed = zlib.crc32(block.text.encode())
@@ -89,7 +89,7 @@ def _flow(
                     depends[result].add((tensor, position))
                     part = slice(lane * pack, (lane + 1) * pack)
                     seen[result, (tensor, position)] = [g[part] for g in given], [c[part] for c in changed]
-    return Flow(operands, pack, {k: frozenset(v) for k, v in depends.items()}, seen)
+    return ElementFlow(operands, pack, {k: frozenset(v) for k, v in depends.items()}, seen)
 
 
 def _patterns(width: int, pack: int, seed: Sequence[int]) -> np.ndarray:
@@ -108,7 +108,7 @@ def _patterns(width: int, pack: int, seed: Sequence[int]) -> np.ndarray:
 
 
 def _results(
-    block: Block, given: Sequence[np.ndarray], outputs: Sequence[int], pack: int, clock: Clock
+    block: LintedBlock, given: Sequence[np.ndarray], outputs: Sequence[int], pack: int, clock: Clock
 ) -> list[np.ndarray] | None:
     if clock.left <= 0 or block.program is None:
         return None
@@ -126,7 +126,7 @@ def _results(
     return list(found)
 
 
-def _readings(block: Block) -> list[tuple[tuple[AsmOperand, ...], list[int], list[int], int]]:
+def _readings(block: LintedBlock) -> list[tuple[tuple[AsmOperand, ...], list[int], list[int], int]]:
     """The operands with their elements, the widths of arguments and results, and the pack: a few ways at most."""
     snippet = block.snippet
     pack = snippet.pack
@@ -159,7 +159,7 @@ def _possible(name: str | None) -> tuple[int, ...]:
 # the path ----------------------------------------------------------------------------------------------------
 
 
-def path(block: Block, flows: Flow, source: Element, result: Element) -> list[int]:
+def path(block: LintedBlock, flows: ElementFlow, source: Element, result: Element) -> list[int]:
     """The offsets of the instructions through which a change of an argument's element reached a result's element.
 
     Both runs are traced. Where they branch differently nothing can be said: the list is then empty.
@@ -177,7 +177,7 @@ def path(block: Block, flows: Flow, source: Element, result: Element) -> list[in
     return list(dict.fromkeys(reversed(steps)))
 
 
-def _traced(block: Block, flows: Flow, args: Sequence[np.ndarray]) -> tuple[TraceLine, ...] | None:
+def _traced(block: LintedBlock, flows: ElementFlow, args: Sequence[np.ndarray]) -> tuple[TraceLine, ...] | None:
     outputs = {o.tensor: o.element_width for o in flows.operands if o.output}
     try:
         found = trace(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from harness.lint.block import Block
+from harness.lint.block import LintedBlock
 from harness.lint.rules import Rule, rules
 from harness.lint.snippet import Finding, Found, Snippet
 from harness.ptx.errors import PtxError, unexpected
@@ -19,14 +19,14 @@ def lint_together(snippets: Sequence[Snippet], chosen: Iterable[str] | None = No
     """All findings in the snippets of one file, in order of place."""
     known = rules()
     checks = [known[n] for n in chosen] if chosen is not None else [r for r in known.values() if r.default]
-    blocks: list[Block] = []
+    blocks: list[LintedBlock] = []
     for snippet in snippets:
-        blocks.append(Block(snippet, blocks))
+        blocks.append(LintedBlock(snippet, blocks))
     found = [finding for block in blocks for each in checks for finding in _checked(each, block)]
     return sorted(dict.fromkeys(found), key=lambda f: f.key)
 
 
-def _checked(each: Rule, block: Block) -> list[Finding]:
+def _checked(each: Rule, block: LintedBlock) -> list[Finding]:
     """The findings of one rule. A rule that fails is a finding of the rule `internal`: no crash, and no silence."""
     try:
         return [placed(block.snippet, each, found) for found in each.check(block)]

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from harness.lint.block import Block
+from harness.lint.block import LintedBlock
 from harness.lint.files import Report, lint_text
-from harness.lint.snippet import Edit, Finding, Fix, Origin, Snippet
+from harness.lint.snippet import Edit, Finding, Fix, Snippet, TextOrigin
 
 MOST = 1000
 """Repairs of one file."""
@@ -87,7 +87,7 @@ def _attempted(
         here = {(s.asm, s.constraints) for s in after.texts}
         old, new = (Counter(f.rule for f in r.findings) for r in (before, after))
         # A text that could not be parsed may have more wrong with it than was seen.
-        worse = Counter() if Block(finding.snippet).tree is None else new - old
+        worse = Counter() if LintedBlock(finding.snippet).tree is None else new - old
         if (wanted.asm, wanted.constraints) in here and not worse and new[finding.rule] < old[finding.rule]:
             return text, after
     return None
@@ -108,7 +108,7 @@ def _edited(text: str, snippet: Snippet, edits: Sequence[Edit], doubled: bool) -
     return text
 
 
-def _span(origin: Origin, edit: Edit) -> tuple[int, int] | None:
+def _span(origin: TextOrigin, edit: Edit) -> tuple[int, int] | None:
     """Where the characters of an edit stand in the file, if they stand there side by side."""
     offsets = origin.offsets
     if edit.start == edit.end:

@@ -11,7 +11,7 @@ from harness.ptx.text.conventions import spelled
 
 
 @dataclass(frozen=True)
-class Form:
+class NumberedForm:
     """Text with `$0` and constraints without `+`. `moves`: (offset in this text, offset in the author's), ascending."""
 
     text: str
@@ -27,10 +27,10 @@ class Form:
         return there + offset - here
 
 
-def triton_form(snippet: Snippet) -> Form:
+def triton_form(snippet: Snippet) -> NumberedForm:
     """The snippet as Triton would take it. Only the convention "cuda" is spelled otherwise."""
     try:
         found = spelled(snippet.asm, snippet.constraints, snippet.convention, lenient=True)
     except PtxError:
-        return Form(snippet.asm, snippet.constraints)  # the reader of constraints says why
-    return Form(found.text, found.constraints, found.moves)
+        return NumberedForm(snippet.asm, snippet.constraints)  # the reader of constraints says why
+    return NumberedForm(found.text, found.constraints, found.moves)

@@ -14,7 +14,7 @@ Part = Literal["asm", "constraints"]
 
 
 @dataclass(frozen=True)
-class Origin:
+class TextOrigin:
     """Where a text comes from: the file, and for each character of the text its offset in the file.
 
     `offsets` has an entry for each character of the text, -1 where it stands nowhere in the file (a formatted value).
@@ -74,8 +74,8 @@ class Snippet:
     function: str = ""
     group: str = ""
     exact: bool | None = None
-    origin: Origin = field(default_factory=Origin, compare=False)
-    constraints_origin: Origin = field(default_factory=Origin, compare=False)
+    origin: TextOrigin = field(default_factory=TextOrigin, compare=False)
+    constraints_origin: TextOrigin = field(default_factory=TextOrigin, compare=False)
 
 
 @dataclass(frozen=True)

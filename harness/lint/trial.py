@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.lint.block import Block
+from harness.lint.block import LintedBlock
 from harness.ptx.api import assemble, emulate
 from harness.ptx.binding.constraints import REGISTER_WIDTH
 from harness.ptx.errors import PtxError, UndefinedBits
@@ -48,33 +48,33 @@ class Clock:
         return max(0.0, self.until - time.monotonic())
 
 
-def clock_of(block: Block) -> Clock:
+def clock_of(block: LintedBlock) -> Clock:
     """The clock of a block, which starts with its first run; all rules have it together."""
     clock: Clock = block.kept.setdefault("clock", Clock())
     return clock
 
 
-def width(block: Block, number: int) -> int:
+def width(block: LintedBlock, number: int) -> int:
     """The bits of an operand's register."""
     assert block.parsed is not None
     return REGISTER_WIDTH[block.parsed[number].letter]
 
 
-def ordinary(block: Block) -> Units:
+def ordinary(block: LintedBlock) -> Units:
     """Inputs of a block: ordinary floats in the first lanes, then small integers, halves, random bits."""
     return {n: _ordinary(width(block, n), _generator(block, n)) for n in _registers(block)}
 
 
-def special(block: Block) -> Units:
+def special(block: LintedBlock) -> Units:
     """Inputs of a block, each a choice of what branches and predicates ask for: zeros, infinities, powers of two."""
     return {n: _special(width(block, n), _generator(block, n)) for n in _registers(block)}
 
 
-def _registers(block: Block) -> list[int]:
+def _registers(block: LintedBlock) -> list[int]:
     return [n for n in block.inputs if not block.parsed[n].immediate] if block.parsed else []
 
 
-def _generator(block: Block, number: int) -> np.random.Generator:
+def _generator(block: LintedBlock, number: int) -> np.random.Generator:
     return np.random.default_rng((zlib.crc32(block.text.encode()), number))
 
 
@@ -106,7 +106,7 @@ def _special(bits: int, rng: np.random.Generator) -> Any:
 
 
 @lru_cache(maxsize=64)
-def home_of(block: Block) -> str | None:
+def home_of(block: LintedBlock) -> str | None:
     """A target that has all of a block: one that its author states, or else a common one; None where none has."""
     for target in (*block.snippet.targets, *HOMES):
         try:
@@ -117,7 +117,7 @@ def home_of(block: Block) -> str | None:
     return None
 
 
-def special_of(block: Block) -> dict[str, int]:
+def special_of(block: LintedBlock) -> dict[str, int]:
     """A value for each special register that a block reads."""
     if block.program is None:
         return {}
@@ -125,7 +125,7 @@ def special_of(block: Block) -> dict[str, int]:
 
 
 def run(
-    block: Block, given: Units, clock: Clock, share: Mapping[int, int] | None = None, most: int = 64
+    block: LintedBlock, given: Units, clock: Clock, share: Mapping[int, int] | None = None, most: int = 64
 ) -> Units | None:
     """The outputs by number for each lane; None where the emulator cannot run the block.
 
@@ -151,7 +151,7 @@ def run(
     return {n: np.broadcast_to(r, (lanes,)) for n, r in zip(block.outputs, results, strict=True)}
 
 
-def defined(block: Block, given: Units, clock: Clock) -> tuple[Units, Units] | None:
+def defined(block: LintedBlock, given: Units, clock: Clock) -> tuple[Units, Units] | None:
     """Those of the inputs for which every output is defined, and the outputs; None where there are none.
 
     A block may leave the upper part of its registers undefined, whose results are then smaller: of those the lower part
@@ -165,7 +165,7 @@ def bits_of(outputs: Units) -> int:
     return 8 * max(int(u.dtype.itemsize) for u in outputs.values())
 
 
-def _defined(block: Block, given: Units, clock: Clock, most: int) -> tuple[Units, Units] | None:
+def _defined(block: LintedBlock, given: Units, clock: Clock, most: int) -> tuple[Units, Units] | None:
     for _ in range(SPECIAL_LANES):
         try:
             results = run(block, given, clock, most=most)
@@ -180,7 +180,7 @@ def _defined(block: Block, given: Units, clock: Clock, most: int) -> tuple[Units
     return None
 
 
-def shown(block: Block, number: int, pattern: Any) -> str:
+def shown(block: LintedBlock, number: int, pattern: Any) -> str:
     """An operand with its bits, and its value where they are those of an ordinary float: `$9 = 0x3fc00000 (1.5)`."""
     if pattern.dtype == np.bool_:
         return f"{block.spelled(number)} = {bool(pattern)}"

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from harness.lint import trial
-from harness.lint.block import Block
+from harness.lint.block import LintedBlock
 from harness.lint.engine import lint
 from harness.lint.files import lint_text
 from harness.lint.fixes import repaired
@@ -58,7 +58,7 @@ def test_an_output_that_loses_an_input_is_found(asm, constraints):
 
 
 def test_a_run_is_cut_to_the_bits_that_are_defined():
-    block = Block(Snippet("{ .reg .b16 a, u; mov.b32 {a, _}, $1; mov.b32 $0, {a, u}; }", "=r,r"))
+    block = LintedBlock(Snippet("{ .reg .b16 a, u; mov.b32 {a, _}, $1; mov.b32 $0, {a, u}; }", "=r,r"))
     given, outputs = trial.defined(block, trial.ordinary(block), trial.Clock())
     assert trial.bits_of(outputs) == 16
     again = trial.run(block, given, trial.Clock(), None, 16)

@@ -7,8 +7,8 @@ import re
 from typing import Any
 
 from harness.lint.extract.literals import File
-from harness.lint.extract.values import Ref, Tensor, Text, Unknown, Value
-from harness.lint.snippet import Origin, Snippet
+from harness.lint.extract.values import Ref, Tensor, TextValue, Unknown, Value
+from harness.lint.snippet import Snippet, TextOrigin
 
 ELEMENTWISE = "inline_asm_elementwise"
 MLIR = "inline_asm"
@@ -43,7 +43,7 @@ def dtype_name(value: Value) -> str | None:
     """The dtype that a value names: `tl.float32`, `torch.bfloat16`, 'fp8e5'; None where it names none."""
     if isinstance(value, Ref):
         return _DTYPES.get(value.last)
-    return _DTYPES.get(value.value) if isinstance(value, Text) else None
+    return _DTYPES.get(value.value) if isinstance(value, TextValue) else None
 
 
 def _dtypes(value: Value) -> tuple[str | None, ...] | None:
@@ -85,8 +85,8 @@ def snippet_of(
     constraints = _text(given, "constraints")
     line, column = file.place(file.span(node)[0])
 
-    def origin(text: Text) -> Origin:
-        return Origin(file.path, line, column, text.offsets, node.end_lineno or line, file.starts)
+    def origin(text: TextValue) -> TextOrigin:
+        return TextOrigin(file.path, line, column, text.offsets, node.end_lineno or line, file.starts)
 
     common: dict[str, Any] = {
         "function": function,
@@ -109,13 +109,13 @@ def snippet_of(
             **common,
         )
     effects = given.get("has_side_effects", False)
-    pure = None if isinstance(effects, (Unknown, Text)) else not effects
+    pure = None if isinstance(effects, (Unknown, TextValue)) else not effects
     return Snippet(asm.value, constraints.value, "llvm", pure, 1, _mlir_results(given.get("res")), **common)
 
 
-def _text(given: dict[str, Value], name: str) -> Text:
+def _text(given: dict[str, Value], name: str) -> TextValue:
     value = given.get(name)
-    if isinstance(value, Text):
+    if isinstance(value, TextValue):
         return value
     if isinstance(value, Unknown):
         raise Unresolved(f"{'the asm' if name.startswith('asm') else name} is not known: {value.reason}")
@@ -159,7 +159,7 @@ def mlir_call(written: str, function: Value, args: list[Value]) -> Value | None:
     if last in ("get_literal", "struct") and args and isinstance(args[0], (list, tuple)):
         parts = [v.elements[0] if isinstance(v, MlirType) and len(v.elements) == 1 else None for v in args[0]]
         return MlirType(tuple(parts))
-    if last == "parse" and args and isinstance(args[0], Text):
+    if last == "parse" and args and isinstance(args[0], TextValue):
         struct = re.fullmatch(r"!llvm\.struct<\(([^()<>]*)\)>", args[0].value.strip())
         names = struct[1].split(",") if struct else [args[0].value]
         return MlirType(tuple(_MLIR_TYPES.get(n.strip()) for n in names))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from harness.lint.extract import Note
 from harness.lint.extract.interpret import Interpreter
 from harness.lint.extract.literals import File
-from harness.lint.extract.values import Ref, Text, Unknown, Value
-from harness.lint.snippet import Origin, Snippet
+from harness.lint.extract.values import Ref, TextValue, Unknown, Value
+from harness.lint.snippet import Snippet, TextOrigin
 
 if TYPE_CHECKING:
     from harness.model.derive import AsmForm
@@ -89,19 +89,19 @@ class Cases:
                     function=name,
                     group=group,
                     exact=exact,
-                    origin=Origin(self.file.path, line, column, offsets, call.end, self.file.starts),
-                    constraints_origin=Origin(self.file.path, line, column, places, call.end, self.file.starts),
+                    origin=TextOrigin(self.file.path, line, column, offsets, call.end, self.file.starts),
+                    constraints_origin=TextOrigin(self.file.path, line, column, places, call.end, self.file.starts),
                 )
                 self.snippets.setdefault(call.at, {}).setdefault(snippet)
         except ValueError as error:
             self.notes.append(Note(self.file.path, line, f"not resolved: variant {name}: {error}"))
 
 
-_Written = tuple[Text, Text | None]
+_Written = tuple[TextValue, TextValue | None]
 """Asm and constraints as they stand in the file."""
 
 
-def _forms(call: _Asm, formats: list[Any]) -> Iterator[tuple[Text, Text | None, AsmForm]]:
+def _forms(call: _Asm, formats: list[Any]) -> Iterator[tuple[TextValue, TextValue | None, AsmForm]]:
     """Of each pack of a variant: asm and constraints as written, and as they run; that of CUDA C++ with `$0`.
 
     Raises ValueError for what is not known, or what makes no variant.
@@ -118,7 +118,7 @@ def _forms(call: _Asm, formats: list[Any]) -> Iterator[tuple[Text, Text | None, 
     if any(isinstance(v, (Unknown, Ref)) for v in (pack, packs)):
         raise ValueError("its pack is not known")
     convention = keywords.get("convention")
-    if convention is not None and not isinstance(convention, Text):
+    if convention is not None and not isinstance(convention, TextValue):
         raise ValueError("its convention is not known")
     kind = "triton" if convention is None else convention.value
     plain = {p: (t.value, c.value) if c is not None else t.value for p, (t, c) in written.items()}
@@ -149,7 +149,7 @@ def _written(text: Value, constraints: Value) -> dict[int, _Written]:
     found: dict[int, _Written] = {}
     for pack, each in text.items() if isinstance(text, dict) else [(1, (text, constraints))]:
         one, words = each if isinstance(each, tuple) and len(each) == 2 else (each, None)
-        if not isinstance(one, Text) or not (words is None or isinstance(words, Text)):
+        if not isinstance(one, TextValue) or not (words is None or isinstance(words, TextValue)):
             raise ValueError("its asm or its constraints are not known")
         found[pack] = (one, words)
     return found

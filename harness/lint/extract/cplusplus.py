@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from harness.lint.extract import Extracted, Note
 from harness.lint.extract.literals import ESCAPE, File, escaped
 from harness.lint.extract.strings import joined
-from harness.lint.extract.values import Text
-from harness.lint.snippet import Origin, Snippet
+from harness.lint.extract.values import TextValue
+from harness.lint.snippet import Snippet, TextOrigin
 
 _TOKEN = re.compile(
     r"""
@@ -53,8 +53,8 @@ class _Statement:
     at: int
     end: int = 0
     volatile: bool = False
-    text: Text = field(default_factory=lambda: Text("", ()))
-    sections: list[list[Text]] = field(default_factory=list)
+    text: TextValue = field(default_factory=lambda: TextValue("", ()))
+    sections: list[list[TextValue]] = field(default_factory=list)
     unresolved: str = ""
 
 
@@ -88,8 +88,8 @@ def _is_ptx(statement: _Statement, path: str) -> bool:
 def _snippet(file: File, statement: _Statement, function: str) -> Snippet:
     outputs, inputs, clobbers = ([*statement.sections, [], [], []])[:3]
     line, column = file.place(statement.at)
-    words = [*outputs, *inputs, *(Text.plain(f"~{{{c.value}}}") for c in clobbers)]
-    constraints = joined(Text.plain(","), words)
+    words = [*outputs, *inputs, *(TextValue.plain(f"~{{{c.value}}}") for c in clobbers)]
+    constraints = joined(TextValue.plain(","), words)
     last = file.place(statement.end)[0]
     return Snippet(
         statement.text.value,
@@ -100,8 +100,8 @@ def _snippet(file: File, statement: _Statement, function: str) -> Snippet:
         (None,) * len(outputs),
         (None,) * len(inputs),
         function=function,
-        origin=Origin(file.path, line, column, statement.text.offsets, last, file.starts),
-        constraints_origin=Origin(file.path, line, column, constraints.offsets, last, file.starts),
+        origin=TextOrigin(file.path, line, column, statement.text.offsets, last, file.starts),
+        constraints_origin=TextOrigin(file.path, line, column, constraints.offsets, last, file.starts),
     )
 
 
@@ -160,7 +160,7 @@ class _Reader:
         found.end = self.tokens[at].at if at < len(self.tokens) else found.at
         return found
 
-    def _piece(self, token: _Token, statement: _Statement) -> Text:
+    def _piece(self, token: _Token, statement: _Statement) -> TextValue:
         """A part of the text: a literal, or a macro that stands for literals."""
         if token.kind in ("string", "raw"):
             return _literal(token)
@@ -168,26 +168,26 @@ class _Reader:
             body, start = self.macros[token.text]
             inner = [*_tokens(body)]
             if all(t.kind in ("string", "raw") for t in inner):
-                text = Text("", ())
+                text = TextValue("", ())
                 for each in inner:
                     text = text + _literal(_Token(each.kind, each.text, each.at + start))
                 return text
         statement.unresolved = (
             statement.unresolved or f"`{token.text}` among the strings is no macro for strings in this file"
         )
-        return Text("", ())
+        return TextValue("", ())
 
     def _section(self, at: int, statement: _Statement) -> int:
         """Operands or clobbers up to the next colon or the end; the place of what ends them."""
-        section: list[Text] = []
+        section: list[TextValue] = []
         statement.sections.append(section)
-        constraint = Text("", ())
+        constraint = TextValue("", ())
         while at < len(self.tokens):
             token = self.tokens[at]
             if token.text in (":", ")", ","):
                 if constraint.value:
                     section.append(constraint)
-                    constraint = Text("", ())
+                    constraint = TextValue("", ())
                 if token.text != ",":
                     return at
             elif token.text == "(":
@@ -228,13 +228,13 @@ def _tokens(text: str) -> Iterator[_Token]:
             yield _Token(kind, found[0], found.start())
 
 
-def _literal(token: _Token) -> Text:
+def _literal(token: _Token) -> TextValue:
     """The text of a string literal with the place of each character."""
     if token.kind == "raw":
         start = token.text.index("(") + 1
         mark = token.text[token.text.index('"') + 1 : start - 1]
         body = token.text[start : len(token.text) - len(mark) - 2]
-        return Text(body, tuple(range(token.at + start, token.at + start + len(body))))
+        return TextValue(body, tuple(range(token.at + start, token.at + start + len(body))))
     at = token.text.index('"') + 1
     chars: list[tuple[str, int]] = []
     end = len(token.text) - 1
@@ -247,4 +247,4 @@ def _literal(token: _Token) -> Text:
         else:
             chars.append((token.text[at], token.at + at))
             at += 1
-    return Text("".join(c for c, _ in chars), tuple(o for _, o in chars))
+    return TextValue("".join(c for c, _ in chars), tuple(o for _, o in chars))

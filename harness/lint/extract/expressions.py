@@ -11,11 +11,11 @@ from harness.lint.extract import strings
 from harness.lint.extract.literals import File, pieces, placed
 from harness.lint.extract.values import (
     Class,
-    Function,
+    HelperFunction,
+    NameScope,
     Ref,
-    Scope,
     Tensor,
-    Text,
+    TextValue,
     Unknown,
     Value,
     native,
@@ -42,9 +42,9 @@ class Expressions:
 
     def __init__(self, file: File) -> None:
         self.file = file
-        self._literals: dict[ast.expr, Text] = {}
+        self._literals: dict[ast.expr, TextValue] = {}
 
-    def decide(self, node: ast.expr, scope: Scope, count: int = 2) -> int:
+    def decide(self, node: ast.expr, scope: NameScope, count: int = 2) -> int:
         """Which of `count` ways an undecided expression goes on this path."""
         raise NotImplementedError
 
@@ -56,7 +56,7 @@ class Expressions:
         """Count a step of work."""
         raise NotImplementedError
 
-    def value(self, node: ast.expr | None, scope: Scope) -> Value:
+    def value(self, node: ast.expr | None, scope: NameScope) -> Value:
         """The value of an expression."""
         if node is None:
             return None
@@ -66,7 +66,7 @@ class Expressions:
             return Unknown(f"an expression that is not followed ({type(node).__name__})")
         return method(node, scope)
 
-    def truth(self, node: ast.expr, scope: Scope) -> bool:
+    def truth(self, node: ast.expr, scope: NameScope) -> bool:
         """Whether a condition holds on this path; what is assumed of a name is remembered."""
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return not self.truth(node.operand, scope)
@@ -75,12 +75,12 @@ class Expressions:
             return wanted if any(self.truth(v, scope) is wanted for v in node.values) else not wanted
         found = self.value(node, scope)
         if not isinstance(found, (Unknown, Tensor, Ref)):
-            return bool(found.value) if isinstance(found, Text) else bool(found)
+            return bool(found.value) if isinstance(found, TextValue) else bool(found)
         holds = bool(self.decide(node, scope))
         self.assume(node, holds, scope)
         return holds
 
-    def assume(self, node: ast.expr, holds: bool, scope: Scope) -> None:
+    def assume(self, node: ast.expr, holds: bool, scope: NameScope) -> None:
         """Remember that `name == constant` holds on this path."""
         if isinstance(node, ast.Name) and isinstance(scope.get(node.id), Unknown):
             self.assign_name(node.id, holds, scope)
@@ -93,9 +93,9 @@ class Expressions:
             if isinstance(scope.get(node.left.id), Unknown) and not isinstance(other, (Unknown, Tensor)):
                 self.assign_name(node.left.id, other, scope)
 
-    def assign_name(self, name: str, value: Value, scope: Scope) -> None:
+    def assign_name(self, name: str, value: Value, scope: NameScope) -> None:
         """Bind a name in the scope that has it."""
-        place: Scope | None = scope
+        place: NameScope | None = scope
         while place is not None and name not in place.names:
             place = place.outer
         if place is not None and place.outer is not None:
@@ -105,43 +105,43 @@ class Expressions:
 
     # literals and names ----------------------------------------------------------------------------------
 
-    def _constant(self, node: ast.Constant, scope: Scope) -> Value:
+    def _constant(self, node: ast.Constant, scope: NameScope) -> Value:
         if not isinstance(node.value, str):
             return node.value
         if node not in self._literals:
-            self._literals[node] = Text(node.value, tuple(placed(self.file, node)))
+            self._literals[node] = TextValue(node.value, tuple(placed(self.file, node)))
         return self._literals[node]
 
-    def _joinedstr(self, node: ast.JoinedStr, scope: Scope) -> Value:
-        text = Text("", ())
+    def _joinedstr(self, node: ast.JoinedStr, scope: NameScope) -> Value:
+        text = TextValue("", ())
         failed: Unknown | None = None
         for piece in list(pieces(self.file, node)):
             if isinstance(piece, ast.FormattedValue):
                 part = self._formattedvalue(piece, scope)
             else:
-                part = Text("".join(c for c, _ in piece), tuple(at for _, at in piece))
-            if isinstance(part, Text):
+                part = TextValue("".join(c for c, _ in piece), tuple(at for _, at in piece))
+            if isinstance(part, TextValue):
                 text = text + part
             else:
                 failed = failed or part
         return failed or text
 
-    def _formattedvalue(self, node: ast.FormattedValue, scope: Scope) -> Value:
-        spec = self.value(node.format_spec, scope) if node.format_spec else Text.plain("")
-        if not isinstance(spec, Text):
+    def _formattedvalue(self, node: ast.FormattedValue, scope: NameScope) -> Value:
+        spec = self.value(node.format_spec, scope) if node.format_spec else TextValue.plain("")
+        if not isinstance(spec, TextValue):
             return Unknown("a format that is not known")
         value = self.value(node.value, scope)
         if isinstance(value, (Ref, Tensor)):
             return Unknown(f"the value of {{{ast.unparse(node.value)}}}")
         return strings.formatted(value, node.conversion, spec.value)
 
-    def _name(self, node: ast.Name, scope: Scope) -> Value:
+    def _name(self, node: ast.Name, scope: NameScope) -> Value:
         found = scope.get(node.id)
         if isinstance(found, Unknown) and node.id in _BUILTINS:
             return Ref(f"builtins.{node.id}")
         return found
 
-    def _attribute(self, node: ast.Attribute, scope: Scope) -> Value:
+    def _attribute(self, node: ast.Attribute, scope: NameScope) -> Value:
         base = self.value(node.value, scope)
         if isinstance(node.value, ast.Name) and not scope.has(node.value.id):
             base = Ref(node.value.id)  # from `import *`, or a piece of a file
@@ -151,18 +151,22 @@ class Expressions:
             if node.attr in base.assigned:
                 return Unknown(f"the attribute {node.attr} is assigned when it runs")
             found = base.scope.names.get(node.attr, Unknown(f"class {base.name} has no {node.attr} in this file"))
-            return Function(found.node, found.scope, found.defaults, base) if isinstance(found, Function) else found
-        if isinstance(base, Text) or node.attr in ("value",):
+            return (
+                HelperFunction(found.node, found.scope, found.defaults, base)
+                if isinstance(found, HelperFunction)
+                else found
+            )
+        if isinstance(base, TextValue) or node.attr in ("value",):
             return base if node.attr == "value" else Unknown(f"the method {node.attr} of a string")
         return Unknown(f"the attribute {ast.unparse(node)}")
 
-    def _tuple(self, node: ast.Tuple, scope: Scope) -> Value:
+    def _tuple(self, node: ast.Tuple, scope: NameScope) -> Value:
         return self._elements(node.elts, scope, tuple)
 
-    def _list(self, node: ast.List, scope: Scope) -> Value:
+    def _list(self, node: ast.List, scope: NameScope) -> Value:
         return self._elements(node.elts, scope, list)
 
-    def _elements(self, nodes: Sequence[ast.expr], scope: Scope, kind: type) -> Value:
+    def _elements(self, nodes: Sequence[ast.expr], scope: NameScope, kind: type) -> Value:
         found: list[Value] = []
         for node in nodes:
             if isinstance(node, ast.Starred):
@@ -174,7 +178,7 @@ class Expressions:
                 found.append(self.value(node, scope))
         return kind(found)
 
-    def _dict(self, node: ast.Dict, scope: Scope) -> Value:
+    def _dict(self, node: ast.Dict, scope: NameScope) -> Value:
         found: dict[Value, Value] = {}
         for key, each in zip(node.keys, node.values, strict=True):
             if key is None:
@@ -192,27 +196,27 @@ class Expressions:
 
     # operators -------------------------------------------------------------------------------------------
 
-    def _binop(self, node: ast.BinOp, scope: Scope) -> Value:
+    def _binop(self, node: ast.BinOp, scope: NameScope) -> Value:
         return self.operated(type(node.op), self.value(node.left, scope), self.value(node.right, scope))
 
     def operated(self, kind: type[ast.operator], left: Value, right: Value) -> Value:
         """The value of `left op right`."""
-        if isinstance(left, Text) and kind is ast.Mod:
+        if isinstance(left, TextValue) and kind is ast.Mod:
             return strings.percent_format(left, right)
         if unknown := unresolved(left, right):
             return unknown
-        if kind is ast.Add and isinstance(left, Text) and isinstance(right, Text):
+        if kind is ast.Add and isinstance(left, TextValue) and isinstance(right, TextValue):
             return left + right if len(left.value) + len(right.value) < strings.MOST else Unknown("a text too long")
         if kind is ast.Add and isinstance(left, (list, tuple)) and type(left) is type(right):
             return [*left, *right] if isinstance(left, list) else (*left, *right)
-        if kind is ast.Mult and isinstance(right, (Text, list, tuple)) and isinstance(left, int):
+        if kind is ast.Mult and isinstance(right, (TextValue, list, tuple)) and isinstance(left, int):
             left, right = right, left
-        if kind is ast.Mult and isinstance(left, (Text, list, tuple)) and isinstance(right, int):
-            length = len(left.value) if isinstance(left, Text) else len(left)
+        if kind is ast.Mult and isinstance(left, (TextValue, list, tuple)) and isinstance(right, int):
+            length = len(left.value) if isinstance(left, TextValue) else len(left)
             if right * length > strings.MOST:
                 return Unknown("a text too long")
-            if isinstance(left, Text):
-                return Text(left.value * right, left.offsets * max(right, 0))
+            if isinstance(left, TextValue):
+                return TextValue(left.value * right, left.offsets * max(right, 0))
             return left * right
         if isinstance(left, _NUMBER) and isinstance(right, _NUMBER) and kind in _BINARY:
             if kind in (ast.Pow, ast.LShift) and (abs(right) > 256 or abs(left) > 1 << 64):
@@ -223,7 +227,7 @@ class Expressions:
                 return Unknown("arithmetic that fails")
         return Unknown("an operation on values that are not followed")
 
-    def _unaryop(self, node: ast.UnaryOp, scope: Scope) -> Value:
+    def _unaryop(self, node: ast.UnaryOp, scope: NameScope) -> Value:
         if isinstance(node.op, ast.Not):
             inner = self.value(node.operand, scope)
             return inner if isinstance(inner, (Unknown, Tensor, Ref)) else not native(inner)
@@ -234,7 +238,7 @@ class Expressions:
             return ~inner if isinstance(inner, int) else Unknown("~ of what is no integer")
         return -inner if isinstance(node.op, ast.USub) else inner
 
-    def _compare(self, node: ast.Compare, scope: Scope) -> Value:
+    def _compare(self, node: ast.Compare, scope: NameScope) -> Value:
         left = self.value(node.left, scope)
         for op, right_node in zip(node.ops, node.comparators, strict=True):
             right = self.value(right_node, scope)
@@ -251,7 +255,7 @@ class Expressions:
             left = right
         return True
 
-    def _boolop(self, node: ast.BoolOp, scope: Scope) -> Value:
+    def _boolop(self, node: ast.BoolOp, scope: NameScope) -> Value:
         found: Value = None
         for each in node.values:
             found = self.value(each, scope)
@@ -261,10 +265,10 @@ class Expressions:
                 return found
         return found
 
-    def _ifexp(self, node: ast.IfExp, scope: Scope) -> Value:
+    def _ifexp(self, node: ast.IfExp, scope: NameScope) -> Value:
         return self.value(node.body if self.truth(node.test, scope) else node.orelse, scope)
 
-    def _subscript(self, node: ast.Subscript, scope: Scope) -> Value:
+    def _subscript(self, node: ast.Subscript, scope: NameScope) -> Value:
         base = self.value(node.value, scope)
         if isinstance(node.slice, ast.Slice):
             return self._sliced(base, node.slice, scope)
@@ -276,44 +280,44 @@ class Expressions:
                 return Unknown(f"the key of {ast.unparse(node)}")
             key = list(base)[self.decide(node.slice, scope, len(base))]
             if isinstance(node.slice, ast.Name):
-                self.assign_name(node.slice.id, Text.plain(key) if isinstance(key, str) else key, scope)
+                self.assign_name(node.slice.id, TextValue.plain(key) if isinstance(key, str) else key, scope)
             return base[key]
         try:
-            return base.part(index, index + 1 or len(base.value)) if isinstance(base, Text) else base[index]
+            return base.part(index, index + 1 or len(base.value)) if isinstance(base, TextValue) else base[index]
         except (KeyError, IndexError, TypeError):
             return Unknown(f"the element {ast.unparse(node)}")
 
-    def _sliced(self, base: Value, node: ast.Slice, scope: Scope) -> Value:
+    def _sliced(self, base: Value, node: ast.Slice, scope: NameScope) -> Value:
         bounds = [self.value(part, scope) for part in (node.lower, node.upper, node.step)]
-        if not all(b is None or isinstance(b, int) for b in bounds) or not isinstance(base, (Text, list, tuple)):
+        if not all(b is None or isinstance(b, int) for b in bounds) or not isinstance(base, (TextValue, list, tuple)):
             return Unknown("a slice that is not known")
         where = slice(*bounds)
-        return Text(base.value[where], base.offsets[where]) if isinstance(base, Text) else base[where]
+        return TextValue(base.value[where], base.offsets[where]) if isinstance(base, TextValue) else base[where]
 
-    def _starred(self, node: ast.Starred, scope: Scope) -> Value:
+    def _starred(self, node: ast.Starred, scope: NameScope) -> Value:
         return Unknown(f"*{ast.unparse(node.value)}")
 
-    def _namedexpr(self, node: ast.NamedExpr, scope: Scope) -> Value:
+    def _namedexpr(self, node: ast.NamedExpr, scope: NameScope) -> Value:
         found = self.value(node.value, scope)
         scope.names[node.target.id] = found
         return found
 
-    def _lambda(self, node: ast.Lambda, scope: Scope) -> Value:
-        return Function(node, scope)
+    def _lambda(self, node: ast.Lambda, scope: NameScope) -> Value:
+        return HelperFunction(node, scope)
 
     # comprehensions --------------------------------------------------------------------------------------
 
-    def _listcomp(self, node: ast.ListComp, scope: Scope) -> Value:
+    def _listcomp(self, node: ast.ListComp, scope: NameScope) -> Value:
         return self._comprehended(node.elt, node.generators, scope)
 
-    def _generatorexp(self, node: ast.GeneratorExp, scope: Scope) -> Value:
+    def _generatorexp(self, node: ast.GeneratorExp, scope: NameScope) -> Value:
         return self._comprehended(node.elt, node.generators, scope)
 
-    def _comprehended(self, element: ast.expr, generators: list[ast.comprehension], scope: Scope) -> Value:
+    def _comprehended(self, element: ast.expr, generators: list[ast.comprehension], scope: NameScope) -> Value:
         found: list[Value] = []
         failed: list[Unknown] = []
 
-        def run(remaining: list[ast.comprehension], inner: Scope) -> None:
+        def run(remaining: list[ast.comprehension], inner: NameScope) -> None:
             if not remaining:
                 found.append(self.value(element, inner))
                 return
@@ -327,18 +331,18 @@ class Expressions:
                 if all(self.truth(test, inner) for test in first.ifs):
                     run(rest, inner)
 
-        run(generators, Scope(scope))
+        run(generators, NameScope(scope))
         return failed[0] if failed else found
 
     def iterated(self, value: Value) -> list[Value] | None:
         """The elements of what a loop runs over, None where they are not known."""
         if isinstance(value, dict):
-            value = [Text.plain(k) if isinstance(k, str) else k for k in value]
-        if isinstance(value, Text):
+            value = [TextValue.plain(k) if isinstance(k, str) else k for k in value]
+        if isinstance(value, TextValue):
             value = [value.part(n, n + 1) for n in range(len(value.value))]
         return list(value) if isinstance(value, (list, tuple)) and len(value) <= ELEMENTS else None
 
-    def bind(self, target: ast.expr, value: Value, scope: Scope) -> None:
+    def bind(self, target: ast.expr, value: Value, scope: NameScope) -> None:
         """Assign a value to a target."""
         if isinstance(target, ast.Name):
             scope.names[target.id] = value
@@ -358,7 +362,7 @@ class Expressions:
 
     # calls -----------------------------------------------------------------------------------------------
 
-    def _call(self, node: ast.Call, scope: Scope) -> Value:
+    def _call(self, node: ast.Call, scope: NameScope) -> Value:
         args: list[Value] = []
         for each in node.args:
             if isinstance(each, ast.Starred):
@@ -375,7 +379,7 @@ class Expressions:
                 keywords |= {str(k): v for k, v in inner.items()}
         if isinstance(node.func, ast.Attribute):
             base = self.value(node.func.value, scope)
-            if isinstance(base, Text):
+            if isinstance(base, TextValue):
                 return self._method(base, node.func.attr, args, keywords)
             if isinstance(base, Tensor) and node.func.attr == "ir_value":
                 return base
@@ -385,7 +389,7 @@ class Expressions:
         function = Ref(node.func.id) if unbound and isinstance(node.func, ast.Name) else self.value(node.func, scope)
         return self.called(node, function, args, keywords)
 
-    def _method(self, text: Text, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
+    def _method(self, text: TextValue, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
         if name == "format":
             return strings.brace_format(text, args, keywords)
         method = strings.METHODS.get(name)
@@ -405,7 +409,7 @@ class Expressions:
         elif isinstance(base, list) and name == "extend" and args and isinstance(args[0], (list, tuple)):
             base.extend(args[0])
         elif isinstance(base, dict) and name == "items":
-            return [(Text.plain(k) if isinstance(k, str) else k, v) for k, v in base.items()]
+            return [(TextValue.plain(k) if isinstance(k, str) else k, v) for k, v in base.items()]
         elif isinstance(base, dict) and name == "values":
             return list(base.values())
         elif isinstance(base, dict) and name == "get" and args and not isinstance(args[0], (Unknown, Tensor)):
@@ -416,9 +420,9 @@ class Expressions:
 
     def builtin(self, name: str, args: list[Value]) -> Value:
         """Functions of Python that are followed."""
-        if name in ("constexpr", "const_expr", "dedent") or (name == "str" and args and isinstance(args[0], Text)):
+        if name in ("constexpr", "const_expr", "dedent") or (name == "str" and args and isinstance(args[0], TextValue)):
             found = args[0] if args else Unknown(name)
-            return strings.dedented(found) if name == "dedent" and isinstance(found, Text) else found
+            return strings.dedented(found) if name == "dedent" and isinstance(found, TextValue) else found
         if name in ("range", "static_range") and args and all(isinstance(a, int) for a in args):
             numbers = range(*args[:3])
             return list(numbers) if len(numbers) <= ELEMENTS else Unknown("a long range")
@@ -428,7 +432,7 @@ class Expressions:
             return [tuple(each) for each in zip(*args, strict=False)]
         if name == "enumerate" and args and isinstance(args[0], (list, tuple)):
             return [*enumerate(args[0], *args[1:2])]
-        if name == "len" and args and isinstance(args[0], (Text, list, tuple, dict)):
+        if name == "len" and args and isinstance(args[0], (TextValue, list, tuple, dict)):
             return len(native(args[0]))
         if name in _FUNCTIONS and args and not unresolved(*args):
             plain = [native(a) for a in args]
@@ -436,7 +440,7 @@ class Expressions:
                 found = _FUNCTIONS[name](*plain)
             except (TypeError, ValueError):
                 return Unknown(f"{name} of what it does not take")
-            return Text.plain(found) if isinstance(found, str) else found
+            return TextValue.plain(found) if isinstance(found, str) else found
         return Unknown(f"the result of {name}")
 
 

@@ -14,7 +14,16 @@ from harness.lint.extract.calls import dtype_name, mlir_call
 from harness.lint.extract.expressions import ELEMENTS, Expressions
 from harness.lint.extract.literals import File
 from harness.lint.extract.uses import Uses
-from harness.lint.extract.values import Class, Function, Partial, Ref, Scope, Tensor, Text, Unknown, Value
+from harness.lint.extract.values import (
+    Class,
+    HelperFunction,
+    NameScope,
+    Partial,
+    Ref,
+    Tensor,
+    Unknown,
+    Value,
+)
 
 PATHS = 128
 """Walks through one function."""
@@ -47,7 +56,7 @@ class Interpreter(Expressions):
         self.names = names
         self.report = report
         self.incomplete: list[str] = []
-        self.module = Scope()
+        self.module = NameScope()
         self._decisions: list[int] = []
         self._counts: list[int] = []
         self._at = 0
@@ -58,7 +67,7 @@ class Interpreter(Expressions):
         self._first: dict[str, Value] = {}
         self._stack: list[str] = []
         self._returned: Value = None
-        self._closures: list[Function] = []
+        self._closures: list[HelperFunction] = []
         self._done: set[tuple[int, int]] = set()
         self._wanted: list[frozenset[str] | None] = []
         self._uses = Uses(tree, names)
@@ -100,7 +109,7 @@ class Interpreter(Expressions):
 
     # paths -----------------------------------------------------------------------------------------------
 
-    def _paths(self, what: str, walk: Callable[[], object], scope: Scope | None = None, most: int = PATHS) -> None:
+    def _paths(self, what: str, walk: Callable[[], object], scope: NameScope | None = None, most: int = PATHS) -> None:
         """Repeat a walk with every combination of decisions, each from the same names and values."""
         self._decisions, self._steps, self._first = [], 0, {}
         scopes = list(scope.chain()) if scope else [self.module]
@@ -136,7 +145,7 @@ class Interpreter(Expressions):
         if self._steps > self._limit or self._total > FILE_STEPS:
             raise _EndOfWork
 
-    def decide(self, node: ast.expr, scope: Scope, count: int = 2) -> int:
+    def decide(self, node: ast.expr, scope: NameScope, count: int = 2) -> int:
         """The way that this walk takes; the same expression of the same values is decided once."""
         names, words = self._uses.condition(node)
         values = [scope.get(name) if scope.has(name) else None for name in names]
@@ -153,7 +162,7 @@ class Interpreter(Expressions):
 
     # statements ------------------------------------------------------------------------------------------
 
-    def _block(self, body: list[ast.stmt], scope: Scope) -> Signal:
+    def _block(self, body: list[ast.stmt], scope: NameScope) -> Signal:
         wanted = self._wanted[-1] if self._wanted else None
         for statement in body:
             self.step()
@@ -172,18 +181,18 @@ class Interpreter(Expressions):
                         self.value(child, scope)
         return ""
 
-    def _do_assign(self, node: ast.Assign, scope: Scope) -> Signal:
+    def _do_assign(self, node: ast.Assign, scope: NameScope) -> Signal:
         value = self.value(node.value, scope)
         for target in node.targets:
             self.bind(target, value, scope)
         return ""
 
-    def _do_annassign(self, node: ast.AnnAssign, scope: Scope) -> Signal:
+    def _do_annassign(self, node: ast.AnnAssign, scope: NameScope) -> Signal:
         if node.value is not None:
             self.bind(node.target, self.value(node.value, scope), scope)
         return ""
 
-    def _do_augassign(self, node: ast.AugAssign, scope: Scope) -> Signal:
+    def _do_augassign(self, node: ast.AugAssign, scope: NameScope) -> Signal:
         if isinstance(node.target, ast.Name):
             old = scope.get(node.target.id)
             new = self.value(node.value, scope)
@@ -193,28 +202,28 @@ class Interpreter(Expressions):
                 scope.names[node.target.id] = self.operated(type(node.op), old, new)
         return ""
 
-    def _do_return(self, node: ast.Return, scope: Scope) -> Signal:
+    def _do_return(self, node: ast.Return, scope: NameScope) -> Signal:
         self._returned = self.value(node.value, scope)
         return "return"
 
-    def _do_raise(self, node: ast.Raise, scope: Scope) -> Signal:
+    def _do_raise(self, node: ast.Raise, scope: NameScope) -> Signal:
         return "end"
 
-    def _do_break(self, node: ast.Break, scope: Scope) -> Signal:
+    def _do_break(self, node: ast.Break, scope: NameScope) -> Signal:
         return "break"
 
-    def _do_continue(self, node: ast.Continue, scope: Scope) -> Signal:
+    def _do_continue(self, node: ast.Continue, scope: NameScope) -> Signal:
         return "continue"
 
-    def _do_if(self, node: ast.If, scope: Scope) -> Signal:
+    def _do_if(self, node: ast.If, scope: NameScope) -> Signal:
         return self._block(node.body if self.truth(node.test, scope) else node.orelse, scope)
 
-    def _do_assert(self, node: ast.Assert, scope: Scope) -> Signal:
+    def _do_assert(self, node: ast.Assert, scope: NameScope) -> Signal:
         found = self.value(node.test, scope)
         self.assume(node.test, True, scope)
         return "end" if found is False else ""
 
-    def _do_for(self, node: ast.For, scope: Scope) -> Signal:
+    def _do_for(self, node: ast.For, scope: NameScope) -> Signal:
         over = self.iterated(self.value(node.iter, scope))
         if over is None:
             return self._once(node.body, [node.target], scope)
@@ -227,10 +236,10 @@ class Interpreter(Expressions):
                 return signal
         return self._block(node.orelse, scope)
 
-    def _do_while(self, node: ast.While, scope: Scope) -> Signal:
+    def _do_while(self, node: ast.While, scope: NameScope) -> Signal:
         return self._once(node.body, [], scope)
 
-    def _once(self, body: list[ast.stmt], targets: list[ast.expr], scope: Scope) -> Signal:
+    def _once(self, body: list[ast.stmt], targets: list[ast.expr], scope: NameScope) -> Signal:
         """The body of a loop whose number of runs is not known: one run, in which what the loop changes is unknown."""
         changed = {name for statement in body for name in self._uses.augmented(statement)}
         for name in changed:
@@ -242,34 +251,34 @@ class Interpreter(Expressions):
             scope.names[name] = Unknown(f"{name} is built in a loop whose number of runs is not known")
         return signal if signal == "end" else ""
 
-    def _do_with(self, node: ast.With, scope: Scope) -> Signal:
+    def _do_with(self, node: ast.With, scope: NameScope) -> Signal:
         for item in node.items:
             value = self.value(item.context_expr, scope)
             if item.optional_vars is not None:
                 self.bind(item.optional_vars, value, scope)
         return self._block(node.body, scope)
 
-    def _do_try(self, node: ast.Try, scope: Scope) -> Signal:
+    def _do_try(self, node: ast.Try, scope: NameScope) -> Signal:
         return self._block([*node.body, *node.orelse, *node.finalbody], scope)
 
-    def _do_match(self, node: ast.Match, scope: Scope) -> Signal:
+    def _do_match(self, node: ast.Match, scope: NameScope) -> Signal:
         self.value(node.subject, scope)
         return self._block(
             node.cases[self.decide(node.subject, scope, len(node.cases) + 1) % len(node.cases)].body, scope
         )
 
-    def _do_import(self, node: ast.Import, scope: Scope) -> Signal:
+    def _do_import(self, node: ast.Import, scope: NameScope) -> Signal:
         for alias in node.names:
             name = alias.name if alias.asname else alias.name.partition(".")[0]
             scope.names[alias.asname or name] = Ref(name)
         return ""
 
-    def _do_importfrom(self, node: ast.ImportFrom, scope: Scope) -> Signal:
+    def _do_importfrom(self, node: ast.ImportFrom, scope: NameScope) -> Signal:
         for alias in node.names:
             scope.names[alias.asname or alias.name] = Ref(f"{node.module or ''}.{alias.name}")
         return ""
 
-    def _do_functiondef(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> Signal:
+    def _do_functiondef(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: NameScope) -> Signal:
         names = [a.arg for a in [*node.args.posonlyargs, *node.args.args]]
         defaults = {
             name: self.value(each, scope)
@@ -280,14 +289,14 @@ class Interpreter(Expressions):
             for a, each in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
             if each is not None
         }
-        function = Function(node, scope, defaults)
+        function = HelperFunction(node, scope, defaults)
         scope.names[node.name] = function
         self._closures.append(function)
         return ""
 
     _do_asyncfunctiondef = _do_functiondef
 
-    def _do_classdef(self, node: ast.ClassDef, scope: Scope) -> Signal:
+    def _do_classdef(self, node: ast.ClassDef, scope: NameScope) -> Signal:
         assigned = frozenset(
             t.attr
             for n in ast.walk(node)
@@ -295,7 +304,7 @@ class Interpreter(Expressions):
             for t in (n.targets if isinstance(n, ast.Assign) else [n.target])
             if isinstance(t, ast.Attribute)
         )
-        inner = Scope(scope)
+        inner = NameScope(scope)
         found = Class(node.name, inner, assigned)
         scope.names[node.name] = found
         first = len(self._closures)
@@ -303,7 +312,7 @@ class Interpreter(Expressions):
         for n, function in enumerate(self._closures[first:], first):
             if function.scope is inner:
                 # Methods see the module's names and not the class's.
-                self._closures[n] = Function(function.node, scope, function.defaults, found)
+                self._closures[n] = HelperFunction(function.node, scope, function.defaults, found)
                 inner.names[function.name] = self._closures[n]
         return ""
 
@@ -315,9 +324,9 @@ class Interpreter(Expressions):
             return self.called(node, function.function, [*function.args, *args], {**function.keywords, **keywords})
         last = function.last if isinstance(function, Ref) else ""
         written = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        if last in self.names or (written in self.names and not isinstance(function, Function)):
+        if last in self.names or (written in self.names and not isinstance(function, HelperFunction)):
             return self.report(node, args, keywords, self._stack[-1] if self._stack else "")
-        if isinstance(function, Function):
+        if isinstance(function, HelperFunction):
             return self._enter(function, args, keywords)
         if last == "partial" and args:
             return Partial(args[0], args[1:], keywords)
@@ -328,11 +337,11 @@ class Interpreter(Expressions):
             return Tensor(named[0] if named else None)
         return self.builtin(last, args) if last else Unknown(f"the result of {ast.unparse(node.func)}")
 
-    def _enter(self, function: Function, args: list[Value], keywords: dict[str, Value]) -> Value:
+    def _enter(self, function: HelperFunction, args: list[Value], keywords: dict[str, Value]) -> Value:
         """The value of a call of a function of the file; parameters without an argument are unknown."""
         if len(self._stack) >= DEPTH:
             return Unknown("calls within calls beyond what is followed")
-        scope = Scope(function.scope)
+        scope = NameScope(function.scope)
         parameters = function.node.args
         names = [a.arg for a in [*parameters.posonlyargs, *parameters.args]]
         for name in [*names, *(a.arg for a in parameters.kwonlyargs)]:
@@ -374,4 +383,4 @@ _ALWAYS = (
 )  # fmt: skip
 """Statements that are followed whatever they name."""
 
-__all__ = ["Interpreter", "Text"]
+__all__ = ["Interpreter"]

@@ -10,7 +10,7 @@ from harness.lint.extract import Extracted, Note
 from harness.lint.extract.calls import NAMES, Unresolved, snippet_of
 from harness.lint.extract.interpret import Interpreter
 from harness.lint.extract.literals import File
-from harness.lint.extract.values import Tensor, Text, Unknown, Value
+from harness.lint.extract.values import Tensor, TextValue, Unknown, Value
 from harness.lint.snippet import Snippet
 
 SNIPPETS = 200
@@ -55,7 +55,7 @@ def _is_mlir(node: ast.Call, args: list[Value], keywords: dict[str, Value]) -> b
     return (
         "has_side_effects" in keywords
         or "asm_string" in keywords
-        or (len(args) >= 4 and "dtype" not in keywords and not isinstance(args[0], Text))
+        or (len(args) >= 4 and "dtype" not in keywords and not isinstance(args[0], TextValue))
     )
 
 

@@ -6,32 +6,32 @@ import re
 import string
 from collections.abc import Callable, Sequence
 
-from harness.lint.extract.values import Text, Unknown, Value, native, unresolved
+from harness.lint.extract.values import TextValue, Unknown, Value, native, unresolved
 
 MOST = 200_000
 """Characters of a text; what is longer is not asm that somebody wrote."""
 
 
-def joined(separator: Text, parts: Value) -> Value:
+def joined(separator: TextValue, parts: Value) -> Value:
     """`separator.join(parts)`."""
     if not isinstance(parts, (list, tuple)):
         return Unknown("join of a sequence that is not known")
     if unknown := unresolved(*parts):
         return unknown
-    if not all(isinstance(p, Text) for p in parts):
+    if not all(isinstance(p, TextValue) for p in parts):
         return Unknown("join of what is no string")
     value = separator.value.join(p.value for p in parts)
     offsets: list[int] = []
     for n, part in enumerate(parts):
         offsets += [*(separator.offsets if n else ()), *part.offsets]
-    return Text(value, tuple(offsets))
+    return TextValue(value, tuple(offsets))
 
 
-def replaced(text: Text, old: str, new: Text, count: int = -1) -> Text:
+def replaced(text: TextValue, old: str, new: TextValue, count: int = -1) -> TextValue:
     """`text.replace(old, new)`."""
     if not old:
-        return Text.plain(text.value.replace(old, new.value, count))
-    parts: list[Text] = []
+        return TextValue.plain(text.value.replace(old, new.value, count))
+    parts: list[TextValue] = []
     at = 0
     while count != 0 and (found := text.value.find(old, at)) >= 0:
         parts += text.part(at, found), new
@@ -41,21 +41,21 @@ def replaced(text: Text, old: str, new: Text, count: int = -1) -> Text:
     return _concatenated(parts)
 
 
-def _concatenated(parts: Sequence[Text]) -> Text:
-    return Text("".join(p.value for p in parts), tuple(at for p in parts for at in p.offsets))
+def _concatenated(parts: Sequence[TextValue]) -> TextValue:
+    return TextValue("".join(p.value for p in parts), tuple(at for p in parts for at in p.offsets))
 
 
-def dedented(text: Text) -> Text:
+def dedented(text: TextValue) -> TextValue:
     """`textwrap.dedent(text)`."""
     import textwrap
 
     wanted = textwrap.dedent(text.value).split("\n")
-    parts: list[Text] = []
+    parts: list[TextValue] = []
     at = 0
     for n, (line, new) in enumerate(zip(text.value.split("\n"), wanted, strict=True)):
         end = at + len(line)
         parts += [text.part(at - 1, at)] if n else []
-        parts.append(text.part(end - len(new), end) if line.endswith(new) else Text.plain(new))
+        parts.append(text.part(end - len(new), end) if line.endswith(new) else TextValue.plain(new))
         at = end + 1
     return _concatenated(parts)
 
@@ -64,21 +64,21 @@ def formatted(value: Value, conversion: int = -1, spec: str = "") -> Value:
     """One value between the braces of an f-string or of `str.format`."""
     if isinstance(value, Unknown):
         return value
-    if isinstance(value, Text) and conversion == -1 and not spec:
+    if isinstance(value, TextValue) and conversion == -1 and not spec:
         return value
     plain = native(value)
     if not isinstance(plain, (str, int, float, bool, type(None))):
         return Unknown("a formatted value that is neither a string nor a number")
     try:
         shown = repr(plain) if conversion == ord("r") else str(plain) if conversion == ord("s") else plain
-        return Text.plain(format(shown, spec))
+        return TextValue.plain(format(shown, spec))
     except (ValueError, TypeError):
         return Unknown(f"a value that does not take the format {spec!r}")
 
 
-def brace_format(text: Text, args: Sequence[Value], keywords: dict[str, Value]) -> Value:
+def brace_format(text: TextValue, args: Sequence[Value], keywords: dict[str, Value]) -> Value:
     """`text.format(*args, **keywords)`."""
-    parts: list[Text] = []
+    parts: list[TextValue] = []
     at = automatic = 0
     try:
         fields = list(string.Formatter().parse(text.value))
@@ -98,7 +98,7 @@ def brace_format(text: Text, args: Sequence[Value], keywords: dict[str, Value]) 
             name, automatic = str(automatic), automatic + 1
         value = _field(name, args, keywords)
         shown = formatted(value, ord(conversion) if conversion else -1, spec or "")
-        if not isinstance(shown, Text):
+        if not isinstance(shown, TextValue):
             return shown
         parts.append(shown)
     return _concatenated(parts)
@@ -113,12 +113,12 @@ def _field(name: str, args: Sequence[Value], keywords: dict[str, Value]) -> Valu
 _PERCENT = re.compile(r"%(?:\((\w+)\))?([-#0 +]*\d*(?:\.\d+)?)([sdixXrc%])")
 
 
-def percent_format(text: Text, values: Value) -> Value:
+def percent_format(text: TextValue, values: Value) -> Value:
     """`text % values`. A `%` that begins no conversion makes the whole unknown, as Python raises there."""
     if isinstance(values, Unknown):
         return values
     rest = list(values) if isinstance(values, tuple) else [values]
-    parts: list[Text] = []
+    parts: list[TextValue] = []
     at = 0
     for found in re.finditer("%", text.value):
         if found.start() < at:
@@ -137,8 +137,8 @@ def percent_format(text: Text, values: Value) -> Value:
         try:
             parts.append(
                 value
-                if hole[0] == "%s" and isinstance(value, Text)
-                else Text.plain(f"%{hole[2]}{hole[3]}" % native(value))
+                if hole[0] == "%s" and isinstance(value, TextValue)
+                else TextValue.plain(f"%{hole[2]}{hole[3]}" % native(value))
             )
         except (TypeError, ValueError):
             return Unknown("a value that does not fit its conversion")
@@ -146,7 +146,7 @@ def percent_format(text: Text, values: Value) -> Value:
 
 
 def _strip(which: str) -> Callable[..., Value]:
-    def method(text: Text, chars: Text | None = None) -> Value:
+    def method(text: TextValue, chars: TextValue | None = None) -> Value:
         kept = getattr(text.value, which)(chars.value if chars else None)
         start = text.value.find(kept) if which != "rstrip" else 0
         if which == "lstrip":
@@ -156,7 +156,7 @@ def _strip(which: str) -> Callable[..., Value]:
     return method
 
 
-def _split(text: Text, separator: Text | None = None, most: int = -1) -> list[Text]:
+def _split(text: TextValue, separator: TextValue | None = None, most: int = -1) -> list[TextValue]:
     at = 0
     parts = []
     for piece in text.value.split(separator.value if separator else None, most):
@@ -167,9 +167,9 @@ def _split(text: Text, separator: Text | None = None, most: int = -1) -> list[Te
 
 
 def _same_length(which: str) -> Callable[..., Value]:
-    def method(text: Text) -> Value:
+    def method(text: TextValue) -> Value:
         changed = getattr(text.value, which)()
-        return Text(changed, text.offsets) if len(changed) == len(text.value) else Text.plain(changed)
+        return TextValue(changed, text.offsets) if len(changed) == len(text.value) else TextValue.plain(changed)
 
     return method
 
@@ -180,7 +180,7 @@ METHODS: dict[str, Callable[..., Value]] = {
     "join": joined,
     "split": _split,
     "replace": lambda text, old, new, count=-1: replaced(text, old.value, new, count),
-    "splitlines": lambda text: _split(text, Text.plain("\n")),
+    "splitlines": lambda text: _split(text, TextValue.plain("\n")),
     "startswith": lambda text, start: text.value.startswith(native(start)),
     "endswith": lambda text, end: text.value.endswith(native(end)),
     "removeprefix": lambda text, p: text.part(len(p.value) if text.value.startswith(p.value) else 0, len(text.value)),

@@ -21,23 +21,23 @@ class Unknown:
 
 
 @dataclass(frozen=True, eq=False)
-class Text:
+class TextValue:
     """A string, and for each character its offset in the file (-1: nowhere)."""
 
     value: str
     offsets: tuple[int, ...]
 
     @classmethod
-    def plain(cls, value: str) -> Text:
+    def plain(cls, value: str) -> TextValue:
         """A string that stands nowhere in the file."""
         return cls(value, (-1,) * len(value))
 
-    def __add__(self, other: Text) -> Text:
-        return Text(self.value + other.value, self.offsets + other.offsets)
+    def __add__(self, other: TextValue) -> TextValue:
+        return TextValue(self.value + other.value, self.offsets + other.offsets)
 
-    def part(self, start: int, stop: int) -> Text:
+    def part(self, start: int, stop: int) -> TextValue:
         """The characters from `start` to before `stop`."""
-        return Text(self.value[start:stop], self.offsets[start:stop])
+        return TextValue(self.value[start:stop], self.offsets[start:stop])
 
 
 @dataclass(frozen=True)
@@ -60,24 +60,24 @@ class Tensor:
 
 
 @dataclass(eq=False)
-class Scope:
+class NameScope:
     """Names and their values; a scope knows the one around it."""
 
-    outer: Scope | None = None
+    outer: NameScope | None = None
     names: dict[str, Value] = field(default_factory=dict)
 
     def get(self, name: str) -> Value:
         """The value of a name; Unknown where no scope has it."""
-        scope: Scope | None = self
+        scope: NameScope | None = self
         while scope is not None:
             if name in scope.names:
                 return scope.names[name]
             scope = scope.outer
         return Unknown(f"the name {name} is not bound in this file")
 
-    def chain(self) -> Iterator[Scope]:
+    def chain(self) -> Iterator[NameScope]:
         """This scope and those around it."""
-        scope: Scope | None = self
+        scope: NameScope | None = self
         while scope is not None:
             yield scope
             scope = scope.outer
@@ -88,11 +88,11 @@ class Scope:
 
 
 @dataclass(frozen=True, eq=False)
-class Function:
+class HelperFunction:
     """A function of the file, with the scope that it was defined in and the values of its defaults."""
 
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-    scope: Scope
+    scope: NameScope
     defaults: dict[str, Value] = field(default_factory=dict)
     instance: Value = None
 
@@ -107,7 +107,7 @@ class Class:
     """A class of the file: its names, and which of them methods assign to an instance."""
 
     name: str
-    scope: Scope
+    scope: NameScope
     assigned: frozenset[str] = frozenset()
 
 
@@ -127,7 +127,7 @@ def unresolved(*values: Value) -> Unknown | None:
 
 def native(value: Value) -> Value:
     """The Python value with strings in the place of texts, for keys and formats."""
-    if isinstance(value, Text):
+    if isinstance(value, TextValue):
         return value.value
     if isinstance(value, tuple):
         return tuple(native(v) for v in value)

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from harness.lint.block import Block
+from harness.lint.block import LintedBlock
 from harness.lint.snippet import Found, Severity
 
-Check = Callable[[Block], Iterable[Found]]
+Check = Callable[[LintedBlock], Iterable[Found]]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ _RULES: dict[str, Rule] = {}
 def rule(
     name: str, summary: str, *, why: str, severity: Severity = "error", default: bool = True
 ) -> Callable[[Check], Check]:
-    """Register a check: a function of a `Block` that yields `Found`. Returns the function unchanged.
+    """Register a check: a function of a `LintedBlock` that yields `Found`. Returns the function unchanged.
 
     A check is called for every snippet that was resolved, also for one that does not parse or bind; it looks at what it
     needs and yields nothing where that is None. It must not raise. `severity`: "error" for what is wrong, "warning" for

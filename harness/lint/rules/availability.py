@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from harness.lint.block import Block
+from harness.lint.block import LintedBlock
 from harness.lint.rules import rule
 from harness.lint.snippet import Found
 from harness.ptx import isa
@@ -34,7 +34,7 @@ WITHOUT_SYNC = {"shfl": "shfl.sync", "vote": "vote.sync"}
     "A stated target does not have an instruction or a modifier.",
     why="ptxas refuses it there, when the kernel is first launched on such a GPU.",
 )
-def target_lacks(block: Block) -> Iterator[Found]:
+def target_lacks(block: LintedBlock) -> Iterator[Found]:
     """Each instruction looked up for each target in the table that is held to ptxas."""
     if block.source is None:
         return
@@ -56,7 +56,7 @@ def target_lacks(block: Block) -> Iterator[Found]:
     "A form of an instruction that newer GPUs no longer have.",
     why="ptxas refuses it for every target from sm_70 on.",
 )
-def removed_form(block: Block) -> Iterator[Found]:
+def removed_form(block: LintedBlock) -> Iterator[Found]:
     """Exchanges within a warp without `.sync`."""
     for node in block.instructions:
         if node.opcode in WITHOUT_SYNC and "sync" not in node.modifiers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from harness.lint.block import Block
+from harness.lint.block import LintedBlock
 from harness.lint.rules import rule
 from harness.lint.snippet import Found
 from harness.ptx.binding.constraints import REGISTER_WIDTH
@@ -41,7 +41,7 @@ def _words(dtypes: Sequence[str | None], pack: int) -> str:
     why="Triton hands over one register for each 32 bits of a pack, and every one needs a constraint; too many end the "
     "process inside LLVM.",
 )
-def count(block: Block) -> Iterator[Found]:
+def count(block: LintedBlock) -> Iterator[Found]:
     """Outputs and inputs that are declared, against those that the call has."""
     snippet = block.snippet
     if block.parsed is None or snippet.pack is None or snippet.convention == "cuda":
@@ -83,7 +83,7 @@ def count(block: Block) -> Iterator[Found]:
     why="LLVM chooses one of the letters and says nothing; the text fits one kind of register only.",
     severity="warning",
 )
-def letters(block: Block) -> Iterator[Found]:
+def letters(block: LintedBlock) -> Iterator[Found]:
     """`=rf`, `r|f`."""
     at = 0
     for word in block.snippet.constraints.split(","):
@@ -103,7 +103,7 @@ def letters(block: Block) -> Iterator[Found]:
     "The register of a constraint is smaller than the value that it has to hold.",
     why="LLVM ends the process, or cuts the value off.",
 )
-def width(block: Block) -> Iterator[Found]:
+def width(block: LintedBlock) -> Iterator[Found]:
     """Registers against the elements that Triton or MLIR puts into them, where the types are known."""
     snippet = block.snippet
     if block.parsed is None or snippet.pack is None:

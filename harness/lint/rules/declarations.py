@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from harness.lint.block import Block
+from harness.lint.block import LintedBlock
 from harness.lint.flow import read_names, written_names
 from harness.lint.rules import rule
 from harness.lint.snippet import Edit, Fix, Found
@@ -21,7 +21,7 @@ _COMPILERS_OWN = {
 with the letters of the constraints whose operands may be such."""
 
 
-def _hides_operands(block: Block, declaration: Declaration) -> bool:
+def _hides_operands(block: LintedBlock, declaration: Declaration) -> bool:
     """Whether a declaration takes a name that the compiler may give to an operand of this block."""
     found = re.fullmatch(r"%([a-z]+)(\d*)", declaration.name)
     if found is None or not (found[2] or declaration.count is not None):
@@ -30,7 +30,7 @@ def _hides_operands(block: Block, declaration: Declaration) -> bool:
     return any(c.letter in letters for c in block.parsed or ())
 
 
-def _braced(block: Block, words: str) -> Fix:
+def _braced(block: LintedBlock, words: str) -> Fix:
     end = len(block.snippet.asm)
     return Fix(words, (Edit("asm", 0, 0, "{ "), Edit("asm", end, end, " }")))
 
@@ -42,7 +42,7 @@ def _braced(block: Block, words: str) -> Fix:
     "ptxas then finds the register declared twice.",
     severity="warning",
 )
-def outside_braces(block: Block) -> Iterator[Found]:
+def outside_braces(block: LintedBlock) -> Iterator[Found]:
     """Declarations among the outermost statements."""
     if block.tree is None:
         return
@@ -69,7 +69,7 @@ def _spelled(declaration: Declaration) -> str:
     "ptxas then finds the label twice.",
     severity="warning",
 )
-def label_not_local(block: Block) -> Iterator[Found]:
+def label_not_local(block: LintedBlock) -> Iterator[Found]:
     """Labels among the outermost statements, unless `${:uid}` makes them unique."""
     if block.tree is None or "${:uid}" in block.text:
         return
@@ -146,7 +146,7 @@ def _walk(block: CodeBlock, outer: _Names | None = None) -> Iterator[tuple[State
     why="Operands are replaced by the compiler's own registers, such as %r1 or %f2: declared in the block, such a name "
     "hides them, and the block reads or writes its own.",
 )
-def shadowed(block: Block) -> Iterator[Found]:
+def shadowed(block: LintedBlock) -> Iterator[Found]:
     """Names of the compiler's own kind, and names of outer braces of the same block."""
     if block.tree is None:
         return
@@ -169,7 +169,7 @@ def shadowed(block: Block) -> Iterator[Found]:
             )
 
 
-def undeclared_names(block: Block) -> Iterator[tuple[Name, _Names]]:
+def undeclared_names(block: LintedBlock) -> Iterator[tuple[Name, _Names]]:
     """Registers that nothing in the block declares, once each."""
     if block.tree is None:
         return
@@ -203,7 +203,7 @@ def _may_be_symbols(instruction: Instruction) -> set[str]:
     "A register that the block does not declare.",
     why="ptxas refuses it, unless another block of the same kernel happens to declare that name outside braces.",
 )
-def undeclared(block: Block) -> Iterator[Found]:
+def undeclared(block: LintedBlock) -> Iterator[Found]:
     """Names that nothing declares; those of a range that is too small have a rule of their own."""
     for name, scope in undeclared_names(block):
         base = name.text.partition(".")[0]
@@ -214,7 +214,7 @@ def undeclared(block: Block) -> Iterator[Found]:
         yield Found(block.place(name.offset), words, f"declare it within this block's braces: `.reg ... {base};`")
 
 
-def _elsewhere(block: Block, name: str) -> str:
+def _elsewhere(block: LintedBlock, name: str) -> str:
     """Which other block of the file declares a name."""
     for other in block.siblings:
         if other is not block and other.snippet.origin.line != block.snippet.origin.line:
@@ -241,7 +241,7 @@ def _range_of(name: str, scope: _Names) -> tuple[str, int] | None:
     "A register has a number beyond the range that is declared.",
     why="`.reg .b32 r<4>` declares r0 to r3; ptxas refuses r4.",
 )
-def register_range(block: Block) -> Iterator[Found]:
+def register_range(block: LintedBlock) -> Iterator[Found]:
     """Names of a range, with too large a number."""
     for name, scope in undeclared_names(block):
         base = name.text.partition(".")[0]
@@ -260,7 +260,7 @@ def register_range(block: Block) -> Iterator[Found]:
     "A register or label is declared twice between the same braces, or a label is missing.",
     why="ptxas refuses it.",
 )
-def declared_twice(block: Block) -> Iterator[Found]:
+def declared_twice(block: LintedBlock) -> Iterator[Found]:
     """What binding says of declarations."""
     error = block.bind_error
     if error is not None and ("declared twice" in error.message or "there is no label" in error.message):

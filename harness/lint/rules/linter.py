@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.lint.block import Block
+from harness.lint.block import LintedBlock
 from harness.lint.rules import rule
 from harness.lint.snippet import Found
 
 
-def _by_the_engine(block: Block) -> Iterator[Found]:
+def _by_the_engine(block: LintedBlock) -> Iterator[Found]:
     return iter(())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from harness.lint.block import Block
+from harness.lint.block import LintedBlock
 from harness.lint.rules import rule
 from harness.lint.snippet import Found
 
@@ -37,7 +37,7 @@ def _tokens(name: str) -> set[str]:
     return set(re.split(r"[^a-z0-9]+", spaced)) - {""}
 
 
-def _parts(block: Block) -> set[str]:
+def _parts(block: LintedBlock) -> set[str]:
     """Opcodes and modifiers of all instructions."""
     return {p for i in block.instructions for p in (i.opcode, *i.modifiers)}
 
@@ -48,7 +48,7 @@ def _parts(block: Block) -> set[str]:
     why="One of the two is wrong, and callers go by the name.",
     severity="warning",
 )
-def mismatch(block: Block) -> Iterator[Found]:
+def mismatch(block: LintedBlock) -> Iterator[Found]:
     """A name that means one of a set of operations, where the block has another of the set and not that one."""
     words = _tokens(block.snippet.function)
     if not words or not block.instructions:
@@ -77,7 +77,7 @@ def _used(parts: set[str]) -> set[str]:
     return {f for f in _FORMATS if any(re.fullmatch(rf"{f}(?:x2)?", p) for p in parts)}
 
 
-def _formats(block: Block, words: set[str], parts: set[str]) -> Iterator[Found]:
+def _formats(block: LintedBlock, words: set[str], parts: set[str]) -> Iterator[Found]:
     name = block.snippet.function.lower()
     narrow = {m[0] for p in parts if (m := re.match(r"e[2-5]m[0-3]|ue8m0", p))}
     # A function may convert by way of the other format, and hand on its result as such.
@@ -93,7 +93,7 @@ def _formats(block: Block, words: set[str], parts: set[str]) -> Iterator[Found]:
         yield _found(block, next(iter(said)), sorted(used)[0])
 
 
-def _found(block: Block, meant: str, found: str) -> Found:
+def _found(block: LintedBlock, meant: str, found: str) -> Found:
     at = next(
         i.offset
         for i in block.instructions

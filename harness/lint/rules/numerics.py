@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.lint.block import Block, names
+from harness.lint.block import LintedBlock, names
 from harness.lint.flow import read_names, written_names
 from harness.lint.rules import rule
 from harness.lint.snippet import Found
@@ -13,7 +13,7 @@ from harness.ptx.text.nodes import Address, Immediate, Instruction
 _ARITHMETIC = frozenset(("add", "sub", "mul", "fma", "mad", "div"))
 
 
-def _ftz(block: Block) -> dict[bool, Instruction]:
+def _ftz(block: LintedBlock) -> dict[bool, Instruction]:
     """The first f32 arithmetic with `.ftz` and the first without."""
     found: dict[bool, Instruction] = {}
     for instruction in block.instructions:
@@ -32,7 +32,7 @@ def _ftz(block: Block) -> dict[bool, Instruction]:
     why="A subnormal then survives one step and not the next, and variants of a case differ on subnormals.",
     severity="warning",
 )
-def mixed_ftz(block: Block) -> Iterator[Found]:
+def mixed_ftz(block: LintedBlock) -> Iterator[Found]:
     """Within a block, and between the variants of a case."""
     here = _ftz(block)
     if len(here) == 2:
@@ -68,7 +68,7 @@ def mixed_ftz(block: Block) -> Iterator[Found]:
     "An approximate instruction where the case asks for exact bits.",
     why="Its last bits are the hardware's own, and no reference gives them.",
 )
-def approximate_exact(block: Block) -> Iterator[Found]:
+def approximate_exact(block: LintedBlock) -> Iterator[Found]:
     """Outputs of an exact case that depend on an approximate instruction."""
     if not block.snippet.exact or block.program is None:
         return
@@ -100,7 +100,7 @@ _ROUNDING = frozenset(("rn", "rz", "rm", "rp"))
     why="Without a rounding modifier ptxas may contract them: the result then depends on its version and options.",
     severity="note",
 )
-def contraction(block: Block) -> Iterator[Found]:
+def contraction(block: LintedBlock) -> Iterator[Found]:
     """A product without rounding modifier that an addition without one uses."""
     if block.program is None:
         return
@@ -138,7 +138,7 @@ _WIDE = frozenset(("s32", "u32", "s64", "u64"))
     why="The conversion from float clamps to 32 bits; what comes after it keeps the low bits only, so 256 becomes 0.",
     severity="warning",
 )
-def overflow(block: Block) -> Iterator[Found]:
+def overflow(block: LintedBlock) -> Iterator[Found]:
     """`cvt.rni.s32.f32` followed by `cvt.s8.s32` of its very result, where nothing clamps between or before."""
     rounded: dict[str, Instruction] = {}
     clamped: set[str] = set()
@@ -183,7 +183,7 @@ _CARRIED = frozenset(("add", "sub", "mul", "fma", "mad", "mov", "neg", "abs", "m
     why="Its last bits differ between GPUs and versions of a library, and so does what is decided by them.",
     severity="warning",
 )
-def compared(block: Block) -> Iterator[Found]:
+def compared(block: LintedBlock) -> Iterator[Found]:
     """Results of `.approx` that reach setp.eq or setp.ne between registers, or an address."""
     inexact: dict[str, Instruction] = {}
     for instruction in block.instructions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from harness.lint.block import ASSUMED, Block, names, runs_on
+from harness.lint.block import ASSUMED, LintedBlock, names, runs_on
 from harness.lint.flow import flow, read_names, written_names
 from harness.lint.rules import rule
 from harness.lint.rules.spelling import sigil
@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"\$\$|\$(?:(\d+)|\{(\d+)(?::\w*)?\})")
     "The text names an operand that the constraints do not declare.",
     why="LLVM ends the process, comments included: it replaces operands before anybody looks for comments.",
 )
-def out_of_range(block: Block) -> Iterator[Found]:
+def out_of_range(block: LintedBlock) -> Iterator[Found]:
     """Numbers beyond the last operand, anywhere in the text."""
     if block.parsed is None:
         return
@@ -40,12 +40,12 @@ def out_of_range(block: Block) -> Iterator[Found]:
             )
 
 
-def _misread(block: Block) -> bool:
+def _misread(block: LintedBlock) -> bool:
     """Whether operands are spelled wrongly: what the text seems to leave out is then no finding of its own."""
     return any(True for each in (out_of_range, sigil) for _ in each(block))
 
 
-def _uses(block: Block) -> set[int]:
+def _uses(block: LintedBlock) -> set[int]:
     """The operands that the instructions name."""
     found: set[int] = set()
     for instruction in block.instructions:
@@ -56,7 +56,7 @@ def _uses(block: Block) -> set[int]:
     return found
 
 
-def _untied_outputs(block: Block) -> list[int]:
+def _untied_outputs(block: LintedBlock) -> list[int]:
     parsed = block.parsed or ()
     tied = {c.tied for c in parsed if c.tied is not None}
     return [n for n in block.outputs if n not in tied]
@@ -68,7 +68,7 @@ def _untied_outputs(block: Block) -> list[int]:
     why="An operand that nobody reads is most often a wrong number elsewhere: half of a pack, or an argument, is lost.",
     severity="warning",
 )
-def unused(block: Block) -> Iterator[Found]:
+def unused(block: LintedBlock) -> Iterator[Found]:
     """Inputs that the text does not name, where it names others. Reading none is an idiom: a shape, an order."""
     if block.tree is None or block.parsed is None or _misread(block):
         return
@@ -88,7 +88,7 @@ def unused(block: Block) -> Iterator[Found]:
         )
 
 
-def _named(block: Block, number: int) -> str:
+def _named(block: LintedBlock, number: int) -> str:
     assert block.parsed is not None
     return f"the output {block.spelled(number)} ({block.parsed[number].text!r})"
 
@@ -98,7 +98,7 @@ def _named(block: Block, number: int) -> str:
     "An output operand is never written.",
     why="Its register holds whatever was there before.",
 )
-def unwritten(block: Block) -> Iterator[Found]:
+def unwritten(block: LintedBlock) -> Iterator[Found]:
     """Outputs that no instruction writes. A block that is there for its effect may have one that nobody wants."""
     if block.tree is None or block.parsed is None:
         return
@@ -124,7 +124,7 @@ def unwritten(block: Block) -> Iterator[Found]:
     why="Where it is not written, its register holds whatever was there before.",
     severity="warning",
 )
-def conditional(block: Block) -> Iterator[Found]:
+def conditional(block: LintedBlock) -> Iterator[Found]:
     """Outputs that some way through the block leaves unwritten; the emulator decides where it can run the block."""
     if block.tree is None or block.parsed is None:
         return
@@ -160,7 +160,7 @@ def _one_guard(writes: list[Instruction]) -> bool:
 _SAMPLES = (0, 1, 2, 3, 4, 7, 8, 31, 32, 255, 0x3F800000, 0xBF800000, 0x7FC00000, 0x7F800000, 0x80000000, 0xFFFFFFFF)
 
 
-def _undefined(block: Block, number: int) -> str | None:
+def _undefined(block: LintedBlock, number: int) -> str | None:
     """Inputs for which the emulator finds the output undefined; empty if none of a sample is, None if it cannot run."""
     if block.program is None or block.parsed is None or block.has_constants:
         return None
@@ -198,7 +198,7 @@ def _undefined(block: Block, number: int) -> str | None:
     return ""
 
 
-def _early_reads(block: Block) -> Iterator[tuple[int, Instruction]]:
+def _early_reads(block: LintedBlock) -> Iterator[tuple[int, Instruction]]:
     """Outputs that are read where no way has written them yet."""
     if block.tree is None or block.parsed is None:
         return
@@ -222,7 +222,7 @@ def _early_reads(block: Block) -> Iterator[tuple[int, Instruction]]:
     "An output operand is read before the block has written it.",
     why="It holds whatever its register held before: an output is no input.",
 )
-def read_before_written(block: Block) -> Iterator[Found]:
+def read_before_written(block: LintedBlock) -> Iterator[Found]:
     """Outputs that are read where no way has written them yet."""
     used = _uses(block)
     spare = [n for n in block.inputs if n not in used]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.lint.block import Block
-from harness.lint.elements import Element, Flow, flows, path
+from harness.lint.block import LintedBlock
+from harness.lint.elements import Element, ElementFlow, flows, path
 from harness.lint.rules import rule
 from harness.lint.snippet import Found
 from harness.ptx.binding.constraints import check_pack
@@ -21,7 +21,7 @@ LARGEST = 128
     "`pack` is no power of two, or larger than what a thread has.",
     why="A tensor has a power of two elements. Triton refuses other packs, and fills up a pack that is too large.",
 )
-def pack_size(block: Block) -> Iterator[Found]:
+def pack_size(block: LintedBlock) -> Iterator[Found]:
     """The rule of Triton's lowering."""
     pack = block.snippet.pack
     if block.snippet.convention != "triton" or pack is None:
@@ -41,7 +41,7 @@ def pack_size(block: Block) -> Iterator[Found]:
     "Elements leave the pack in another order than they enter it.",
     why="Element i of a result has to be computed from elements i of the arguments: the others are anybody's.",
 )
-def pack_order(block: Block) -> Iterator[Found]:
+def pack_order(block: LintedBlock) -> Iterator[Found]:
     """Every element of a result depends on one element, and two are exchanged."""
     found = _mistaken(block)
     if found is None or not _is_permutation(found):
@@ -62,7 +62,7 @@ def pack_order(block: Block) -> Iterator[Found]:
     "Several elements of a packed result are made from one element of an argument.",
     why="The other elements of the argument are lost, and their results are wrong.",
 )
-def pack_one_source(block: Block) -> Iterator[Found]:
+def pack_one_source(block: LintedBlock) -> Iterator[Found]:
     """Two elements of one result depend on the same element of an argument, and on no other of it."""
     found = _mistaken(block)
     if found is None or not _is_duplicate(found):
@@ -82,7 +82,7 @@ def pack_one_source(block: Block) -> Iterator[Found]:
     "An element of a result depends on another element of the pack.",
     why="Which elements share a pack is not specified, and padding fills the last one.",
 )
-def cross_element(block: Block) -> Iterator[Found]:
+def cross_element(block: LintedBlock) -> Iterator[Found]:
     """What is left: results that depend on elements of several places."""
     found = _mistaken(block)
     if found is None or _is_permutation(found) or _is_duplicate(found):
@@ -101,10 +101,10 @@ _PACKING_WHY = (
     "The first source of a conversion to two elements goes to the upper half (PTX ISA, cvt). Triton's first element is "
     "in the lower half."
 )
-_Mistaken = tuple[Flow, frozenset[Element]]
+_Mistaken = tuple[ElementFlow, frozenset[Element]]
 
 
-def _mistaken(block: Block) -> _Mistaken | None:
+def _mistaken(block: LintedBlock) -> _Mistaken | None:
     """The flow and those elements of results that depend on an element of another place; None for none."""
     if "flow" not in block.kept:
         block.kept["flow"] = _judged(block)
@@ -112,14 +112,14 @@ def _mistaken(block: Block) -> _Mistaken | None:
     return found
 
 
-def _judged(block: Block) -> _Mistaken | None:
+def _judged(block: LintedBlock) -> _Mistaken | None:
     if any("rs" in node.modifiers for node in block.instructions):
         return None  # stochastic rounding takes one word of random bits for several elements, and any word will do
     found = [(each, _wrong(each)) for each in flows(block)]
     return found[0] if found and all(wrong for _, wrong in found) else None
 
 
-def _wrong(flow: Flow) -> frozenset[Element]:
+def _wrong(flow: ElementFlow) -> frozenset[Element]:
     return frozenset(r for r, sources in flow.depends.items() if any(at != r[1] for _, at in sources))
 
 
@@ -140,7 +140,7 @@ def _is_duplicate(found: _Mistaken) -> bool:
     return not _is_permutation(found)
 
 
-def _foreign(result: Element, flow: Flow) -> Element:
+def _foreign(result: Element, flow: ElementFlow) -> Element:
     return min(source for source in flow.depends[result] if source[1] != result[1])
 
 
@@ -148,7 +148,7 @@ def _moved(result: Element, source: Element) -> str:
     return f"element {result[1]} of result {result[0]} depends on element {source[1]} of argument {source[0]}"
 
 
-def _way(block: Block, flow: Flow, source: Element, result: Element) -> str:
+def _way(block: LintedBlock, flow: ElementFlow, source: Element, result: Element) -> str:
     start, end = flow.register(source, False), flow.register(result, True)
     steps = [f"`{block.statement(at)}`" for at in path(block, flow, source, result)]
     if len(steps) > 5:
@@ -156,12 +156,12 @@ def _way(block: Block, flow: Flow, source: Element, result: Element) -> str:
     return " -> ".join([block.spelled(start), *([", ".join(steps)] if steps else []), block.spelled(end)])
 
 
-def _place(block: Block, flow: Flow, source: Element, result: Element) -> int | None:
+def _place(block: LintedBlock, flow: ElementFlow, source: Element, result: Element) -> int | None:
     steps = path(block, flow, source, result)
     return block.place(steps[-1]) if steps else None
 
 
-def _packing(block: Block) -> str:
+def _packing(block: LintedBlock) -> str:
     """The conversion to two elements, or packing, that a block has; "" where it has none."""
     node = next((n for n in block.instructions if _takes_two(n)), None)
     return f"`{block.statement(node.offset)}`" if node else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from harness.lint.block import Block
+from harness.lint.block import LintedBlock
 from harness.lint.rules import rule
 from harness.lint.snippet import Found
 from harness.ptx.text.nodes import Instruction
@@ -37,11 +37,11 @@ _CONSTANT = frozenset(("const", "nc", "param"))
 """Modifiers of loads from memory that nobody writes while a kernel runs."""
 
 
-def _declared(block: Block, pure: bool) -> str:
+def _declared(block: LintedBlock, pure: bool) -> str:
     return _DECLARED[block.snippet.convention][not pure]
 
 
-def _clobbers_memory(block: Block) -> bool:
+def _clobbers_memory(block: LintedBlock) -> bool:
     """Whether its clobber keeps a statement of CUDA C++ in its place. Triton and MLIR look at the declaration alone."""
     return block.snippet.convention == "cuda" and "~{memory}" in block.snippet.constraints.replace(" ", "")
 
@@ -70,7 +70,7 @@ def _has_effect(node: Instruction) -> bool:
     "A block declared free of side effects stores, synchronises or waits.",
     why="The compiler may remove a pure block, run it twice, or move it past other accesses to memory.",
 )
-def pure_side_effect(block: Block) -> Iterator[Found]:
+def pure_side_effect(block: LintedBlock) -> Iterator[Found]:
     """The first instruction with an effect."""
     if block.snippet.pure is not True or _clobbers_memory(block):
         return
@@ -86,7 +86,7 @@ def pure_side_effect(block: Block) -> Iterator[Found]:
     "A block declared free of side effects works together with other threads.",
     why="The compiler may move a pure block into a branch that not all of them take, run it twice or remove it.",
 )
-def pure_warp_level(block: Block) -> Iterator[Found]:
+def pure_warp_level(block: LintedBlock) -> Iterator[Found]:
     """The first instruction that other threads take part in."""
     if block.snippet.pure is not True:
         return
@@ -104,7 +104,7 @@ def pure_warp_level(block: Block) -> Iterator[Found]:
     why="The compiler may move a pure block past a store to the same address, and take one result for two reads.",
     severity="warning",
 )
-def pure_load(block: Block) -> Iterator[Found]:
+def pure_load(block: LintedBlock) -> Iterator[Found]:
     """The first load from memory that may be written while the kernel runs."""
     if block.snippet.pure is not True or _clobbers_memory(block) or any(map(_has_effect, block.instructions)):
         return
@@ -122,7 +122,7 @@ def pure_load(block: Block) -> Iterator[Found]:
     "A block declared free of side effects reads a clock.",
     why="The compiler may take one read for two, and move it away from what it is to measure.",
 )
-def pure_clock(block: Block) -> Iterator[Found]:
+def pure_clock(block: LintedBlock) -> Iterator[Found]:
     """The first read of a register that counts on."""
     if block.snippet.pure is not True:
         return
@@ -142,7 +142,7 @@ def pure_clock(block: Block) -> Iterator[Found]:
     why="The compiler then keeps every copy in its place, and removes none whose result nobody uses.",
     severity="note",
 )
-def impure_arithmetic(block: Block) -> Iterator[Found]:
+def impure_arithmetic(block: LintedBlock) -> Iterator[Found]:
     """A block of which every instruction is arithmetic, and that depends on nothing but its inputs."""
     if block.snippet.pure is not False or block.program is None or not block.outputs or _clobbers_memory(block):
         return
@@ -163,7 +163,7 @@ _PLAIN = ("scalar", *_MOVES)
     why="The compiler may keep values of memory in registers across the statement, and move other accesses past it.",
     severity="note",
 )
-def memory_clobber(block: Block) -> Iterator[Found]:
+def memory_clobber(block: LintedBlock) -> Iterator[Found]:
     """Statements of CUDA C++ that store or load, volatile ones: of others `pure-load` and `pure-side-effect` tell."""
     if block.snippet.convention != "cuda" or block.snippet.pure is not False or _clobbers_memory(block):
         return

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.lint import trial
-from harness.lint.block import Block
+from harness.lint.block import LintedBlock
 from harness.lint.rules import rule
 from harness.lint.snippet import Edit, Fix, Found
 from harness.ptx.analysis.sharing import Hazard, sharing
@@ -26,7 +26,7 @@ _LISTED = 6
     "An input operand is written.",
     why="The compiler assumes that an input keeps its value, and uses its register afterwards.",
 )
-def input_written(block: Block) -> Iterator[Found]:
+def input_written(block: LintedBlock) -> Iterator[Found]:
     """The definition that cases are held to."""
     if block.tree is None or block.source is None or block.parsed is None:
         return
@@ -56,7 +56,7 @@ class _Shown:
     "An output is written before the last read of an input, and its constraint has no `&`.",
     why="Without `&` the compiler may put the output into the register of an input that it needs no longer.",
 )
-def missing_early_clobber(block: Block) -> Iterator[Found]:
+def missing_early_clobber(block: LintedBlock) -> Iterator[Found]:
     """Every pair that may share is run with one register for both; a pair counts where that changes a result."""
     if block.program is None or block.parsed is None:
         return
@@ -77,7 +77,7 @@ def missing_early_clobber(block: Block) -> Iterator[Found]:
     yield Found(block.place(first.write), words, instead, fix=_fix(block, outputs))
 
 
-def _demonstrated(block: Block) -> list[_Shown]:
+def _demonstrated(block: LintedBlock) -> list[_Shown]:
     """For each output with a hazard that changes a result: the first such."""
     try:
         hazards = sharing(block.text, block.constraints, None, block.constants).hazards[:TRIED]
@@ -96,7 +96,7 @@ def _demonstrated(block: Block) -> list[_Shown]:
     return [found[output] for output in sorted(found)]
 
 
-def _changed(block: Block, hazard: Hazard, plain: tuple[trial.Units, trial.Units], clock: trial.Clock) -> str:
+def _changed(block: LintedBlock, hazard: Hazard, plain: tuple[trial.Units, trial.Units], clock: trial.Clock) -> str:
     """What changes with an output and an input in one register; "" where nothing does."""
     given, expected = plain
     if hazard.tied >= 0:  # the output holds an input when the block begins: another one must have that value
@@ -123,7 +123,7 @@ def _changed(block: Block, hazard: Hazard, plain: tuple[trial.Units, trial.Units
     return ""
 
 
-def _fix(block: Block, outputs: Sequence[int]) -> Fix | None:
+def _fix(block: LintedBlock, outputs: Sequence[int]) -> Fix | None:
     """An `&` after the sign of each output's constraint."""
     text = block.snippet.constraints
     starts = [0, *(found.end() for found in re.finditer(",", text))]

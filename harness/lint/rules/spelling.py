@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from harness.lint.block import Block
+from harness.lint.block import LintedBlock
 from harness.lint.rules import rule
 from harness.lint.snippet import Edit, Fix, Found
 from harness.ptx.errors import PtxError
@@ -33,7 +33,7 @@ def _declared(text: str) -> set[str]:
     "An operand is written with the other dialect's sign: `%1` where `$1` is meant, or the reverse.",
     why="The compiler does not replace it, and ptxas takes it for a register that nobody declared.",
 )
-def sigil(block: Block) -> Iterator[Found]:
+def sigil(block: LintedBlock) -> Iterator[Found]:
     """`%1` in Triton and LLVM, `$1` in CUDA, where no register is declared by that name."""
     wrong, right = ("$", "%") if block.snippet.convention == "cuda" else ("%", "$")
     text = code(block.snippet.asm)
@@ -55,7 +55,7 @@ def sigil(block: Block) -> Iterator[Found]:
         )
 
 
-def _convention(block: Block) -> str:
+def _convention(block: LintedBlock) -> str:
     return {"triton": "Triton", "llvm": "LLVM", "cuda": "CUDA C++"}[block.snippet.convention]
 
 
@@ -64,7 +64,7 @@ def _convention(block: Block) -> str:
     "A percent sign is doubled where the dialect takes it as it is, or single where the dialect eats it.",
     why="CUDA C++ makes `%%` a `%` and refuses a letter after `%`; Triton and LLVM leave both signs.",
 )
-def percent(block: Block) -> Iterator[Found]:
+def percent(block: LintedBlock) -> Iterator[Found]:
     """`%%tid` in Triton and LLVM; `%tid` in a CUDA statement with operands (without operands, both are seen)."""
     cuda = block.snippet.convention == "cuda"
     if cuda and not block.parsed:
@@ -87,7 +87,7 @@ def percent(block: Block) -> Iterator[Found]:
     "A dollar sign that is no operand: LLVM takes it for an escape.",
     why="LLVM reads `$(a$|b$)` as a choice of dialects and drops a part of it; before anything else it refuses.",
 )
-def dollar(block: Block) -> Iterator[Found]:
+def dollar(block: LintedBlock) -> Iterator[Found]:
     """`$(`, `$|`, `$)`, and a `$` before what is no number."""
     if block.snippet.convention == "cuda":
         return
@@ -119,7 +119,7 @@ def _open_braces(text: str) -> tuple[list[int], int | None]:
     "A brace is opened and never closed, or closed and never opened.",
     why="It ends or goes on into the code around the block: names of the block are seen there, or ptxas refuses it.",
 )
-def braces(block: Block) -> Iterator[Found]:
+def braces(block: LintedBlock) -> Iterator[Found]:
     """Braces of blocks and of vectors together, operands aside."""
     text = re.sub(r"\$\{[^}]*\}", lambda m: " " * len(m[0]), code(block.text))
     waiting, closing = _open_braces(text)
@@ -129,7 +129,7 @@ def braces(block: Block) -> Iterator[Found]:
         yield Found(block.form.original(waiting[-1]), "this `{` is never closed", "close it with `}`")
 
 
-def missing_semicolon(block: Block) -> int | None:
+def missing_semicolon(block: LintedBlock) -> int | None:
     """Where a semicolon is missing, in Triton's form: one there lets the text parse, or parse further."""
     error = block.parse_error
     if error is None or not error.line or "';'" not in error.message:
@@ -154,7 +154,7 @@ def missing_semicolon(block: Block) -> int | None:
     "A statement does not end in a semicolon.",
     why="The compiler adds none: the statement goes on into the next line, at the end into the code after the block.",
 )
-def semicolon(block: Block) -> Iterator[Found]:
+def semicolon(block: LintedBlock) -> Iterator[Found]:
     """Where the parser stops at the end of a line for want of a semicolon."""
     at = missing_semicolon(block)
     if at is not None:

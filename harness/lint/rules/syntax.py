@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.lint.block import Block
+from harness.lint.block import LintedBlock
 from harness.lint.rules import rule
 from harness.lint.rules.declarations import undeclared_names
 from harness.lint.rules.spelling import EXPLAIN
@@ -19,13 +19,13 @@ from harness.ptx.isa.registry import REFUSED
     "The text is not PTX.",
     why="ptxas refuses it, in Triton only when the kernel is first compiled for a GPU.",
 )
-def syntax(block: Block) -> Iterator[Found]:
+def syntax(block: LintedBlock) -> Iterator[Found]:
     """What the parser says, where no other rule says more."""
     if block.parse_error and not any(True for each in EXPLAIN for _ in each(block)):
         yield Found(block.place_of(block.parse_error), _shown(block, block.parse_error.message))
 
 
-def _shown(block: Block, message: str) -> str:
+def _shown(block: LintedBlock, message: str) -> str:
     """The parser's words with operands as the author writes them."""
     if block.snippet.convention != "cuda":
         return message
@@ -39,7 +39,7 @@ def _shown(block: Block, message: str) -> str:
     "The constraint string cannot be read.",
     why="A wrong constraint ends the whole process inside LLVM, or drops the block without a word.",
 )
-def constraints(block: Block) -> Iterator[Found]:
+def constraints(block: LintedBlock) -> Iterator[Found]:
     """What the reader of constraints says; 128-bit registers (`q`) and symbols (`C`, `s`) are not read here."""
     words = [w.strip().lstrip("=+&") for w in block.snippet.constraints.split(",")]
     if block.constraint_error and not {"q", "C", "s"} & set(words):
@@ -51,7 +51,7 @@ def constraints(block: Block) -> Iterator[Found]:
     "An instruction, or one of its modifiers, does not exist.",
     why="ptxas refuses it.",
 )
-def unknown(block: Block) -> Iterator[Found]:
+def unknown(block: LintedBlock) -> Iterator[Found]:
     """Opcodes that the emulator knows in full, with modifiers that they do not take."""
     error = block.bind_error
     if not isinstance(error, UnknownInstruction):
@@ -67,7 +67,7 @@ def unknown(block: Block) -> Iterator[Found]:
     "An operand is of the wrong type or size for its instruction, or there are too many or too few.",
     why="ptxas refuses it.",
 )
-def operand_type(block: Block) -> Iterator[Found]:
+def operand_type(block: LintedBlock) -> Iterator[Found]:
     """What binding says of operands, where no other rule names the register."""
     error = block.bind_error
     if type(error) is not OperandError or any(True for _ in undeclared_names(block)):
