@@ -248,7 +248,8 @@ def _details(e: Entry, width: int) -> Iterator[str]:
         from harness.conformance import errors
 
         for line in errors.described(e.errors):
-            yield f"    largest error {line}"
+            words = f"largest error {line}"
+            yield from textwrap.wrap(words, max(width, 40), initial_indent="    ", subsequent_indent="    ")
         yield from (f"    {line}" for line in errorplot.lines(e.errors))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from harness.cli import UsageError
 
 _LEVELS = " ▁▂▃▄▅▆▇█"
-_COLUMNS = 64
+_COLUMNS = 32
 
 
 def lines(errors: Mapping[str, Any]) -> Iterator[str]:

@@ -27,7 +27,7 @@ def any_nan(fmt: Format, expected: Tensor, got: Tensor) -> Tensor:
 
 
 def within(bound: int, underflow: bool = False) -> Agree:
-    """Equal codes, or finite numbers of one sign at most `bound` ulp apart: an approximate instruction's model.
+    """Equal codes, or finite numbers of one sign at most `bound` ulp apart: a rounded model of an approximation.
 
     underflow: what is within the bound of zero may be zero.
     """

@@ -85,7 +85,7 @@ def emulated(row: Row, columns: list[Tensor]) -> list[Tensor]:
     inputs = [LETTERS[max(f.unit_bits, 16)] for f in row.inputs]
     constraints = ",".join([f"={o}" for o in outputs] + inputs)
     dtypes = [f"uint{32 if o == 'r' else 16 if o == 'h' else 64}" for o in outputs]
-    results = emulate(row.text, constraints, given, dtypes, target=row.target)
+    results = emulate(row.text, constraints, given, dtypes, target=row.target, approximate="rounded")
     return [unpack(f, torch.from_numpy(r.astype(np.int64))) for f, r in zip(row.outputs, results, strict=True)]
 
 
