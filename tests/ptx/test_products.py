@@ -9,10 +9,10 @@ import pytest
 import torch
 from isa_fragments import A_QUADS, B_QUADS, C_QUADS, A, B, C, Where
 
-from harness.conformance import productforms, products
+from harness.conformance import ledger, productforms, products
 from harness.ptx.errors import ExecutionError, OperandError, PtxError, UndefinedBits
 from harness.ptx.isa.forms import Bound
-from harness.ptx.kernel.run import Buffer, run_kernel
+from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
 from references import tensor_core
 from references.formats import BF16, E2M1, E2M3, E3M2, E4M3, E5M2, F16, F32, F64, I8, I32, TF32, U8
 
@@ -219,3 +219,18 @@ def test_what_ptxas_refuses_is_refused(change: tuple[str, str], error: type[PtxE
     text = products.program(F16_F32, "sm_90a").text
     with pytest.raises(error, match=words):
         run(text.replace(*change), products.tiles(F16_F32, "sm_90a", 0, 4))
+
+
+@pytest.mark.parametrize(
+    ("form", "target", "name"),
+    [
+        (F16_F32, "sm_90a", F16_F32),
+        (F16_F32, "sm_80", f"{F16_F32} (Ampere)"),
+        (F8_F32, "sm_120a", f"{F8_F32} (RTX Blackwell)"),
+        ("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", "sm_80", "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"),
+    ],
+)
+def test_what_hopper_confirmed_confirms_no_other_generation(form: str, target: str, name: str) -> None:
+    kernel = load_kernel(products.program(form, target).text)
+    assert name in kernel.analysis.forms
+    assert ledger.confirmed([name]) == (name == form)

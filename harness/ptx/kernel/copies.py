@@ -153,6 +153,9 @@ class Copies:
             lane = int(lanes[np.flatnonzero(size > what.size)[0]])
             text = f"{frame.who(lane)} copies {int(size.max())} bytes to {what.size}: the source has no more than those"
             raise frame.fault(ExecutionError, step, text)
+        whole = np.flatnonzero(size == what.size)
+        if ((size == 0) | (size == what.size)).all():
+            return self._read_whole(step, lanes, whole)
         values = np.zeros((len(lanes), what.size), np.uint8)
         masks = np.zeros((len(lanes), what.size), np.uint8)
         for number in range(int(size.max(initial=0))):
@@ -169,6 +172,25 @@ class Copies:
         return [np.ascontiguousarray(words[:, i]) for i in columns], [
             np.ascontiguousarray(doubts[:, i]) if doubts[:, i].any() else None for i in columns
         ]
+
+    def _read_whole(self, step: Step, lanes: Array, whole: Array) -> tuple[list[Array], list[Array | None]]:
+        """Copies of all bytes for some of the lanes, and of none for the others."""
+        frame = self.frame
+        _, what = step.detail
+        _, places = frame.locate_lanes(step, step.sources[1], what, lanes[whole])
+        if not places:
+            return [np.zeros(len(lanes), np.uint32) for _ in range(what.count)], [None] * what.count
+        found, doubts = frame.load(step, what, lanes[whole], places)
+        if len(whole) == len(lanes):
+            return found, doubts
+        values = [np.zeros(len(lanes), np.uint32) for _ in range(what.count)]
+        masks: list[Array | None] = [None if d is None else np.zeros(len(lanes), np.uint32) for d in doubts]
+        for number, (value, doubt) in enumerate(zip(found, doubts, strict=True)):
+            values[number][whole] = value
+            mask = masks[number]
+            if mask is not None and doubt is not None:
+                mask[whole] = doubt
+        return values, masks
 
     def commit(self, active: Array | None) -> None:
         """Close the group of each thread's copies since its last one."""
