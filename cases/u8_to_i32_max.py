@@ -47,7 +47,7 @@ case = Case(
     reference=integer_max.convert_and_max,
     carry={"d": "b"},
     variants={
-        "documented": asm(
+        "documented": asm(  # ptxdiff: ignore[missing-early-clobber]
             DOCUMENTED,
             constraints="=r,=r,=r,=r,=r,=r,=r,=r,r,r,r,r,r",
             pack=4,

@@ -42,7 +42,7 @@ _WARPS = 4
 
 
 @dataclass(frozen=True)
-class Program:
+class ProductKernel:
     """A form's kernel as PTX, and what the emulator makes of the instruction."""
 
     text: str
@@ -59,7 +59,7 @@ class Program:
 
 
 @cache
-def program(form: str, target: str) -> Program:
+def program(form: str, target: str) -> ProductKernel:
     """The kernel of a form. Raises PtxError where the emulator refuses it."""
     bound = bounds_of()[form]
     counts, wide = _counts(bound)
@@ -87,7 +87,7 @@ def program(form: str, target: str) -> Program:
     lines += ["  add.u32 %r2, %r2, %r5; bra AGAIN;", "DONE:", "  ret;", "}"]
     text = "\n".join(lines) + "\n"
     step = next(s for s in load_kernel(text).program.steps if s.kind == "mma")
-    return Program(text, step.detail)
+    return ProductKernel(text, step.detail)
 
 
 def _counts(bound: Bound) -> tuple[list[int], list[bool]]:
@@ -221,7 +221,7 @@ def registers(product: Product, operand: int, codes: Array) -> Array:
 # running and comparing -----------------------------------------------------------------------------------------
 
 
-def emulated(known: Program, operands: list[Array]) -> Array:
+def emulated(known: ProductKernel, operands: list[Array]) -> Array:
     """Registers of d by the emulator."""
     count = len(operands[0])
     result = np.zeros(known.shape(0, count), known.dtypes[0])
@@ -233,7 +233,7 @@ def emulated(known: Program, operands: list[Array]) -> Array:
     return result
 
 
-class Device:
+class ProductDevice:
     """The GPU at hand, for kernels of products."""
 
     def __init__(self) -> None:
@@ -242,7 +242,7 @@ class Device:
         self.identity: Identity = hardware.identity
         self._assembler = hardware._assembler
 
-    def run(self, known: Program, operands: list[Array]) -> Array:
+    def run(self, known: ProductKernel, operands: list[Array]) -> Array:
         """Registers of d. Raises PtxError with ptxas's words."""
         cubin = kernels.assembled(known.text, self.gpu.target, self._assembler)
         if not isinstance(cubin, bytes):
@@ -262,7 +262,7 @@ class Device:
         return result
 
 
-def measured(device: Device, form: str, count: int, seconds: float = math.inf) -> Tally:
+def measured(device: ProductDevice, form: str, count: int, seconds: float = math.inf) -> Tally:
     """Compare the emulator with the device on `count` tiles, or as many as there is time for.
 
     The first TILES go through whole kernels, the others through the definition's code.
@@ -296,7 +296,7 @@ def _narrow(codes: Array, width: int) -> Array:
     return codes.astype(UNSIGNED[8 if width < 8 else width])
 
 
-def _loaded(known: Program, codes: list[Array]) -> list[Array]:
+def _loaded(known: ProductKernel, codes: list[Array]) -> list[Array]:
     count = len(codes[0]) // known.product.tables[0].shape[0]
     return [registers(known.product, i, codes[i - 1]).reshape(known.shape(i, count)) for i in (1, 2, 3)]
 
@@ -316,7 +316,7 @@ def _offender(place: int, operands: list[Array], expected: Array, got: Array) ->
     return WrongInput(variant, inputs, (hex(int(expected[place][at])),), (hex(int(got[place][at])),))
 
 
-_device: list[Device] = []
+_device: list[ProductDevice] = []
 
 
 def _begin(cores: Any) -> None:
@@ -327,7 +327,7 @@ def _begin(cores: Any) -> None:
 
 def _measured(form: str, count: int, ends: float) -> Tally:
     if not _device:
-        _device.append(Device())
+        _device.append(ProductDevice())
     return measured(_device[0], form, count, ends - time.time())
 
 
@@ -341,7 +341,7 @@ def campaign(
 ) -> dict[str, list[Tally]]:
     """Measure forms, each on `count` tiles, in several processes. Forms that the GPU lacks are left out."""
     ends = time.time() + seconds
-    target = Target.parse(Device().identity.target)
+    target = Target.parse(ProductDevice().identity.target)
     chosen = [n for n in names if bounds_of()[n].requirement_unmet(target) is None]
     # The slowest first: float64 by instructions, then what has the longest rows.
     chosen.sort(key=lambda n: ("f64" not in n, -max(map(int, re.findall(r"k(\d+)", n)))))

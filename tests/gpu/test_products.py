@@ -28,7 +28,7 @@ FORMS = [
 
 @pytest.fixture(scope="module")
 def products_device():
-    return products.Device()
+    return products.ProductDevice()
 
 
 @pytest.mark.parametrize("form", FORMS)
