@@ -1,8 +1,9 @@
 """The special function unit of Hopper: the coefficients of its interpolator.
 
-`ptxdiff conformance --fit FUNCTION` made each table from a GPU's results for all inputs of the function's segments (an
-H100 and an H200, which agree in every bit), and prints the table of the GPU at hand. A segment has 2**STEP_BITS inputs.
-With these widths no other coefficients give all of its results.
+`ptxdiff conformance --fit FUNCTION` made each table from an H100's results for all inputs of the function's segments,
+and prints the table of the GPU at hand. An H200 confirmed every form that uses them
+(`harness/conformance/ledger.jsonl`). A segment has 2**STEP_BITS inputs. With these widths no other coefficients give
+all of its results.
 
 Size: 640 segments, of which 13 are unused, with about 54 bits of coefficients each, 4.3 KB in all. They give every
 result of 17 float32 forms (2**32 inputs each, div apart), of eight 16-bit forms and of three float64 forms.
