@@ -7,6 +7,7 @@ module only.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -286,8 +287,11 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
-    """Send an item's records along with its report: under pytest-xdist that is how they reach the controller."""
+    """Send an item's records along with its report: under pytest-xdist that is how they reach the controller.
+
+    As one text: execnet, which carries reports, fails on integers below -2**31.
+    """
     outcome = yield
     records = getattr(item, "ptxdiff_records", None)
     if records is not None and call.when == "call":
-        outcome.get_result().ptxdiff_records = records()
+        outcome.get_result().ptxdiff_records = json.dumps(records())

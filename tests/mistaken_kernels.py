@@ -41,8 +41,8 @@ def undeclared_register(x, y, n, B: tl.constexpr):
     o = tl.program_id(0) * B + tl.arange(0, B)
     a = tl.load(x + o, mask=o < n)
     asm: tl.constexpr = "{ .reg .b32 t; add.s32 $0, $1, t; }"
-    r = tl.inline_asm_elementwise(asm, "=r,r", [a], dtype=tl.int32, is_pure=True, pack=1)
-    tl.store(y + o, r, mask=o < n)  # HERE
+    r = tl.inline_asm_elementwise(asm, "=r,r", [a], dtype=tl.int32, is_pure=True, pack=1)  # HERE
+    tl.store(y + o, r, mask=o < n)
 
 
 @triton.jit
@@ -54,8 +54,8 @@ def unwritten_shared(x, y, B: tl.constexpr):
         mov.u32 me, %tid.x; shl.b32 me, me, 2; mov.u32 at, cell; add.u32 at, at, me;
         ld.shared.b32 $0, [at]; add.s32 $0, $0, $1;
     }"""
-    r = tl.inline_asm_elementwise(asm, "=&r,r", [tl.load(x + o)], dtype=tl.int32, is_pure=False, pack=1)
-    tl.store(y + o, r)  # HERE
+    r = tl.inline_asm_elementwise(asm, "=&r,r", [tl.load(x + o)], dtype=tl.int32, is_pure=False, pack=1)  # HERE
+    tl.store(y + o, r)
 
 
 @triton.jit

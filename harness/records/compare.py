@@ -83,14 +83,16 @@ def compare(before: RunRecords, after: RunRecords, *, targets: tuple[str, str] |
     """What differs from `before` to `after`.
 
     targets: compare the first of them in `before` with the second in `after` (which may be the same run) instead of
-    each target with itself. Raises CompareError where a run has nothing on the target asked for.
+    each target with itself. A quick run has other setups for each target: one that a single side has is then no change,
+    as long as both have the item. Raises CompareError where a run has nothing on the target asked for.
     """
     if targets is not None:
         before, after = _on(before, targets[0], targets), _on(after, targets[1], targets)
     old, new = ({r.key: r for r in run.results} for run in (before, after))
+    both = {k.item for k in old} & {k.item for k in new} if targets is not None and targets[0] != targets[1] else set()
     found = [
-        *_presence("vanished", old.keys() - new.keys(), new.keys()),
-        *_presence("new", new.keys() - old.keys(), old.keys()),
+        *_presence("vanished", {k for k in old.keys() - new.keys() if k.item not in both}, new.keys()),
+        *_presence("new", {k for k in new.keys() - old.keys() if k.item not in both}, old.keys()),
         *_definitions(old.values(), new.values()),
     ]
     matched = [k for k in old if k in new]

@@ -6,8 +6,9 @@ which is about inputs, and pairwise on a GPU.
 
 At quick effort the emulator and the assembler share the rows out between the case's targets: every pair of values is
 run on one of them, and each target runs one row or more. Compiling takes most of a quick run, and a pair (such as pack
-4 with eight warps) seldom fails on one target alone. The emulator runs asm by itself wherever that says the same: on
-every input set at every pack, on partial packs with chosen padding, and round a loop. Triton's kernel around the asm
+4 with eight warps) seldom fails on one target alone. What shows asm that mixes elements or loses a carried one is not
+shared out: every target runs, at every pack, shuffled inputs, chosen padding of a partial pack, and a loop. The
+emulator runs asm by itself wherever that says the same: there, and on every input set. Triton's kernel around the asm
 runs on the edges, in the rows that the assembler compiles too.
 """
 
@@ -190,7 +191,9 @@ def _crossed(
 ) -> Iterator[tuple[Setup, int | None]]:
     """Setups in which the edges are run again, each with the seed that shuffles them."""
     if effort == "quick" and backend == "emulator":
-        yield from _compiled(case, variant, packs, part)
+        yield from _placed(case, variant, packs)
+        for setup in _compiled(case, variant, packs, part):
+            yield setup, None
         if _emulated_alone(variant, backend):
             yield from _alone(case, variant, packs, part)
         return
@@ -204,20 +207,33 @@ def _crossed(
         yield _setup(values), shuffled
 
 
-def _compiled(
-    case: Case, variant: Variant, packs: Sequence[int], part: tuple[int, int]
-) -> Iterator[tuple[Setup, int | None]]:
+def _placed(case: Case, variant: Variant, packs: Sequence[int]) -> Iterator[tuple[Setup, int | None]]:
+    """What every target runs at every pack: shuffled inputs, chosen padding of a partial pack, and a loop.
+
+    Asm that mixes elements, or loses one that it carries, is wrong on each target by itself.
+    """
+    alone = isinstance(variant, AsmVariant)
+    plain: dict[str, Any] = {"fusion": bool(variant.fusion), "num_warps": _num_warps(variant)[0], "context": "straight"}
+    for pack in packs:
+        values = {**plain, "pack": pack}
+        yield Setup(**values, block=block_of(pack), alone=alone), _SHUFFLE_SEED
+        if alone:
+            yield replace(_setup({**values, "shape": "prime", "padding": _PADDING_SEED}), alone=True), _SHUFFLE_SEED
+        if "loop" in _contexts(case, variant):
+            yield replace(_setup({**values, "shape": "blocks", "context": "loop"}), alone=alone), None
+
+
+def _compiled(case: Case, variant: Variant, packs: Sequence[int], part: tuple[int, int]) -> Iterator[Setup]:
     """A target's part of the setups that Triton compiles, and the assembler with it."""
     axes = _axes(case, variant, packs, "assembler")
-    if isinstance(variant, AsmVariant):
-        axes["context"] = ("straight",)  # the emulator runs the loops of asm alone
+    for axis in ("context", "shuffled", "padding"):
+        del axes[axis]  # `_placed` has them all
     axes["shape"] = [kind for kind in ("ragged", "one", "blocks", "rows") if kind != "rows" or "rows" in axes["shape"]]
     for row in share(list(axes.values()), *part):
-        values: dict[str, Any] = dict(zip(axes, row, strict=True))
+        values: dict[str, Any] = {"context": "straight", **dict(zip(axes, row, strict=True))}
         if values["shape"] == "ragged":
             values["shape"] = _RAGGED[part[0] % len(_RAGGED)]
-        shuffled = values.pop("shuffled")
-        yield _setup(values), shuffled
+        yield _setup(values)
 
 
 def _alone(
@@ -226,8 +242,6 @@ def _alone(
     """A target's part of the setups that need no compiler: padding of partial packs, loops, and every shape."""
     axes = _axes(case, variant, packs, "emulator")
     del axes["alignment"], axes["num_warps"]
-    if axes["context"] == ("straight",):
-        axes["padding"] = (_PADDING_SEED,)
     for row in share(list(axes.values()), *part):
         values: dict[str, Any] = dict(zip(axes, row, strict=True))
         shuffled = values.pop("shuffled")
@@ -250,7 +264,7 @@ def _assembly_items(
         "num_warps": _num_warps(variant)[:1],
     }
     if effort == "quick":
-        yield from (WorkItem(setup, "none") for setup, _ in _compiled(case, variant, packs, part))
+        yield from (WorkItem(setup, "none") for setup in _compiled(case, variant, packs, part))
         if isinstance(variant, KernelVariant) or "loop" not in axes["context"]:
             return
         axes["context"] = ("loop",)

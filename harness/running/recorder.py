@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -108,7 +109,7 @@ class Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write what the report carries."""
         self.progress.reported(report)
-        records = [from_json(obj) for obj in getattr(report, "ptxdiff_records", ())]
+        records = [from_json(obj) for obj in json.loads(getattr(report, "ptxdiff_records", "[]"))]
         if report.failed:
             records = _with_failure(report, records, self.known)
         if records and self.path is not None:

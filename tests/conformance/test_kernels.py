@@ -8,7 +8,7 @@ import pytest
 
 from harness.conformance import forms, kernels
 from harness.conformance.inputs import Inputs
-from harness.conformance.measure import apart_of, emulated
+from harness.conformance.measure import apart_of, run_emulated
 from harness.ptx.kernel.run import Buffer, run_kernel
 from harness.ptx.numeric.bits import f32_round, f32_value, scalar
 from harness.ptx.numeric.vectorise import ArrayFunction
@@ -53,7 +53,7 @@ def test_a_wrong_definition_is_counted_and_its_inputs_kept(form, other):
     wrong = instead(snippet, ".".join(form.split(".")[: other.count(".") + 1]), other)
     mismatches, peak, *kept = checked(wrong)
     columns = Inputs(snippet).drawn(5, 600)
-    apart = apart_of(snippet, emulated(snippet, columns, "sm_90a"), emulated(wrong, columns, "sm_90a"))
+    apart = apart_of(snippet, run_emulated(snippet, columns, "sm_90a"), run_emulated(wrong, columns, "sm_90a"))
     places = set((5 + np.flatnonzero(apart < 0)).tolist())
     assert mismatches == len(places) > 0
     assert peak == 0
@@ -66,7 +66,7 @@ def test_the_distance_of_an_approximate_form_is_measured():
     mismatches, peak, *_ = checked(instead(snippet, "rcp.approx", "rcp.rz"))
     columns = Inputs(snippet).drawn(5, 600)
     truncated = instead(snippet, "rcp.approx", "rcp.rz")
-    apart = apart_of(snippet, emulated(snippet, columns, "sm_90a"), emulated(truncated, columns, "sm_90a"))
+    apart = apart_of(snippet, run_emulated(snippet, columns, "sm_90a"), run_emulated(truncated, columns, "sm_90a"))
     assert mismatches == np.count_nonzero(apart < 0) > 0, "an infinity where the other has the greatest number"
     assert peak >> 32 == apart.max() == 1
     assert apart[peak & 0xFFFFFFFF] == 1
@@ -79,7 +79,7 @@ def test_run_stores_results():
     ptx = kernels.source([snippet], "sm_90", False)
     buffers = [Buffer(a) for a in (*columns, *outputs)]
     run_kernel(ptx, [*buffers, 300], (2,), num_threads=128, name="run_0")
-    for got, expected in zip(outputs, emulated(snippet, columns, "sm_90a"), strict=True):
+    for got, expected in zip(outputs, run_emulated(snippet, columns, "sm_90a"), strict=True):
         np.testing.assert_array_equal(got, expected)
 
 

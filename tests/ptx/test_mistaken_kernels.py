@@ -67,12 +67,12 @@ class TestFiveBugs:
         with pytest.raises(LaunchError, match=r"too_many_registers .*does not compile.*(operand|\$2|asm)"):
             emulated(k.too_many_registers, target)[(1,)](x, 0 * x, 64, B=64)
         words = "bits that nobody defined reach a store to y"
-        caught(UndefinedBits, k.undeclared_register, target, 1, x, 0 * x, 64, B=64, words=words, ptx="st.global")
+        caught(UndefinedBits, k.undeclared_register, target, 1, x, 0 * x, 64, B=64, words=words, ptx="add.s32")
 
     def test_shared_memory_that_nobody_wrote(self, target: str) -> None:
         x = numbers(128)
         words = "bits that nobody defined reach a store to y"
-        caught(UndefinedBits, k.unwritten_shared, target, 1, x, 0 * x, B=128, words=words, ptx="st.global")
+        caught(UndefinedBits, k.unwritten_shared, target, 1, x, 0 * x, B=128, words=words, ptx="ld.shared")
 
     def test_a_missing_barrier(self, target: str) -> None:
         x = numbers(128)

@@ -194,8 +194,8 @@ def test_a_run_writes_everything_down(run_cases, pytester):
     assert found.cases["flip"].variants["wrong"].constraints == {"4": "=r,r"}
     assert found.cases["flip"].variants["wrong"].line == 17
     assert found.end is not None
-    assert found.end.verdicts == {"pass": 20, "fail": 20}
-    assert len({r.key for r in found.results}) == len(found.results) == 40
+    assert found.end.verdicts == {"pass": 5, "fail": 5}
+    assert len({r.key for r in found.results}) == len(found.results) == 10
     failed = next(r for r in found.results if r.verdict == "fail")
     assert failed.total == 256
     assert failed.different == 64
@@ -237,11 +237,11 @@ def test_a_resumed_run_does_the_rest(run_cases, pytester):
     found = records_of(pytester)
     assert found.run == replace(first.run, planned=("flip::right[sm_100a-emulator]", "flip::wrong[sm_100a-emulator]"))
     assert found.results[: len(first.results)] == first.results
-    assert len({r.key for r in found.results}) == len(found.results) == 40
-    assert found.end.verdicts == {"pass": 20, "fail": 20}
+    assert len({r.key for r in found.results}) == len(found.results) == 10
+    assert found.end.verdicts == {"pass": 5, "fail": 5}
     again = run_cases("--ptx-records=run.jsonl", "--ptx-resume", flip=FLIP)
     again.assert_outcomes(passed=1, failed=1)
-    again.stdout.fnmatch_lines(["flip::wrong*64 of 256 codes differ*", "results: 20 pass (20 confirmed), 20 fail"])
+    again.stdout.fnmatch_lines(["flip::wrong*64 of 256 codes differ*", "results: 5 pass (5 confirmed), 5 fail"])
     assert records_of(pytester).results == found.results
 
 
@@ -351,3 +351,18 @@ def test_under_xdist_the_controller_writes(pytester):
     assert len({r.key for r in found.results}) == len(found.results) == sum(found.end.verdicts.values())
     failed = next(r for r in found.results if r.verdict == "fail")
     assert f"pytest 'cases/flip.py::wrong[{failed.key.target}-emulator]' --ptx-replay=" in failed.message
+
+
+def test_a_worker_sends_distances_of_any_size(pytester):
+    """A float32 of the wrong sign is up to 2**32 codes off."""
+    (pytester.path / "cases").mkdir()
+    (pytester.path / "cases" / "sign.py").write_text(
+        "from harness import Case, asm\nfrom references.formats import F32\n\n"
+        "case = Case(\n    inputs={'x': F32}, outputs={'y': F32}, reference=lambda x: x,\n"
+        "    variants={'negated': asm('xor.b32 $0, $1, 0x80000000;', constraints='=r,r', pack=1)},\n)\n"
+    )
+    options = ["cases", "--ptx-backend=emulator", "--ptx-target=sm_90a", "--ptx-records=run.jsonl", "-n1"]
+    pytester.runpytest_subprocess(*options).assert_outcomes(failed=1)
+    worst = [r.worst.ulp for r in records_of(pytester).results if r.worst is not None]
+    assert worst
+    assert max(map(abs, worst)) > 1 << 31

@@ -130,6 +130,9 @@ def test_random_inputs(row: Row) -> None:
 
 FORMAT = "says what a code of a format means; no instruction"
 STEP = "a step of the references that are listed"
+SEVERAL = (
+    "what several instructions compute; the cases that use it hold them to it, its own tests to a second definition"
+)
 NO_INSTRUCTION = {
     "codes": FORMAT,
     "rounding.shift_right": STEP, "rounding.unsigned_less": STEP, "rounding.bit_length": STEP,
@@ -139,6 +142,9 @@ NO_INSTRUCTION = {
     "correct_rounding.round_function": STEP, "correct_rounding.settle": STEP,
     "integers.wrap": STEP, "integers.number": STEP, "integers.less": STEP, "integers.clamp": STEP,
     "integers.high_product": STEP,
+    "block_scaling": SEVERAL, "dequantise": SEVERAL, "faithful": SEVERAL, "hashes": SEVERAL, "sums": SEVERAL,
+    "words": SEVERAL, "comparison.compare_all": SEVERAL,
+    "tensor_core": "products of a warp, held to the emulator in tests/ptx/test_products.py",
     "reciprocal.times_reciprocal_range": "what approximations may give, not what one gives",
     "reciprocal.times_reciprocal_domain": "where a bound holds",
 }  # fmt: skip

@@ -5,12 +5,18 @@ from __future__ import annotations
 import itertools
 
 import pytest
+import triton
 
-from harness import Case, asm, only
+from harness import Case, asm, only, plain
 from harness.jobs import block_of
 from harness.model.targets import KNOWN
 from harness.running.plan import key_of, plan, sized
 from references.formats import F32, U8
+
+
+@triton.jit
+def same(x):
+    return x
 
 
 def case_of(fmt=F32, **fields) -> Case:
@@ -54,10 +60,26 @@ def test_the_targets_of_a_case_together_have_every_pair():
     assert all(s.padding is not None or s.context == "loop" for s in alone)
 
 
+@pytest.mark.parametrize("backend", ["emulator", "gpu"])
 @pytest.mark.parametrize("target", KNOWN)
-def test_each_target_has_more_than_one_compiled_kernel(target):
-    compiled = [i.setup for i in planned(case_of(), "emulator", target=target) if not i.setup.alone]
-    assert len({(s.pack, s.num_warps, s.alignment, s.fusion, s.shape) for s in compiled}) > 1
+def test_every_target_shuffles_and_goes_round_a_loop_at_every_pack(target, backend):
+    """Asm that mixes elements is wrong on each target: no target may leave it to another to find that."""
+    items = planned(case_of(carry={"y": "x"}), backend, target=target)
+    assert {i.setup.pack for i in items if i.shuffled is not None} == {1, 2, 4}
+    assert {i.setup.pack for i in items if i.setup.context == "loop"} == {1, 2, 4}
+    if backend == "emulator":
+        padded = [i for i in items if i.setup.padding is not None and i.shuffled is not None]
+        assert {i.setup.pack for i in padded if i.setup.shape == (1009,)} == {1, 2, 4}  # with a partial pack
+
+
+def test_plain_triton_is_shuffled_and_looped_on_every_target_too():
+    case = Case(
+        inputs={"x": F32}, outputs={"y": F32}, reference=lambda x: x, variants={"v": plain(same)}, carry={"y": "x"}
+    )
+    for target in KNOWN:
+        items = planned(case, "emulator", target=target)
+        assert any(i.shuffled is not None for i in items)
+        assert any(i.setup.context == "loop" for i in items)
 
 
 def test_a_case_for_one_target_has_every_pair_there():
@@ -76,6 +98,7 @@ def test_which_targets_are_asked_for_changes_no_plan():
 def test_asm_runs_by_itself_but_for_the_rows_that_are_assembled_too():
     items = planned(case_of(), "emulator")
     inside = [i.setup for i in items if not i.setup.alone]
+    assert inside
     assert all(i.setup.alone for i in items if not i.setup.shape)
     assert inside == [i.setup for i in planned(case_of(), "assembler")]
 
