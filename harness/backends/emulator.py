@@ -65,9 +65,13 @@ class EmulatorBackend:
             return refusal
         setup = job.setup
         alone = setup.alone or setup.context != "straight" or setup.padding is not None
-        if alone or _is_large(job) or not _has_triton():
-            return self._snippet(job, job.variant)
-        return self._compiled(job)
+        if not (alone or _is_large(job)) and _has_triton():
+            return self._compiled(job)
+        outcome = self._snippet(job, job.variant)
+        if outcome.findings and setup.alone and setup.context == "straight" and setup.padding is None and _has_triton():
+            # Alone, the bits that fill up a partial pack are undefined; Triton's kernel may define them.
+            return self._compiled(job)
+        return outcome
 
     def _compiled(self, job: Job) -> Outcome:
         from harness.backends.compiled import compile_job, run_compiled

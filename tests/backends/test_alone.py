@@ -1,0 +1,28 @@
+"""Asm by itself is a short cut: what it finds is settled by Triton's kernel around the asm."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.backends.emulator import EmulatorBackend
+from harness.jobs import Job, Setup, block_of
+from harness.model.load import load
+
+CASES = Path(__file__).resolve().parents[2] / "cases"
+
+
+def test_undefined_bits_of_a_partial_pack_are_left_to_tritons_kernel():
+    pytest.importorskip("triton")
+    loaded = next(c for c in load(CASES / "mx_dequantize.py") if c.name == "mx_dequantize.elements.e4m3")
+    case = loaded.case
+    units = {n: np.full(3, 0x7F, np.uint8) for n in case.inputs}
+    setup = Setup(pack=2, block=block_of(2), shape=(3,), alone=True)
+    job = Job(case, loaded.name, loaded.path, "cvt.scaled", case.variants["cvt.scaled"], "sm_100a", setup, units)
+    alone, compiled = (EmulatorBackend().run(replace(job, setup=s)) for s in (setup, replace(setup, alone=False)))
+    assert alone.findings == compiled.findings == ()
+    for name, bits in compiled.outputs.items():
+        assert np.array_equal(np.asarray(alone.outputs[name]), np.asarray(bits))
