@@ -1,0 +1,121 @@
+"""What a campaign leaves in its folder: for each finding a PTX file, its words, a case file and the machine code."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from harness.fuzz.assemblers import Ptxas
+from harness.fuzz.campaign import PtxasFault
+from harness.fuzz.oracle import THREADS, emulated, inputs_of
+from harness.fuzz.program import BLOCK, INPUTS, OUTPUTS
+from harness.triton.assemble import Assembly, Disassembly, disassemble
+from harness.triton.targets import tool
+
+JOURNAL = "journal.jsonl"
+
+_CASE = '''"""{title}
+
+{story}
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from harness import Case, only, ptx
+from references.formats import U32
+
+WORDS = json.loads((Path(__file__).parent / "words.json").read_text())
+
+
+def generate(sizes, rng):
+    """The inputs on which it was found."""
+    return {{"x": np.array(WORDS["inputs"], np.uint32)}}
+
+
+def reference(x):
+    """What the emulator gives for them: each instruction of the program by its definition in the PTX ISA."""
+    return torch.tensor(WORDS["expected"], dtype=torch.int64, device=x.device)
+
+
+case = Case(
+    inputs={{"x": U32["T", {inputs}]}},
+    outputs={{"y": U32["T", {outputs}]}},
+    reference=reference,
+    generate=generate,
+    sizes=[{{"T": {threads}}}],
+    variants={{"program": ptx("program.ptx", grid={blocks}, block={block}, parameters=["x", "y"])}},
+    targets=only("{target}"),
+)
+'''
+
+
+def write(folder: Path, findings: Iterable[PtxasFault], assemblers: Sequence[Ptxas], target: str) -> list[Path]:
+    """Write a folder for each finding, those seen most often first; folders of the same name are written anew."""
+    written = []
+    for number, finding in enumerate(sorted(findings, key=lambda f: (f.kind, -f.seen, f.size)), 1):
+        place = folder / name_of(finding, number)
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "program.ptx").write_text(finding.text)
+        (place / "finding.json").write_text(json.dumps(asdict(finding), indent=1) + "\n")
+        if finding.kind == "wrong":
+            _write_case(place, finding, target)
+        for one in assemblers:
+            (place / f"{one.label.replace(' ', '-')}.sass").write_text(sass(finding, one, target))
+        written.append(place)
+    return written
+
+
+def name_of(finding: PtxasFault, number: int) -> str:
+    """`03-wrong-shl-add`: the finding's folder."""
+    opcodes = [o.split(".")[0] for o in finding.skeleton.split()][:4]
+    return re.sub(r"[^\w-]", "-", "-".join((f"{number:02}", finding.kind, *opcodes)))
+
+
+def story(finding: PtxasFault) -> str:
+    """What a finding means to someone who has never met such a fault: what differs, since when, and what to do."""
+    who = " and ".join(finding.assemblers)
+    if finding.kind != "wrong":
+        return f"{who}: {finding.kind}. {finding.words}".strip()
+    differ = next(k for k, (a, b) in enumerate(zip(finding.expected, finding.given, strict=True)) if a != b)
+    inputs = ", ".join(f"%r{k} = {w:#010x}" for k, w in enumerate(finding.inputs))
+    right = " and ".join(finding.right)
+    lines = [
+        f"Machine code of {who} gives other bits than this PTX says.",
+        f"For {inputs} word {differ} of the output is {finding.given[differ]:#010x}; "
+        f"by the PTX ISA it is {finding.expected[differ]:#010x}"
+        + (f", which {right} gives." if right else "; no assembler that was tried gives that."),
+        "The PTX is in order: what is wrong is the assembler. Report program.ptx with these words and the version of "
+        "ptxas to NVIDIA (developer.nvidia.com/bugs).",
+        f"Until it is repaired: assemble with {finding.right[0]}, or write the instructions in another way."
+        if finding.right
+        else "Until it is repaired: write the instructions in another way.",
+    ]
+    return "\n".join(lines)
+
+
+def _write_case(place: Path, finding: PtxasFault, target: str) -> None:
+    inputs = inputs_of(finding.seed)
+    words = {"inputs": inputs.tolist(), "expected": emulated(finding.text, "p0", inputs).tolist()}
+    (place / "words.json").write_text(json.dumps(words) + "\n")
+    title = f"{' and '.join(finding.assemblers)} wrong about {' '.join(finding.skeleton.split())}."
+    case = _CASE.format(
+        title=title, story=story(finding), inputs=INPUTS, outputs=OUTPUTS, threads=THREADS, blocks=THREADS // BLOCK,
+        block=BLOCK, target=target,
+    )  # fmt: skip
+    (place / "case.py").write_text(case)
+
+
+def sass(finding: PtxasFault, one: Ptxas, target: str) -> str:
+    """The machine code of an assembler for a finding's program, or why there is none."""
+    done = one.assemble(finding.text, target)
+    if done.ended != "assembled":
+        return f"{done.ended}: {done.words}\n"
+    found = disassemble(Assembly(done.cubin, {}), str(tool("nvdisasm")))
+    return found.text if isinstance(found, Disassembly) else f"{found.words}\n"

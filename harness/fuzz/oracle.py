@@ -1,0 +1,42 @@
+"""What a program has to give: the emulator's answer. And the stand-in of a device, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.fuzz.generate import words
+from harness.fuzz.program import BLOCK, INPUTS, OUTPUTS, RandomProgram, entry, module
+from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
+
+Words = NDArray[np.uint32]
+VERSION = "8.1"
+"""The PTX ISA that programs state: all that they use is in it."""
+THREADS = BLOCK
+"""Threads that run a program, each on inputs of its own."""
+
+
+def inputs_of(seed: str) -> Words:
+    """The inputs of a program: shape [THREADS, INPUTS]."""
+    return np.array(words(THREADS * INPUTS, seed), np.uint32).reshape(THREADS, INPUTS)
+
+
+def text_of(programs: Sequence[RandomProgram], target: str) -> str:
+    """A module of programs; the kernels are called p0, p1, ..."""
+    return module([entry(p, f"p{k}") for k, p in enumerate(programs)], target, VERSION)
+
+
+def expected(program: RandomProgram, inputs: Words, target: str) -> Words:
+    """The right outputs, shape [THREADS, OUTPUTS]. Raises PtxError for a program that the emulator refuses."""
+    return emulated(text_of([program], target), "p0", inputs)
+
+
+def emulated(text: str, name: str, inputs: Words) -> Words:
+    """The outputs of one kernel of a module."""
+    outputs = np.zeros((len(inputs), OUTPUTS), np.uint32)
+    kernel = load_kernel(text, name)
+    buffers = [Buffer(np.ascontiguousarray(inputs), "inputs"), Buffer(outputs, "outputs", defined=False)]
+    run_kernel(kernel, buffers, (len(inputs) // BLOCK,), num_threads=BLOCK)
+    return outputs

@@ -1,0 +1,162 @@
+"""From a program that shows a fault to the smallest that still does: delta debugging over statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from harness.fuzz.program import INPUTS, Operand, RandomProgram, Statement, Variable, renamed
+
+Shows = Callable[[Sequence[RandomProgram]], Sequence[bool]]
+"""Which of some programs show the fault; all are asked at once, so that they can share one module."""
+
+_AT_ONCE = 24
+
+
+def reduced(program: RandomProgram, shows: Shows, rounds: int = 60) -> RandomProgram:
+    """The smallest program found in at most `rounds` steps. Each keeps the first candidate that shows the fault."""
+    for _ in range(rounds):
+        smaller = _better(program, shows)
+        if smaller is None:
+            return program
+        program = smaller
+    return program
+
+
+def _better(program: RandomProgram, shows: Shows) -> RandomProgram | None:
+    asked: list[RandomProgram] = []
+    for candidate in _candidates(program):
+        asked.append(candidate)
+        if len(asked) == _AT_ONCE:
+            if found := _first(asked, shows):
+                return found
+            asked = []
+    return _first(asked, shows) if asked else None
+
+
+def _first(candidates: Sequence[RandomProgram], shows: Shows) -> RandomProgram | None:
+    return next((p for p, shown in zip(candidates, shows(candidates), strict=True) if shown), None)
+
+
+def _candidates(program: RandomProgram) -> Iterator[RandomProgram]:
+    """Smaller programs, those that leave most out first, each once."""
+    seen = {program}
+    count = len(list(_flat(program.statements)))
+    length = count
+    for made in _fewer_outputs(program):
+        if made not in seen:
+            seen.add(made)
+            yield made
+    while length:
+        for first in range(0, count, length):
+            made = without(program, range(first, min(first + length, count)))
+            if made not in seen and made.statements != program.statements:
+                seen.add(made)
+                yield made
+        length //= 2
+    for made in (*_unnested(program), *_simpler_operands(program)):
+        if made not in seen:
+            seen.add(made)
+            yield made
+
+
+def _flat(statements: Sequence[Statement]) -> Iterator[Statement]:
+    for statement in statements:
+        yield statement
+        yield from _flat(statement.body)
+
+
+def without(program: RandomProgram, numbers: range) -> RandomProgram:
+    """The program without some statements, counted in order with those in bodies.
+
+    Who reads what they wrote reads an older register of the kind, or goes too; nothing stays that nobody reads.
+    """
+    counter = iter(range(1 << 30))
+    names: dict[Variable, Operand | None] = {}
+
+    def of(operand: Operand) -> Operand | None:
+        while isinstance(operand, Variable) and operand in names:
+            other = names[operand]
+            if other is None:
+                return None
+            operand = other
+        return operand
+
+    def kept(statements: Sequence[Statement], known: list[Variable]) -> list[Statement]:
+        found = []
+        for statement in statements:
+            number, inner = next(counter), list(known)
+            body = kept(statement.body, inner + list(statement.writes))
+            reads = [of(r) for r in statement.reads]
+            result = of(statement.result)
+            if number in numbers or None in reads or result is None:
+                for register in statement.writes:
+                    names[register] = _stand_in(register, known)
+                continue
+            found.append(
+                replace(statement, reads=tuple(r for r in reads if r is not None), body=tuple(body), result=result)
+            )
+            known += statement.writes
+        return found
+
+    statements = kept(program.statements, [Variable("r", k) for k in range(INPUTS)])
+    outputs = tuple("0" if (o := of(operand)) is None else o for operand in program.outputs)
+    return RandomProgram(tuple(_used(statements, set(outputs))), outputs)
+
+
+def _stand_in(register: Variable, known: Sequence[Variable]) -> Variable | None:
+    same = [r for r in known if r.kind == register.kind]
+    return same[register.number % len(same)] if same else None
+
+
+def _used(statements: Sequence[Statement], wanted: set[Operand]) -> list[Statement]:
+    """The statements of which somebody reads something; wanted: what is read after them, added to."""
+    found: list[Statement] = []
+    for statement in reversed(statements):
+        if wanted.isdisjoint(statement.writes):
+            continue
+        inner: set[Operand] = {statement.result} | set(statement.writes)
+        body = _used(statement.body, inner)
+        wanted |= set(statement.reads) | inner
+        found.append(replace(statement, body=tuple(body)))
+    return found[::-1]
+
+
+def _fewer_outputs(program: RandomProgram) -> Iterator[RandomProgram]:
+    """With one output alone, and with one output less."""
+    for one in range(len(program.outputs)):
+        for outputs in (
+            tuple(o if k == one else "0" for k, o in enumerate(program.outputs)),
+            tuple("0" if k == one else o for k, o in enumerate(program.outputs)),
+        ):
+            if outputs != program.outputs and any(o != "0" for o in outputs):
+                yield without(replace(program, outputs=outputs), range(0))
+
+
+def _unnested(program: RandomProgram) -> Iterator[RandomProgram]:
+    """With the body of a loop or a branch in its place."""
+    for number, statement in enumerate(program.statements):
+        if statement.body:
+            names: dict[Variable, Operand] = {statement.writes[0]: statement.result}
+            # Within the body the first register that it writes is what was carried: what the loop began with.
+            inside: dict[Variable, Operand] = {w: Variable("r", k % INPUTS) for k, w in enumerate(statement.writes)}
+            inside[statement.writes[0]] = statement.reads[0]
+            if statement.result == statement.writes[0]:
+                names[statement.writes[0]] = statement.reads[0]
+            body = renamed(statement.body, inside)
+            after = renamed(program.statements[number + 1 :], names)
+            outputs = tuple(names.get(o, o) if isinstance(o, Variable) else o for o in program.outputs)
+            yield RandomProgram((*program.statements[:number], *body, *after), outputs)
+
+
+def _simpler_operands(program: RandomProgram) -> Iterator[RandomProgram]:
+    """With an input of the program in the place of what a statement computed, for one operand."""
+    for number, statement in enumerate(program.statements):
+        for place, operand in enumerate(statement.reads):
+            if isinstance(operand, Variable) and operand.kind == "r" and operand.number >= INPUTS:
+                for simple in range(min(2, INPUTS)):
+                    reads = list(statement.reads)
+                    reads[place] = Variable("r", simple)
+                    statements = list(program.statements)
+                    statements[number] = replace(statement, reads=tuple(reads))
+                    yield without(RandomProgram(tuple(statements), program.outputs), range(0))

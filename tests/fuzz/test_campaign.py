@@ -1,0 +1,166 @@
+"""A planted assembler that is wrong is found, its programs are cut down, and nothing else is called a fault."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.cli import main
+from harness.fuzz import files
+from harness.fuzz.assemblers import NoAssembler, assembler
+from harness.fuzz.campaign import Batch, FuzzCampaign, FuzzPlan
+from harness.fuzz.generate import program
+from harness.fuzz.oracle import emulated, expected, inputs_of, text_of
+from harness.model.load import load
+
+FLIPPING = str(Path(__file__).with_name("flipping_ptxas.sh"))
+TARGET = "sm_90a"
+
+
+class StandIn:
+    """A device whose machine code is PTX."""
+
+    def run(self, cubin, inputs):
+        return [emulated(cubin.decode(), f"p{k}", x) for k, x in enumerate(inputs)]
+
+
+def plan(levels=(0, 3), seed="a", **weights):
+    made = tuple(assembler(FLIPPING, level) for level in levels)
+    return FuzzPlan(seed, TARGET, 90, made, weights or {"bits": 1.0}, batch=2)
+
+
+def judged(tmp_path, wanted, levels=(0, 3), runner=None, **weights):
+    """A campaign that has judged one batch of programs, each of which holds the instruction `wanted`."""
+    made = plan(levels, **weights)
+    run = FuzzCampaign(made, runner or StandIn(), tmp_path / "journal.jsonl")
+    found = []
+    for number in range(1000):
+        one = program(f"a/{number}", 90, made.weights)
+        if wanted in one.skeleton and not {"brev.b32", "cnot.b32"} & set(one.skeleton.split()) - {wanted}:
+            found.append((f"a/{number}", one))
+        if len(found) == 2:
+            break
+    seeds, programs = zip(*found, strict=True)
+    text = text_of(programs, TARGET)
+    done = [a.assemble(text, TARGET) for a in made.assemblers]
+    right = tuple(expected(p, inputs_of(s), TARGET) for s, p in found)
+    run._judge(Batch(0, programs, seeds, right, tuple((d.ended, d.cubin, d.words) for d in done), 0))
+    return run
+
+
+def test_a_flipped_instruction_is_found_and_cut_down(tmp_path):
+    run = judged(tmp_path, "xor.b32")
+    (found,) = [f for f in run.state.findings.values() if f.kind == "wrong"]
+    assert "xor.b32" in found.skeleton.split()
+    assert found.size <= 3
+    assert (found.assemblers, found.right) == (("ptxas 99.9 -O3",), ("ptxas 99.9 -O0",))
+    lane = next(k for k, row in enumerate(inputs_of(found.seed).tolist()) if tuple(row) == found.inputs)
+    assert tuple(emulated(found.text, "p0", inputs_of(found.seed))[lane]) == found.expected != found.given
+    flipped = found.text.replace("xor.b32", "or.b32")
+    assert tuple(emulated(flipped, "p0", inputs_of(found.seed))[lane]) == found.given
+
+
+def test_an_assembler_that_is_right_gives_no_finding(tmp_path):
+    assert not judged(tmp_path, "xor.b32", levels=(0,)).state.findings
+
+
+@pytest.mark.parametrize(("instruction", "kind"), [("brev.b32", "crashed"), ("cnot.b32", "refused")])
+def test_a_crash_and_a_refusal_are_found_without_a_device(tmp_path, instruction, kind):
+    run = judged(tmp_path, instruction)
+    found = [f for f in run.state.findings.values() if f.kind == kind]
+    assert found
+    assert found[0].skeleton == instruction
+
+
+def test_bits_that_come_once_and_not_again_are_no_fault_of_the_assembler(tmp_path):
+    class Once(StandIn):
+        asked = 0
+
+        def run(self, cubin, inputs):
+            self.asked += 1
+            right = super().run(cubin, inputs)
+            return [r ^ np.uint32(1) for r in right] if self.asked == 1 else right
+
+    run = judged(tmp_path, "xor.b32", levels=(0,), runner=Once())
+    assert {f.kind for f in run.state.findings.values()} == {"unsettled"}
+
+
+def test_a_device_that_stops_is_a_finding_and_not_a_crash_of_ours(tmp_path):
+    class Stopped(StandIn):
+        def run(self, cubin, inputs):
+            return "the process on the GPU was killed"
+
+    run = judged(tmp_path, "xor.b32", levels=(0,), runner=Stopped())
+    assert {f.kind for f in run.state.findings.values()} == {"stopped the device"}
+
+
+def test_a_journal_goes_on_and_refuses_another_campaign(tmp_path):
+    run = judged(tmp_path, "xor.b32")
+    again = FuzzCampaign(run.plan, StandIn(), tmp_path / "journal.jsonl")
+    assert again.state.findings == run.state.findings
+    assert (again.state.batches, again.state.programs) == ({0}, 2)
+    assert next(again._numbers(None)) == 1
+    with pytest.raises(ValueError, match="another campaign"):
+        FuzzCampaign(dataclasses.replace(run.plan, seed="b"), StandIn(), tmp_path / "journal.jsonl")
+
+
+def test_known_skeletons_are_counted_and_not_reduced_again(tmp_path):
+    made = dataclasses.replace(plan(), avoid=frozenset(["xor.b32"]))
+    run = FuzzCampaign(made, StandIn(), tmp_path / "journal.jsonl")
+    one = next(p for k in range(99) if "xor.b32" in (p := program(f"a/{k}", 90, made.weights)).skeleton)
+    run._differs(one, "a/0", made.assemblers[1])
+    assert (run.state.known, run.state.findings) == (1, {})
+
+
+def test_a_finding_becomes_a_case_that_fails_with_the_assembler_at_fault(tmp_path):
+    run = judged(tmp_path, "xor.b32")
+    (place, *_) = files.write(tmp_path / "cases", run.state.findings.values(), (), TARGET)
+    (case,) = load(place / "case.py")
+    words = json.loads((place / "words.json").read_text())
+    assert case.case.variants["program"].text == (place / "program.ptx").read_text()
+    given = np.array(words["inputs"], np.uint32)
+    right = emulated(case.case.variants["program"].text, "p0", given)
+    assert right.tolist() == words["expected"]
+    story = files.story(next(iter(run.state.findings.values())))
+    for part in ("ptxas 99.9 -O3", "ptxas 99.9 -O0 gives", "developer.nvidia.com/bugs", "assemble with ptxas 99.9 -O0"):
+        assert part in story
+
+
+def test_the_command_finds_a_crash_and_goes_on_with_its_journal(tmp_path, capsys):
+    words = [
+        "fuzz",
+        "--output",
+        str(tmp_path),
+        "--assembler",
+        FLIPPING,
+        "--opt",
+        "3",
+        "--family",
+        "bits",
+        "--no-gpu",
+        "--batch",
+        "4",
+    ]
+    assert main([*words, "--programs", "4", "--jobs", "1"]) == 1
+    said = capsys.readouterr().out
+    assert "4 programs" in said
+    assert "crashed" in said
+    assert main([*words, "--programs", "4"]) == 2  # the folder has a campaign already
+    assert main([*words, "--programs", "4", "--resume"]) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--assembler", "/no/such"], ["--family", "bitz"], ["--family", "bits=x"], ["--avoid", "/no/such"],
+     ["--target", "sm_75"], ["--target", "sm_1"]],
+)  # fmt: skip
+def test_what_cannot_be_tried_is_said(words, tmp_path, capsys):
+    assert main(["fuzz", "--output", str(tmp_path), *words]) == 2
+    assert words[0] in capsys.readouterr().err
+
+
+def test_a_path_that_is_no_ptxas():
+    with pytest.raises(NoAssembler, match="release"):
+        assembler("/bin/true", 3)
