@@ -1,0 +1,159 @@
+"""`ptxdiff mutate`: plant mistakes in a case's asm and in its references, and tell which of them a run would miss."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.cli import NAMES, UsageError, named, say
+
+if TYPE_CHECKING:
+    from harness.model.case import Case
+    from harness.model.load import LoadedCase
+    from harness.model.naming import Named
+    from harness.records import Mutation, Survivor
+
+FATES = ("missed", "equivalent", "sampled", "allowed", "undecided")
+
+_EPILOG = """\
+exit codes: 0 every mutant that gives wrong bits for a known input is caught, 1 one is missed or could not be decided,
+or nothing could be mutated, 2 usage
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.add_argument("case", nargs="+", metavar="NAME", help=NAMES)
+    parser.add_argument("--variant", action="append", default=[], help="of the cases named, only these (repeatable)")
+    parser.add_argument("--target", metavar="sm_90a", help="default: sm_90a, or the latest that the variants name")
+    parser.add_argument("--only", choices=("asm", "reference"), help="mutate one of the two (default: both)")
+    parser.add_argument("--most", type=int, default=0, metavar="N", help="mutants a text or reference (default: all)")
+    parser.add_argument("--bits", type=int, default=24, help="survivors run on all inputs up to so many bits (to 32)")
+    parser.add_argument("--inputs", type=int, default=24, metavar="BITS", help="and else on 2^BITS spread inputs")
+    parser.add_argument("--seconds", type=float, default=30.0, help="search for each survivor at most so long")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write records, for `ptxdiff report`")
+    parser.add_argument("--json", action="store_true", help="print a JSON object a line and nothing else")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print what became of the mutants of each variant and reference."""
+    from harness.model.targets import normal
+    from harness.mutation.campaign import Budget, mutate, target_of
+    from harness.mutation.settle import Search
+    from harness.records import to_json
+
+    if not 0 <= args.bits <= 32 or not 0 <= args.inputs <= 32 or args.most < 0:
+        raise UsageError("--bits and --inputs are 0 to 32, and --most is not negative")
+    chosen = _chosen(args.case, args.variant)
+    budget = Budget(args.most, Search(args.bits, 1 << args.inputs, args.seconds))
+    subjects = ("asm", "reference") if args.only is None else (args.only,)
+    try:
+        target = normal(args.target) if args.target else ""
+    except ValueError as e:
+        raise UsageError(f"--target: {e}") from None
+    found: list[Mutation] = []
+    with _records(args.output, chosen) as write:
+        for one in chosen:
+            on = target or one.target or target_of(one.loaded, one.variants)
+            for mutation in mutate(one.loaded, one.variants, on, budget, subjects):
+                found.append(mutation)
+                write(mutation)
+                if args.json:
+                    print(json.dumps(to_json(mutation)))
+                else:
+                    say("\n".join(_told(one.loaded, mutation)))
+    if not args.json:
+        say(_summary(found))
+    tried = any(not m.words for m in found)
+    return 0 if tried and not any(m.count("missed") or m.count("undecided") for m in found) else 1
+
+
+def _chosen(words: Sequence[str], variants: Sequence[str]) -> list[Named]:
+    """The cases that words name, with the variants of `--variant` alone. Raises UsageError where none is left."""
+    found = named(words)
+    if not variants:
+        return found
+    known = {v for one in found for v in one.variants}
+    if missing := [v for v in variants if v not in known]:
+        raise UsageError(f"--variant {missing[0]}: none is called so; there are {', '.join(sorted(known))}")
+    kept = [replace(one, variants=tuple(v for v in one.variants if v in variants)) for one in found]
+    return [one for one in kept if one.variants]
+
+
+@contextlib.contextmanager
+def _records(path: Path | None, chosen: Sequence[Named]) -> Iterator[Callable[[Mutation], None]]:
+    """Where mutations are written: a records file of their own, with an end where all of them were made."""
+    if path is None:
+        yield lambda mutation: None
+        return
+    from harness.model.describe import case_info
+    from harness.records import End, RecordError, Run, Writer
+    from harness.running.environment import environment
+
+    started = datetime.now(UTC)
+    stamp = started.strftime("%Y%m%dT%H%M%S")
+    head = Run(
+        f"{stamp}-mutate-{uuid.uuid4().hex[:6]}", started.isoformat(timespec="seconds"), "quick", 0,
+        environment(Path.cwd(), gpu=False),
+    )  # fmt: skip
+    try:
+        writer = Writer(path)
+        try:
+            writer.write(head)
+            for one in chosen:
+                shown = os.path.relpath(one.loaded.path)
+                writer.write(case_info(one.loaded, shown))
+            yield writer.write
+            now = datetime.now(UTC)
+            writer.write(End(now.isoformat(timespec="seconds"), (now - started).total_seconds(), {}))
+        finally:
+            writer.close()
+    except RecordError as e:
+        raise UsageError(str(e)) from None
+
+
+def _told(loaded: LoadedCase, m: Mutation) -> Iterator[str]:
+    """The lines on one variant or reference: a count of each fate, and every survivor but the equivalent ones."""
+    what = f"{m.case}::{m.variant}" if m.subject == "asm" else f"{m.case}, reference of {m.variant}"
+    if m.words:
+        yield f"{what} [{m.target}]: nothing mutated: {m.words}"
+        return
+    counts = {fate: m.count(fate) for fate in ("killed", *FATES)} | {"refused": m.refused, "left out": m.left_out}
+    told = ", ".join(f"{count} {fate}" for fate, count in counts.items() if count)
+    yield f"{what} [{m.target}]: {told or 'no mutants'} ({m.seconds:.0f} s)"
+    for survivor in m.survivors:
+        if survivor.fate in ("missed", "undecided"):
+            yield f"  {survivor.fate}: {survivor.operator}: {survivor.change}"
+            yield f"      {survivor.words}"
+            if survivor.edge:
+                yield f"      {edge_line(loaded.case, survivor)}"
+
+
+def edge_line(case: Case, survivor: Survivor) -> str:
+    """The line to paste into the case, with what it has already."""
+    codes = tuple(int(survivor.edge[n], 16) for n in case.inputs)
+    rows = [*case.hard_cases, codes]
+    return "hard_cases=[" + ", ".join("(" + ", ".join(f"{c:#x}" for c in r) + ",)" for r in rows) + "],"
+
+
+def _summary(found: Sequence[Mutation]) -> str:
+    """One line on all of them. The rate counts mutants that are known to be wrong somewhere."""
+    total = {fate: sum(m.count(fate) for m in found) for fate in ("killed", *FATES)}
+    wrong = total["killed"] + total["missed"]
+    rate = f"{100 * total['killed'] / wrong:.2f}%" if wrong else "no rate"
+    return (
+        f"{total['killed']} of {wrong} wrong mutants killed ({rate}); {total['equivalent']} are equivalent on all "
+        f"inputs, {total['sampled']} on those that were tried, {total['allowed']} within the policies, "
+        f"{sum(m.refused for m in found)} refused, {total['undecided']} undecided, "
+        f"{sum(m.left_out for m in found)} left out"
+    )

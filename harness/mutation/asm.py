@@ -1,0 +1,337 @@
+"""Mechanical mistakes in asm: each operator is a function from an instruction to changed texts of it.
+
+Words that stand for each other are tables. A mutant that the target or the binder refuses costs nothing: it is counted
+apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from harness.mutation.instructions import Word, Written, instructions
+from harness.ptx.text.nodes import Immediate, Name, Vector
+from harness.ptx.text.types import TYPES
+
+Change = tuple[Word, str]
+"""A part of the text, and what takes its place."""
+
+
+@dataclass(frozen=True)
+class AsmMutant:
+    """One mistake: the operator's name, what was changed, and the whole text and constraints that come of it."""
+
+    operator: str
+    change: str
+    text: str
+    constraints: str
+
+
+SUBSTITUTES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "rounding": {
+        "rn": ("rz", "rp"), "rz": ("rn", "rm"), "rm": ("rp", "rz"), "rp": ("rm", "rz"), "rna": ("rn", "rz"),
+        "rni": ("rzi", "rpi"), "rzi": ("rni", "rmi"), "rmi": ("rpi", "rzi"), "rpi": ("rmi", "rzi"), "rs": ("rn",),
+    },
+    "comparison": {
+        "eq": ("ne", "le"), "ne": ("eq", "lt"), "lt": ("le", "gt"), "le": ("lt", "ge"), "gt": ("ge", "lt"),
+        "ge": ("gt", "le"), "equ": ("eq", "neu"), "neu": ("ne", "equ"), "ltu": ("lt", "leu"), "leu": ("le", "ltu"),
+        "gtu": ("gt", "geu"), "geu": ("ge", "gtu"), "num": ("nan",), "nan": ("num",), "lo": ("ls",), "ls": ("lo",),
+        "hi": ("hs",), "hs": ("hi",),
+    },
+    "unordered": {"eq": ("equ",), "lt": ("ltu",), "le": ("leu",), "gt": ("gtu",), "ge": ("geu",), "ne": ("neu",)},
+    "half": {"hi": ("lo",), "lo": ("hi",), "wide": ("lo", "hi")},
+    "signedness": {
+        "u8": ("s8",), "s8": ("u8",), "u16": ("s16",), "s16": ("u16",), "u32": ("s32",), "s32": ("u32",),
+        "u64": ("s64",), "s64": ("u64",), "u16x2": ("s16x2",), "s16x2": ("u16x2",),
+    },
+    "width": {
+        "u32": ("u16",), "s32": ("s16",), "b32": ("b16",), "u16": ("u8",), "s16": ("s8",), "u64": ("u32",),
+        "s64": ("s32",), "b64": ("b32",), "s8": ("s16",), "u8": ("u16",),
+    },
+    "format": {
+        "e4m3x2": ("e5m2x2",), "e5m2x2": ("e4m3x2",), "e2m3x2": ("e3m2x2",), "e3m2x2": ("e2m3x2",),
+        "f16x2": ("bf16x2",), "bf16x2": ("f16x2",), "f16": ("bf16",), "bf16": ("f16",),
+        "e4m3x4": ("e5m2x4",), "e5m2x4": ("e4m3x4",),
+    },
+    "shift mode": {"wrap": ("clamp",), "clamp": ("wrap",), "l": ("r",), "r": ("l",)},
+    "boolean": {"and": ("or",), "or": ("and",), "xor": ("and",)},
+    "permutation mode": {"f4e": ("b4e",), "b4e": ("f4e",), "rc8": ("ecl",), "ecl": ("ecr",), "ecr": ("ecl",)},
+    "approximation": {"approx": ("full",), "full": ("approx",)},
+}  # fmt: skip
+
+DROPPED: Mapping[str, tuple[str, ...]] = {
+    "rounding dropped": ("rn", "rz", "rm", "rp", "rna"),
+    "ftz dropped": ("ftz",),
+    "sat dropped": ("sat", "satfinite"),
+    "relu dropped": ("relu",),
+    "NaN dropped": ("NaN",),
+    "modifier dropped": ("xorsign", "abs", "cc", "shiftamt", "noftz", "oob"),
+}
+
+_FLOATS = ("f32", "f16", "f16x2", "bf16", "bf16x2")
+ADDED: tuple[tuple[str, str, tuple[str, ...], tuple[str, ...]], ...] = (
+    (
+        "ftz added",
+        "ftz",
+        ("add", "sub", "mul", "fma", "min", "max", "setp", "set", "abs", "neg", "cvt", "ex2"),
+        _FLOATS,
+    ),
+    ("sat added", "sat", ("add", "sub", "mul", "fma", "mad", "cvt"), (*_FLOATS, "s32", "u8", "s8", "s16", "u16")),
+    ("satfinite added", "satfinite", ("cvt",), ("tf32", "f16", "f16x2", "bf16", "bf16x2", "e4m3x2", "e5m2x2")),
+    ("relu added", "relu", ("cvt", "fma"), ("f16", "f16x2", "bf16", "bf16x2", "e4m3x2", "e5m2x2", "e2m1x2")),
+    ("NaN added", "NaN", ("min", "max"), _FLOATS),
+)
+"""Operator, modifier, and the opcodes and types of instructions that may take it."""
+
+OPCODES: Mapping[str, tuple[str, ...]] = {
+    "min": ("max",), "max": ("min",), "add": ("sub",), "sub": ("add",), "and": ("or", "xor"), "or": ("and", "xor"),
+    "xor": ("or", "and"), "shl": ("shr",), "shr": ("shl",), "not": ("mov",), "neg": ("mov",), "abs": ("mov", "neg"),
+    "brev": ("mov",), "addc": ("add",), "subc": ("sub",), "sin": ("cos",), "cos": ("sin",), "mul": ("add",),
+    "popc": ("clz",), "clz": ("popc",), "bfe": ("shr",), "cnot": ("not",), "mul24": ("mul",), "vmin": ("vmax",),
+    "vmax": ("vmin",), "ex2": ("lg2",), "sqrt": ("rsqrt",), "rsqrt": ("sqrt",), "testp": ("setp",), "sad": ("add",),
+}  # fmt: skip
+
+_SHIFTS = ("shl", "shr", "shf")
+_COMMUTES = frozenset({"add", "addc", "mul", "mul24", "min", "max", "and", "or", "xor", "fma", "mad", "mad24", "madc"})
+"""The first two sources of these may change places."""
+
+
+def mutants(text: str, constraints: str, outputs: int) -> Iterator[AsmMutant]:
+    """Every mutant of a text with its constraints; `outputs`: how many operands are outputs. Raises PtxError."""
+    found, types = instructions(text)
+    seen = {(text, constraints)}
+    for operator, changes, words in _all(text, constraints, found, types, outputs):
+        changed = replaced(text, changes)
+        given = constraints
+        if operator == "early clobber dropped":
+            changed, given = text, words
+        if (changed, given) not in seen:
+            seen.add((changed, given))
+            yield AsmMutant(operator, _shown(text, changes) if changes else f"{constraints} -> {given}", changed, given)
+
+
+def replaced(text: str, changes: tuple[Change, ...]) -> str:
+    """The text with parts of it replaced."""
+    for word, new in sorted(changes, key=lambda c: -c[0].start):
+        text = text[: word.start] + new + text[word.end :]
+    return text
+
+
+_SHOWN = 120
+
+
+def _shown(text: str, changes: tuple[Change, ...]) -> str:
+    """`add.rn.f32 $0, $1, $2; -> add.rz.f32 $0, $1, $2;`, of the statements around the changes."""
+    first = min(w.start for w, _ in changes)
+    last = max(w.end for w, _ in changes)
+    start = max(text.rfind(c, 0, first) for c in ";{\n") + 1
+    end = text.find(";", max(first, last - 1))
+    end = len(text) if end < 0 else end + 1
+    here = tuple((Word(w.text, w.start - start, w.end - start), new) for w, new in changes)
+    before = text[start:end]
+    both = [" ".join(t.split()) for t in (before, replaced(before, here))]
+    return " -> ".join(t if len(t) <= _SHOWN else t[:_SHOWN] + "..." for t in both)
+
+
+Found = tuple[str, tuple[Change, ...], str]
+
+
+def _all(text: str, constraints: str, found: list[Written], types: Mapping[str, str], outputs: int) -> Iterator[Found]:
+    for one in found:
+        for operator, changes in _of_one(one):
+            yield operator, changes, ""
+        yield from ((n, c, "") for n, c in _registers(one, found, types))
+    yield from (("outputs exchanged", c, "") for c in _exchanged(text, range(outputs)))
+    count = len(constraints.split(",")) if constraints else 0
+    yield from (("arguments exchanged", c, "") for c in _exchanged(text, range(outputs, count)))
+    words = constraints.split(",")
+    for k, word in enumerate(words):
+        if "&" in word:
+            yield "early clobber dropped", (), ",".join([*words[:k], word.replace("&", ""), *words[k + 1 :]])
+
+
+def _of_one(one: Written) -> Iterator[tuple[str, tuple[Change, ...]]]:
+    for operator, function in _OPERATORS:
+        for changes in function(one):
+            yield operator, changes
+    for operator, table in SUBSTITUTES.items():
+        for word in one.modifiers:
+            for other in table.get(word.text[1:], ()):
+                yield operator, ((word, f".{other}"),)
+    for operator, words in DROPPED.items():
+        for word in one.modifiers:
+            if word.text[1:] in words:
+                yield operator, ((word, ""),)
+    for operator, new, opcodes, kinds in ADDED:
+        names = [w.text[1:] for w in one.modifiers]
+        typed = [w for w in one.modifiers if w.text[1:] in TYPES]
+        if one.opcode.text in opcodes and new not in names and set(names) & set(kinds) and typed:
+            yield operator, ((typed[0], f".{new}{typed[0].text}"),)
+
+
+def _opcode(one: Written) -> Iterator[tuple[Change, ...]]:
+    for other in OPCODES.get(one.opcode.text, ()):
+        yield ((one.opcode, other),)
+
+
+def _swapped(one: Written) -> Iterator[tuple[Change, ...]]:
+    """Each two sources exchanged, unless the result is the same by definition."""
+    for i, a in enumerate(one.sources):
+        for j, b in enumerate(one.sources[i + 1 :], i + 1):
+            if a.text != b.text and not ((i, j) == (0, 1) and one.opcode.text in _COMMUTES):
+                yield (a, b.text), (b, a.text)
+
+
+def _vectors(one: Written) -> Iterator[tuple[Change, ...]]:
+    """`{a, b}` as `{b, a}`, of destinations and of sources."""
+    for word, node in zip(one.operands, one.node.operands, strict=False):
+        if isinstance(node, Vector):
+            parts = [p.strip() for p in word.text.strip("{} ").split(",")]
+            for i in range(len(parts) - 1):
+                other = [*parts[:i], parts[i + 1], parts[i], *parts[i + 2 :]]
+                yield ((word, "{" + ", ".join(other) + "}"),)
+
+
+def _guards(one: Written) -> Iterator[tuple[Change, ...]]:
+    if one.guard is not None:
+        name = one.guard.text.lstrip("@! ")
+        yield ((one.guard, f"@{name}" if "!" in one.guard.text else f"@!{name}"),)
+
+
+def _unguarded(one: Written) -> Iterator[tuple[Change, ...]]:
+    if one.guard is not None:
+        yield ((one.guard, ""),)
+
+
+def _gone(one: Written) -> Iterator[tuple[Change, ...]]:
+    yield ((one.whole, ""),)
+
+
+def _immediates(one: Written) -> Iterator[tuple[int, Word, Immediate]]:
+    for place, (word, node) in enumerate(zip(one.operands, one.node.operands, strict=False)):
+        if isinstance(node, Immediate):
+            yield place, word, node
+
+
+def _is_selector(one: Written, place: int) -> bool:
+    return one.opcode.text == "prmt" and place == 3
+
+
+def _is_table(one: Written, place: int) -> bool:
+    return one.opcode.text == "lop3" and place >= 4 and place == len(one.operands) - 1
+
+
+def _is_amount(one: Written, place: int) -> bool:
+    return one.opcode.text in _SHIFTS and place == len(one.operands) - 1
+
+
+def _constants(one: Written) -> Iterator[tuple[Change, ...]]:
+    for place, word, node in _immediates(one):
+        if _is_selector(one, place) or _is_table(one, place) or _is_amount(one, place):
+            continue
+        yield from (((word, new),) for new in _beside(word.text, node))
+
+
+def _amounts(one: Written) -> Iterator[tuple[Change, ...]]:
+    for place, word, node in _immediates(one):
+        if _is_amount(one, place):
+            yield from (((word, new),) for new in _beside(word.text, node))
+
+
+def _beside(text: str, node: Immediate) -> Iterator[str]:
+    """The constant one higher and one lower, of a float its code; and with its sign changed."""
+    if node.single is not None:
+        yield from (f"0f{(node.single + d) & 0xFFFFFFFF:08X}" for d in (1, -1))
+        yield f"0f{node.single ^ 1 << 31:08X}"
+    elif node.double is not None:
+        yield from (f"0d{(node.double + d) & (1 << 64) - 1:016X}" for d in (1, -1))
+        yield f"0d{node.double ^ 1 << 63:016X}"
+    elif isinstance(node.value, int):
+        try:
+            value = int(text.rstrip("U"), 0)
+        except ValueError:  # an expression
+            yield from (f"({text})+1", f"({text})-1")
+            return
+        shown = hex if text.lstrip("-").lower().startswith("0x") else str
+        yield from (shown(value + d) for d in (1, -1))
+
+
+def _selectors(one: Written) -> Iterator[tuple[Change, ...]]:
+    """Two neighbouring bytes of a selector exchanged, and each byte taken from beside where it should be."""
+    for place, word, node in _immediates(one):
+        if _is_selector(one, place) and isinstance(node.value, int):
+            nibbles = [node.value >> 4 * k & 15 for k in range(4)]
+            for k in range(3):
+                other = [*nibbles[:k], nibbles[k + 1], nibbles[k], *nibbles[k + 2 :]]
+                yield ((word, f"0x{sum(n << 4 * j for j, n in enumerate(other)):04x}"),)
+            for k in range(4):
+                yield ((word, f"0x{node.value & 0xFFFF ^ 1 << 4 * k:04x}"),)
+
+
+def _tables(one: Written) -> Iterator[tuple[Change, ...]]:
+    """A table of lop3 with one of its eight bits changed."""
+    for place, word, node in _immediates(one):
+        if _is_table(one, place) and isinstance(node.value, int):
+            yield from (((word, f"0x{node.value & 0xFF ^ 1 << k:02x}"),) for k in range(8))
+
+
+def _negated(one: Written) -> Iterator[tuple[Change, ...]]:
+    """A predicate among the sources negated, or its negation dropped."""
+    takes = {"selp": (3,), "setp": (3,), "set": (3,), "slct": ()}.get(one.opcode.text, ())
+    for place in takes:
+        if place < len(one.operands) and isinstance(one.node.operands[place], Name):
+            word = one.operands[place]
+            yield ((word, word.text[1:] if word.text.startswith("!") else f"!{word.text}"),)
+
+
+_OPERATORS: tuple[tuple[str, Callable[[Written], Iterator[tuple[Change, ...]]]], ...] = (
+    ("opcode", _opcode),
+    ("operands swapped", _swapped),
+    ("vector order", _vectors),
+    ("guard negated", _guards),
+    ("guard dropped", _unguarded),
+    ("instruction dropped", _gone),
+    ("constant off by one", _constants),
+    ("shift amount", _amounts),
+    ("byte selector", _selectors),
+    ("lop3 table", _tables),
+    ("predicate negated", _negated),
+)
+
+NAMES = (
+    *(name for name, _ in _OPERATORS), *SUBSTITUTES, *DROPPED, *(name for name, *_ in ADDED),
+    "register replaced", "outputs exchanged", "arguments exchanged", "early clobber dropped",
+)  # fmt: skip
+"""All operators."""
+
+
+def _registers(
+    one: Written, found: list[Written], types: Mapping[str, str]
+) -> Iterator[tuple[str, tuple[Change, ...]]]:
+    """Each register source replaced by another source, and by the nearest register of its type written before it."""
+    before = [w for w in found if w.whole.start < one.whole.start]
+    for word, node in zip(one.sources, one.node.operands[1:], strict=False):
+        if not isinstance(node, Name):
+            continue
+        for other, kind in zip(one.sources, one.node.operands[1:], strict=False):
+            if isinstance(kind, Name) and other.text != word.text:
+                yield "register replaced", ((word, other.text),)
+                break
+        for earlier in reversed(before):
+            name = earlier.operands[0].text if earlier.operands else ""
+            if name != word.text and types.get(name) and types.get(name) == types.get(word.text):
+                yield "register replaced", ((word, name),)
+                break
+
+
+_OPERAND = re.compile(r"\$(\d+)|\$\{(\d+)[^}]*\}")
+
+
+def _exchanged(text: str, numbers: range) -> Iterator[tuple[Change, ...]]:
+    """Two neighbouring operands exchanged wherever they stand."""
+    places = [(int(m[1] or m[2]), Word(m[0], m.start(), m.end())) for m in _OPERAND.finditer(text)]
+    for first in numbers[:-1]:
+        here = [(n, w) for n, w in places if n in (first, first + 1)]
+        if here:
+            yield tuple((w, f"${first + 1 if n == first else first}") for n, w in here)

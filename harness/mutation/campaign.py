@@ -1,0 +1,224 @@
+"""All mutants of a case on one target: of each variant's asm, and of each reference that its variants are held to."""
+
+from __future__ import annotations
+
+import sys
+import time
+import types
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from harness.inputs.fill import kernel_inputs
+from harness.model.codes import codes_of
+from harness.model.load import LoadedCase
+from harness.model.policies import policies
+from harness.model.reference import ReferenceFault, apply_reference
+from harness.model.variants import AsmVariant, CaseError, Reference
+from harness.mutation import asm, source
+from harness.mutation.settle import Search, Settlement, settle_asm, settle_reference
+from harness.mutation.source import SourceMutant, swapped
+from harness.mutation.trial import Subject, mutated, texts_of, trial_of, try_asm
+from harness.ptx.limits import KERNEL_SECONDS
+from harness.records import Mutation, Survivor
+from harness.running.plan import sets_of
+
+SUBJECTS = ("asm", "reference")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much is tried: mutants a text or a reference at most (0: all), and how survivors are searched."""
+
+    most: int = 0
+    search: Search = field(default_factory=Search)
+    limit: float = KERNEL_SECONDS
+
+
+def target_of(loaded: LoadedCase, names: Sequence[str]) -> str:
+    """The target to mutate a case on: sm_90a where all of the variants work, else the latest that most of them do."""
+    found = Counter(t for n in names for t in policies(loaded.case, loaded.case.variants[n]).targets)
+    most = max(found.values(), default=0)
+    best = [t for t, count in found.items() if count == most]
+    return "sm_90a" if "sm_90a" in best or not best else best[-1]
+
+
+def mutate(
+    loaded: LoadedCase, names: Sequence[str], target: str, budget: Budget, subjects: Collection[str] = SUBJECTS
+) -> Iterator[Mutation]:
+    """The mutations of some variants of a case, each as it is done. subjects: "asm", "reference", or both."""
+    unfit: dict[str, str] = {}
+    for name in names:
+        subject = Subject(loaded, target, budget.limit)
+        unfit[name] = subject.baseline(name)
+        if "asm" in subjects:
+            yield _of_asm(subject, name, budget, unfit[name])
+    if "reference" not in subjects:
+        return
+    held: dict[int, tuple[Reference, list[str]]] = {}
+    for name in names:
+        policy = policies(loaded.case, loaded.case.variants[name])
+        held.setdefault(id(policy.reference), (policy.reference, []))[1].append(name)
+    for given, users in held.values():
+        fit = [n for n in users if not unfit[n]]
+        yield _of_reference(Subject(loaded, target, budget.limit), given, users, fit, budget)
+
+
+def _of_asm(subject: Subject, name: str, budget: Budget, unfit: str) -> Mutation:
+    """The mutants of one variant's asm."""
+    started = time.monotonic()
+    tally = _Tally(subject, "asm", name)
+    variant = subject.case.variants[name]
+    if not isinstance(variant, AsmVariant):
+        return tally.done("it has no asm of its own", started)
+    if unfit:
+        return tally.done(unfit, started)
+    from harness.ptx import PtxError
+
+    try:
+        texts = texts_of(subject.case, variant)
+        every = [
+            (pack, text, base, mutant)
+            for pack, (text, base) in texts.items()
+            for mutant in asm.mutants(text.text, text.constraints or "", len(subject.case.outputs))
+        ]
+    except (PtxError, CaseError) as e:
+        return tally.done(" ".join(str(e).split()), started)
+    for pack, text, base, mutant in tally.some(every, budget.most):
+        try:
+            wrong = mutated(subject.case, base, pack, text, mutant)
+        except CaseError:
+            tally.refused += 1
+            continue
+        trial = try_asm(subject, name, wrong)
+        settled = settle_asm(subject, name, base, wrong, budget.search) if trial.fate == "survived" else None
+        tally.add(mutant.operator, mutant.change, trial.fate, trial.words, settled)
+    return tally.done("", started)
+
+
+def _of_reference(
+    subject: Subject, reference: Reference, users: Sequence[str], fit: Sequence[str], budget: Budget
+) -> Mutation:
+    """The mutants of one reference, of the lines that it runs through on the case's inputs."""
+    started = time.monotonic()
+    tally = _Tally(subject, "reference", ", ".join(users))
+    if not fit:
+        return tally.done("none of its variants passes as it is, or runs", started)
+    lines = _lines_run(subject, reference, source.functions(reference))
+    every = [m for m in source.mutants(reference) if any((m.function.__code__, n) in lines for n in m.lines)]
+    if not every:
+        return tally.done("its source cannot be had", started)
+    for mutant in tally.some(every, budget.most):
+        if _refused(subject, reference, mutant):
+            tally.refused += 1
+            continue
+        trial = None
+        other = subject.fresh()
+        with swapped(mutant):
+            for name in fit:
+                trial = trial_of(other.run(name))
+                if trial.fate != "survived":
+                    break
+        assert trial is not None
+        settled = settle_reference(subject, fit, reference, mutant, budget.search) if trial.fate == "survived" else None
+        tally.add(mutant.operator, mutant.change, trial.fate, trial.words, settled)
+    return tally.done("", started)
+
+
+class _Tally:
+    """Counts of one variant's mutants, or one reference's."""
+
+    def __init__(self, subject: Subject, kind: str, variant: str) -> None:
+        self.subject, self.kind, self.variant = subject, kind, variant
+        self.killed: Counter[str] = Counter()
+        self.refused = self.left_out = 0
+        self.survivors: list[Survivor] = []
+
+    def some(self, every: Sequence[T], most: int) -> Sequence[T]:
+        """At most so many, spread evenly; the others are counted."""
+        if not most or len(every) <= most:
+            return every
+        self.left_out = len(every) - most
+        return [every[k * len(every) // most] for k in range(most)]
+
+    def add(self, operator: str, change: str, fate: str, words: str, settled: Settlement | None) -> None:
+        """Note what became of a mutant."""
+        if fate == "killed":
+            self.killed[operator] += 1
+        elif fate == "refused":
+            self.refused += 1
+        elif settled is not None:
+            edge = dict(settled.edge)
+            self.survivors.append(Survivor(operator, change, settled.fate, settled.words, edge))
+        else:
+            self.survivors.append(Survivor(operator, change, "undecided", words))
+
+    def done(self, words: str, started: float) -> Mutation:
+        """The record."""
+        return Mutation(
+            self.subject.loaded.name, self.kind, self.variant, self.subject.target, dict(sorted(self.killed.items())),
+            self.refused, self.left_out, tuple(self.survivors), words, round(time.monotonic() - started, 2),
+        )  # fmt: skip
+
+
+def _some_codes(subject: Subject) -> Iterator[dict[str, Any]]:
+    """Codes of the case's inputs at quick effort: enough of each set to run through the reference's branches."""
+    case, name = subject.case, subject.loaded.name
+    if not case.elementwise:
+        for sizes in case.sizes:
+            set_name = "generated/1" if case.generate is not None else "random/1"
+            yield codes_of(case.inputs, kernel_inputs(case, name, set_name, sizes))
+        return
+    for inputs in sets_of(case, name, "emulator", "quick"):
+        yield codes_of(case.inputs, inputs.take(0, 4096))
+
+
+def _lines_run(
+    subject: Subject, reference: Reference, functions: Sequence[types.FunctionType]
+) -> set[tuple[types.CodeType, int]]:
+    """The lines of a reference's functions that run for this case, with the flushes of its variants and without.
+
+    A mutant of another line would be the right code.
+    """
+    codes = {c: f.__code__ for f in functions for c in _all_codes(f.__code__)}
+    found: set[tuple[types.CodeType, int]] = set()
+
+    def trace(frame: types.FrameType, event: str, _: Any) -> Callable[..., Any] | None:
+        outer = codes.get(frame.f_code)
+        if outer is None:
+            return None
+        found.add((outer, frame.f_lineno))
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        for inputs in _some_codes(subject):
+            for flushing in (False, True):
+                try:
+                    apply_reference(subject.case, reference, inputs, flushing)
+                except ReferenceFault:  # it takes no ftz
+                    continue
+    finally:
+        sys.settrace(before)
+    return found
+
+
+def _all_codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _all_codes(constant)
+
+
+def _refused(subject: Subject, reference: Reference, mutant: SourceMutant) -> bool:
+    """Whether a mutant raises, or gives no codes: no run would have a verdict, so that nobody could believe it."""
+    with swapped(mutant):
+        try:
+            for inputs in _some_codes(subject):
+                apply_reference(subject.case, reference, inputs)
+        except ReferenceFault:
+            return True
+    return False

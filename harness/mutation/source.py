@@ -1,0 +1,308 @@
+"""Mechanical mistakes in references: one node of a function's Python syntax tree changed, the function swapped for it.
+
+A reference is a tree of calls. Every function of `references` and of the case's file that it reaches may be mutated,
+but those of `references.formats` and `references.codes`: the judge itself reads and writes codes with them.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import copy
+import functools
+import inspect
+import textwrap
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+_EXCLUDED = ("references.formats", "references.codes")
+
+
+@dataclass(frozen=True)
+class SourceMutant:
+    """One mistake in one function: the operator's name, what was changed, and the code that replaces the function's.
+
+    lines: those of its file over which the whole expression around it goes.
+    """
+
+    operator: str
+    change: str
+    function: types.FunctionType
+    code: types.CodeType
+    lines: range
+
+
+@contextlib.contextmanager
+def swapped(mutant: SourceMutant) -> Iterator[None]:
+    """The function with the mutant's code, whoever holds it, for as long as the context lasts."""
+    before = mutant.function.__code__
+    mutant.function.__code__ = mutant.code
+    try:
+        yield
+    finally:
+        mutant.function.__code__ = before
+
+
+def functions(reference: Callable[..., Any]) -> list[types.FunctionType]:
+    """The functions that a reference reaches, its own first, then what it calls, breadth first."""
+    found: dict[int, types.FunctionType] = {}
+    home = next((f.__module__ for f in _own(reference)), "")
+    waiting = list(_own(reference))
+    while waiting:
+        function = waiting.pop(0)
+        name = function.__module__ or ""
+        if id(function) in found or name in _EXCLUDED or not (name == home or name.split(".")[0] == "references"):
+            continue
+        found[id(function)] = function
+        for value in _named(function):
+            waiting += _own(value)
+    return list(found.values())
+
+
+def _own(value: Any) -> Iterator[types.FunctionType]:
+    """The Python functions behind a callable: a partial's, a cached function's, those of `either`."""
+    if isinstance(value, functools.partial):
+        yield from _own(value.func)
+        for argument in (*value.args, *value.keywords.values()):
+            yield from _own(argument)
+    elif isinstance(value, types.FunctionType):
+        yield value
+        for other in getattr(value, "alternatives", ()):
+            yield from _own(other)
+    elif callable(inner := getattr(value, "__wrapped__", None)):
+        yield from _own(inner)
+
+
+def _named(function: types.FunctionType) -> Iterator[Any]:
+    """What a function's code names: globals, attributes of the modules among them, and its closure's values."""
+    names = set(_names(function.__code__))
+    values = [function.__globals__[n] for n in names if n in function.__globals__]
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # not bound yet
+            values.append(cell.cell_contents)
+    for value in values:
+        yield value
+        if isinstance(value, types.ModuleType):
+            yield from (vars(value)[n] for n in names if n in vars(value))
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
+
+
+# ---- Mutants ---------------------------------------------------------------------------------------------
+
+
+def mutants(reference: Callable[..., Any]) -> Iterator[SourceMutant]:
+    """Every mutant of a reference, its own function's first. Functions whose source cannot be had give none."""
+    for function in functions(reference):
+        yield from _of_function(function)
+
+
+def _of_function(function: types.FunctionType) -> Iterator[SourceMutant]:
+    try:
+        text, first = inspect.getsourcelines(function)
+        tree = ast.parse(textwrap.dedent("".join(text)))
+    except (OSError, TypeError, SyntaxError):  # a lambda in the middle of an expression, say
+        return
+    definition = _definition(tree, function)
+    if definition is None:
+        return
+    for path, node, around in _nodes(definition):
+        for operator, new in _changed(node):
+            if code := _compiled(function, definition, path, new, first):
+                before, after = ast.unparse(node), ast.unparse(new)
+                where = f"{function.__module__.rsplit('.', 1)[-1]}.{function.__name__}:{first + node.lineno - 1}"
+                lines = range(first + around.lineno - 1, first + (around.end_lineno or around.lineno))
+                yield SourceMutant(operator, f"{where}: {before} -> {after}", function, code, lines)
+
+
+def _definition(tree: ast.Module, function: types.FunctionType) -> ast.FunctionDef | ast.Lambda | None:
+    """The definition of the function in its source; of lambdas, the only one there is."""
+    if function.__name__ == "<lambda>":
+        found = [n for n in ast.walk(tree) if isinstance(n, ast.Lambda)]
+        return found[0] if len(found) == 1 else None
+    return next((n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == function.__name__), None)
+
+
+Path = tuple[tuple[str, int | None], ...]
+
+
+def _nodes(
+    definition: ast.AST, path: Path = (), around: ast.expr | None = None
+) -> Iterator[tuple[Path, ast.expr, ast.expr]]:
+    """The expressions of a body, each with the way to it and the outermost one around it.
+
+    Docstrings and annotations are left out.
+    """
+    fields = ("body",) if not path else definition._fields
+    for field in fields:
+        value = getattr(definition, field, None)
+        if field in ("annotation", "returns"):
+            continue
+        for place, child in enumerate(value) if isinstance(value, list) else ((None, value),):
+            if not isinstance(child, ast.AST) or _is_text(child):
+                continue
+            here = (*path, (field, place))
+            whole = around or child if isinstance(child, ast.expr) else None
+            if isinstance(child, ast.expr) and whole is not None:
+                yield here, child, whole
+            yield from _nodes(child, here, whole)
+
+
+def _is_text(node: ast.AST) -> bool:
+    """A docstring, or what an error would say."""
+    return isinstance(node, ast.Raise | ast.JoinedStr) or (
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    )
+
+
+def _compiled(
+    function: types.FunctionType, definition: ast.FunctionDef | ast.Lambda, path: Path, new: ast.expr, first: int
+) -> types.CodeType | None:
+    """The function's code with one node replaced; None where it would close over other names."""
+    changed, new = copy.deepcopy((definition, new))
+    node: Any = changed
+    for field, place in path[:-1]:
+        node = getattr(node, field) if place is None else getattr(node, field)[place]
+    field, place = path[-1]
+    if place is None:
+        setattr(node, field, new)
+    else:
+        getattr(node, field)[place] = new
+    if isinstance(changed, ast.FunctionDef):
+        changed.decorator_list = []
+        body: list[ast.stmt] = [changed]
+    else:
+        body = [ast.Expr(changed)]
+    free = function.__code__.co_freevars
+    # A function around it, in which the names are local that the function closes over.
+    around = ast.parse("def around():\n    " + "".join(f"{n} = None; " for n in free) + "pass")
+    outer = around.body[0]
+    assert isinstance(outer, ast.FunctionDef)
+    outer.body += body
+    ast.increment_lineno(outer, first - 1)
+    try:
+        whole = compile(ast.fix_missing_locations(around), function.__code__.co_filename, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return None
+    codes = [c for c in _codes(whole) if c.co_name == function.__code__.co_name and c.co_name != "around"]
+    return codes[0] if codes and codes[0].co_freevars == free else None
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """The codes within a code, outermost first."""
+    inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    yield from inner
+    for c in inner:
+        yield from _codes(c)
+
+
+_COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
+    ast.Lt: (ast.LtE, ast.Gt), ast.LtE: (ast.Lt, ast.GtE), ast.Gt: (ast.GtE, ast.Lt), ast.GtE: (ast.Gt, ast.LtE),
+    ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.Is: (ast.IsNot,), ast.IsNot: (ast.Is,), ast.In: (ast.NotIn,),
+}  # fmt: skip
+
+_COMPUTED: dict[type[ast.operator], tuple[type[ast.operator], ...]] = {
+    ast.Add: (ast.Sub,), ast.Sub: (ast.Add,), ast.Mult: (ast.Add,), ast.BitAnd: (ast.BitOr,), ast.BitOr: (ast.BitAnd,),
+    ast.BitXor: (ast.BitOr,), ast.LShift: (ast.RShift,), ast.RShift: (ast.LShift,), ast.FloorDiv: (ast.Mult,),
+}  # fmt: skip
+
+_WORDS = {"rn": "rz", "rz": "rn", "rm": "rp", "rp": "rm", "rna": "rn", "rs": "rn", "even": "ceil", "floor": "ceil"}
+
+_CALLED = {"minimum": "maximum", "maximum": "minimum", "floor": "ceil", "ceil": "floor", "max": "min", "min": "max",
+           "round": "floor", "zeros_like": "ones_like", "amax": "amin", "is_nan": "is_infinite",
+           "is_subnormal": "is_zero", "is_zero": "is_subnormal"}  # fmt: skip
+
+
+def _changed(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """The mutants of one expression."""
+    rules = _RULES.get(type(node))
+    if rules is not None:
+        yield from rules(node)
+
+
+def _like(node: ast.expr, **fields: Any) -> Any:
+    """A copy of a node with other fields."""
+    new = copy.deepcopy(node)
+    for name, value in fields.items():
+        setattr(new, name, value)
+    return new
+
+
+def _compare(node: Any) -> Iterator[tuple[str, ast.expr]]:
+    for other in _COMPARED.get(type(node.ops[0]), ()):
+        yield "comparison", _like(node, ops=[other(), *node.ops[1:]])
+
+
+def _binary(node: Any) -> Iterator[tuple[str, ast.expr]]:
+    for other in _COMPUTED.get(type(node.op), ()):
+        yield "arithmetic", _like(node, op=other())
+    yield "operand dropped", _like(node.left)
+    if not isinstance(node.op, ast.Mult | ast.Add | ast.BitAnd | ast.BitOr | ast.BitXor):
+        yield "operands swapped", _like(node, left=node.right, right=node.left)
+
+
+def _unary(node: Any) -> Iterator[tuple[str, ast.expr]]:
+    yield "negation dropped", _like(node.operand)
+
+
+def _constant(node: Any) -> Iterator[tuple[str, ast.expr]]:
+    value = node.value
+    if isinstance(value, bool):
+        yield "choice", ast.copy_location(ast.Constant(not value), node)
+    elif isinstance(value, int):
+        yield from (("constant off by one", ast.copy_location(ast.Constant(value + d), node)) for d in (1, -1))
+    elif isinstance(value, float):
+        yield "constant off by one", ast.copy_location(ast.Constant(value * (1 + 2.0**-20)), node)
+    elif isinstance(value, str) and value in _WORDS:
+        yield "rounding", ast.copy_location(ast.Constant(_WORDS[value]), node)
+
+
+def _call(node: Any) -> Iterator[tuple[str, ast.expr]]:
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if name == "where" and len(node.args) == 3:
+        condition, yes, no = node.args
+        yield "special value dropped", _like(no)
+        yield "special value everywhere", _like(yes)
+        yield "branches swapped", _like(node, args=[condition, no, yes])
+    elif len(node.args) > 1:
+        yield "arguments swapped", _like(node, args=[node.args[1], node.args[0], *node.args[2:]])
+    for k, keyword in enumerate(node.keywords):
+        if isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, bool):
+            yield "option dropped", _like(node, keywords=node.keywords[:k] + node.keywords[k + 1 :])
+    if name in _CALLED:
+        field = "attr" if isinstance(node.func, ast.Attribute) else "id"
+        yield "function", _like(node, func=_like(node.func, **{field: _CALLED[name]}))
+
+
+def _conditional(node: Any) -> Iterator[tuple[str, ast.expr]]:
+    yield "branches swapped", _like(node, body=node.orelse, orelse=node.body)
+
+
+def _tuple(node: Any) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(node.ctx, ast.Load) and len(node.elts) > 1:
+        yield "outputs exchanged", _like(node, elts=[node.elts[1], node.elts[0], *node.elts[2:]])
+
+
+_RULES: dict[type[ast.expr], Callable[[Any], Iterator[tuple[str, ast.expr]]]] = {
+    ast.Compare: _compare,
+    ast.BinOp: _binary,
+    ast.UnaryOp: _unary,
+    ast.Constant: _constant,
+    ast.Call: _call,
+    ast.IfExp: _conditional,
+    ast.Tuple: _tuple,
+}
+
+NAMES = (
+    "comparison", "arithmetic", "operand dropped", "operands swapped", "negation dropped", "choice",
+    "constant off by one", "rounding", "special value dropped", "special value everywhere", "branches swapped",
+    "arguments swapped", "option dropped", "function", "outputs exchanged",
+)  # fmt: skip
+"""All operators."""

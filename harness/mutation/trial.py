@@ -1,0 +1,127 @@
+"""One mutant, run as its case is run: through the plan, the emulator and the judge of every other run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from harness.backends.emulator import EmulatorBackend
+from harness.model.case import Case
+from harness.model.derive import asm_form, packs_of
+from harness.model.load import LoadedCase
+from harness.model.variants import AsmText, AsmVariant, CaseError, Variant
+from harness.mutation.asm import AsmMutant
+from harness.running.item import Item, ItemResults
+from harness.running.run import run_item
+
+Fate = Literal["killed", "survived", "refused", "undecided"]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What became of a mutant at quick effort, and the words for it."""
+
+    fate: Fate
+    words: str = ""
+
+
+class Subject:
+    """A case on one target, whose variants are replaced by mutants one after another.
+
+    It has a case of its own with a dict of variants of its own: input sets are kept by case, and so are made once.
+    """
+
+    def __init__(self, loaded: LoadedCase, target: str, limit: float) -> None:
+        self.case: Case = replace(loaded.case, variants=dict(loaded.case.variants))
+        self.loaded = replace(loaded, case=self.case)
+        self.target, self.backend = target, EmulatorBackend(limit)
+
+    def item(self, name: str) -> Item:
+        """The test item of a variant."""
+        return Item(self.loaded, name, self.target, self.backend.name)
+
+    def run(self, name: str) -> ItemResults:
+        """Run a variant, up to its first failure."""
+        return run_item(self.item(name), self.backend, "quick", stop=True)
+
+    def baseline(self, name: str) -> str:
+        """Why mutants of a variant would say nothing: it does not pass unchanged; "" where it does."""
+        found = self.run(name)
+        if found.results and all(r.verdict == "pass" for r in found.results):
+            return ""
+        wrong = next((r for r in found.results if r.verdict != "pass"), None)
+        verdict = "nothing ran" if wrong is None else f"{wrong.outcome}: {wrong.words}"
+        return f"it does not pass as it is on {self.target}: {verdict}"
+
+    def put(self, name: str, variant: Variant) -> None:
+        """Have another variant under a name."""
+        variants = self.case.variants
+        assert isinstance(variants, dict)
+        variants[name] = variant
+
+    def fresh(self) -> Subject:
+        """The same with a new case, for which input sets are made again: after a change of the reference."""
+        return Subject(self.loaded, self.target, self.backend.limit)
+
+
+def texts_of(case: Case, variant: AsmVariant) -> Mapping[int, tuple[AsmText, AsmVariant]]:
+    """The texts of a variant that may be mutated, by pack, in Triton's or LLVM's spelling, each with a variant of it.
+
+    Where packed forms are derived the author's text is the one, and mutants of it are derived again; constraints are
+    those of the largest pack. Raises CaseError where a text cannot be put into LLVM's spelling.
+    """
+    if variant.derived_packs and variant.convention == "triton":
+        form = asm_form(case, variant, max(packs_of(case, variant)))
+        return {1: (AsmText(variant.texts[1].text, form.constraints), variant)}
+    found = {}
+    for pack in packs_of(case, variant):
+        form = asm_form(case, variant, pack)
+        text = AsmText(form.text, form.constraints)
+        found[pack] = text, replace(variant, texts={pack: text}, derived_packs=(), convention=form.convention)
+    return found
+
+
+def mutated(case: Case, variant: AsmVariant, pack: int, given: AsmText, mutant: AsmMutant) -> AsmVariant:
+    """A variant of `texts_of` with a mutant's text. Raises CaseError where it has no packed forms any more."""
+    if variant.derived_packs and mutant.constraints == given.constraints:
+        return replace(variant, texts={1: AsmText(mutant.text)})
+    if variant.derived_packs:
+        pack = max(packs_of(case, variant))
+        text = asm_form(case, variant, pack).text
+        return replace(variant, texts={pack: AsmText(text, mutant.constraints)}, derived_packs=())
+    return replace(variant, texts={pack: AsmText(mutant.text, mutant.constraints)})
+
+
+def refusal(subject: Subject, variant: AsmVariant) -> str:
+    """Why the binder, or the derivation of packed forms, refuses a mutant; "" where it does not."""
+    from harness.ptx import PtxError, analyse
+
+    try:
+        for pack in packs_of(subject.case, variant):
+            form = asm_form(subject.case, variant, pack)
+            analyse(form.text, form.constraints, target=subject.target)
+    except (PtxError, CaseError) as e:
+        return " ".join(str(e).split())
+    return ""
+
+
+def trial_of(found: ItemResults) -> Trial:
+    """A mutant's fate. Only a result that was judged, or found faulty, and failed has killed it."""
+    failed = next((r for r in found.results if r.verdict == "fail"), None)
+    if failed is not None:
+        return Trial("killed", failed.words)
+    if found.results and all(r.verdict == "pass" for r in found.results):
+        return Trial("survived")
+    other = next((r for r in found.results if r.verdict != "pass"), None)
+    if other is not None and other.verdict == "error" and other.words.startswith("reference "):
+        return Trial("refused", other.words)  # a ReferenceFault: it raised, or gave something else than codes
+    return Trial("undecided", "nothing ran" if other is None else f"{other.verdict}: {other.words}")
+
+
+def try_asm(subject: Subject, name: str, variant: AsmVariant) -> Trial:
+    """Run a mutant of asm under a name, which the subject keeps."""
+    if words := refusal(subject, variant):
+        return Trial("refused", words)
+    subject.put(name, variant)
+    return trial_of(subject.run(name))

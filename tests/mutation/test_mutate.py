@@ -1,0 +1,225 @@
+"""Planted mistakes: what is killed, what survives, and the input that would have told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.backends.emulator import EmulatorBackend
+from harness.cli import main
+from harness.model.load import load
+from harness.mutation import asm, source
+from harness.mutation.campaign import Budget, mutate, target_of
+from harness.mutation.instructions import instructions
+from harness.mutation.settle import Search
+from harness.records import read
+
+SEARCH = Search(bits=16, count=1 << 22, seconds=120.0)
+
+# One number in 2^20 is special, and no input set of the harness has one: weak edges.
+WEAK = '''
+"""A word whose low 20 bits are 0x5A5A5 gives 1, every other one 0."""
+
+import torch
+
+from harness import Case, asm
+from references.formats import U32
+
+
+def special(x):
+    """1 for the one pattern."""
+    return torch.where((x & 0xFFFFF) == 0x5A5A5, 1, 0)
+
+
+case = Case(
+    inputs={"x": U32},
+    outputs={"y": U32},
+    reference=special,
+    %svariants={
+        "asm": asm(
+            "{ .reg .b32 t; .reg .pred p; and.b32 t, $1, 0xFFFFF; setp.eq.u32 p, t, 0x5A5A5; selp.b32 $0, 1, 0, p; }",
+            constraints="=&r,r",
+            pack=1,
+        ),
+        "wrong": asm("not.b32 $0, $1;"),
+    },
+    source="made for this test",
+)
+'''
+
+
+@pytest.fixture
+def weak(tmp_path: Path) -> Path:
+    (tmp_path / "cases").mkdir()
+    path = tmp_path / "cases" / "weak.py"
+    path.write_text(WEAK % "")
+    return path
+
+
+def texts(text: str, constraints: str = "=r,r,r", outputs: int = 1) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for m in asm.mutants(text, constraints, outputs):
+        found.setdefault(m.operator, []).append(m.text if m.text != text else m.constraints)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("operator", "text", "mutant"),
+    [
+        ("rounding", "add.rn.f32 $0, $1, $2;", "add.rz.f32 $0, $1, $2;"),
+        ("rounding dropped", "add.rz.f32 $0, $1, $2;", "add.f32 $0, $1, $2;"),
+        ("ftz added", "add.rn.f32 $0, $1, $2;", "add.rn.ftz.f32 $0, $1, $2;"),
+        ("ftz dropped", "add.ftz.f32 $0, $1, $2;", "add.f32 $0, $1, $2;"),
+        ("sat added", "add.f32 $0, $1, $2;", "add.sat.f32 $0, $1, $2;"),
+        ("sat dropped", "cvt.rn.satfinite.e4m3x2.f32 $0, $1, $2;", "cvt.rn.e4m3x2.f32 $0, $1, $2;"),
+        ("relu added", "cvt.rn.f16.f32 $0, $1;", "cvt.rn.relu.f16.f32 $0, $1;"),
+        ("NaN added", "min.f32 $0, $1, $2;", "min.NaN.f32 $0, $1, $2;"),
+        ("signedness", "shr.u32 $0, $1, $2;", "shr.s32 $0, $1, $2;"),
+        ("width", "mul.lo.u32 $0, $1, $2;", "mul.lo.u16 $0, $1, $2;"),
+        ("half", "mul.hi.u32 $0, $1, $2;", "mul.lo.u32 $0, $1, $2;"),
+        ("format", "cvt.rn.satfinite.e4m3x2.f32 $0, $1, $2;", "cvt.rn.satfinite.e5m2x2.f32 $0, $1, $2;"),
+        ("comparison", "setp.lt.f32 p, $1, $2;", "setp.le.f32 p, $1, $2;"),
+        ("unordered", "setp.lt.f32 p, $1, $2;", "setp.ltu.f32 p, $1, $2;"),
+        ("opcode", "min.s32 $0, $1, $2;", "max.s32 $0, $1, $2;"),
+        ("operands swapped", "sub.s32 $0, $1, $2;", "sub.s32 $0, $2, $1;"),
+        ("register replaced", "sub.s32 $0, $1, $2;", "sub.s32 $0, $2, $2;"),
+        ("constant off by one", "add.s32 $0, $1, 0x10;", "add.s32 $0, $1, 0x11;"),
+        ("constant off by one", "add.s32 $0, $1, -1;", "add.s32 $0, $1, -2;"),
+        ("constant off by one", "mul.f32 $0, $1, 0f3F800000;", "mul.f32 $0, $1, 0f3F7FFFFF;"),
+        ("shift amount", "shl.b32 $0, $1, 4;", "shl.b32 $0, $1, 5;"),
+        ("byte selector", "prmt.b32 $0, $1, $2, 0x3210;", "prmt.b32 $0, $1, $2, 0x3201;"),
+        ("lop3 table", "lop3.b32 $0, $1, $2, 0, 0xC0;", "lop3.b32 $0, $1, $2, 0, 0x40;"),
+        ("guard negated", "@!p mov.b32 $0, $1;", "@p mov.b32 $0, $1;"),
+        ("guard dropped", "@p mov.b32 $0, $1;", " mov.b32 $0, $1;"),
+        ("predicate negated", "selp.b32 $0, $1, $2, p;", "selp.b32 $0, $1, $2, !p;"),
+        ("instruction dropped", "not.b32 $0, $1; not.b32 $0, $0;", "not.b32 $0, $1; "),
+        ("vector order", "mov.b32 $0, {lo, hi};", "mov.b32 $0, {hi, lo};"),
+        ("arguments exchanged", "add.s32 $0, $1, $2;", "add.s32 $0, $2, $1;"),
+        ("shift mode", "shf.l.wrap.b32 $0, $1, $2, 3;", "shf.l.clamp.b32 $0, $1, $2, 3;"),
+    ],
+)
+def test_each_operator_changes_what_it_is_named_for(operator, text, mutant):
+    assert mutant in texts(text)[operator]
+
+
+def test_there_are_more_than_twenty_operators():
+    assert len(set(asm.NAMES)) == len(asm.NAMES) >= 20
+
+
+def test_outputs_are_exchanged_and_early_clobbers_dropped():
+    found = texts("mov.b32 $0, $2; mov.b32 $1, $3;", "=&r,=r,r,r", outputs=2)
+    assert found["outputs exchanged"] == ["mov.b32 $1, $2; mov.b32 $0, $3;"]
+    assert found["early clobber dropped"] == ["=r,=r,r,r"]
+
+
+def test_words_are_found_where_they_stand_with_escapes_braces_and_comments():
+    text = "{ .reg .b32 t; // and.b32 here is none\n @!p mov.b32 t, ${1}; add.u32 $0, {t, $2}, $$4; }"
+    found, types = instructions(text)
+    assert [w.whole.text for w in found] == ["@!p mov.b32 t, ${1};", "add.u32 $0, {t, $2}, $$4;"]
+    assert [w.text for w in found[0].operands] == ["t", "${1}"]
+    assert [w.text for w in found[1].operands][:2] == ["$0", "{t, $2}"]
+    assert getattr(found[0].guard, "text", "") == "@!p"
+    assert types == {"t": "b32"}
+
+
+def test_a_mutant_that_weak_edges_miss_is_offered_as_an_edge_which_then_catches_it(weak):
+    (loaded,) = load(weak)
+    found, *_ = mutate(loaded, ["asm"], "sm_90a", Budget(search=SEARCH), ["asm"])
+    missed = [s for s in found.survivors if s.fate == "missed" and "0x5a5a6" in s.change]
+    assert missed, "the planted weakness was not found"
+    edge = int(missed[0].edge["x"], 16)
+    assert edge & 0xFFFFF in (0x5A5A5, 0x5A5A6)
+    strong = weak.with_name("strong.py")
+    strong.write_text(WEAK % f"hard_cases=[({edge:#x},)],\n    ")
+    (loaded,) = load(strong)
+    found, *_ = mutate(loaded, ["asm"], "sm_90a", Budget(search=SEARCH), ["asm"])
+    assert not [s for s in found.survivors if s.change == missed[0].change]
+
+
+def test_the_reference_is_mutated_and_is_itself_again_afterwards(weak):
+    (loaded,) = load(weak)
+    before = loaded.case.reference.__code__
+    (found,) = mutate(loaded, ["asm"], "sm_90a", Budget(search=SEARCH), ["reference"])
+    assert loaded.case.reference.__code__ is before
+    assert found.count("killed") >= 3  # the mask's and the answers' mistakes show on ordinary inputs
+    assert [s for s in found.survivors if s.fate == "missed" and s.edge]
+
+
+def test_a_variant_that_fails_as_it_is_is_refused(weak):
+    (loaded,) = load(weak)
+    asm_of, reference = mutate(loaded, ["wrong"], "sm_90a", Budget())
+    assert "does not pass as it is" in asm_of.words
+    assert asm_of.count("killed") == 0
+    assert reference.words
+
+
+def test_a_fault_of_the_harness_kills_nothing(weak, monkeypatch):
+    (loaded,) = load(weak)
+    plain = EmulatorBackend.run
+
+    def faulty(self, job):
+        if "0x5A5A5" not in job.variant.texts[1].text:
+            raise MemoryError("planted")
+        return plain(self, job)
+
+    monkeypatch.setattr(EmulatorBackend, "run", faulty)
+    found, *_ = mutate(loaded, ["asm"], "sm_90a", Budget(search=Search(16, 1 << 16, 1.0)), ["asm"])
+    crashed = [s for s in found.survivors if "MemoryError" in s.words]
+    assert crashed
+    assert {s.fate for s in crashed} == {"undecided"}
+
+
+def test_what_is_refused_is_counted_apart(weak):
+    (loaded,) = load(weak)
+    found, *_ = mutate(loaded, ["asm"], "sm_90a", Budget(search=Search(16, 1 << 16, 1.0)), ["asm"])
+    every = sum(1 for _ in asm.mutants(loaded.case.variants["asm"].texts[1].text, "=&r,r", 1))
+    assert found.refused > 0  # and.b16 of a 32-bit register, say
+    assert found.count("killed") + found.refused + len(found.survivors) == every
+
+
+def test_mutants_left_out_are_counted(weak):
+    (loaded,) = load(weak)
+    found, *_ = mutate(loaded, ["asm"], "sm_90a", Budget(most=5, search=Search(16, 1 << 16, 1.0)), ["asm"])
+    assert found.count("killed") + found.refused + len(found.survivors) == 5
+    assert found.left_out > 5
+
+
+def test_the_command_prints_the_edge_and_writes_records_that_the_page_shows(weak, tmp_path, capsys):
+    path = tmp_path / "mutations.jsonl"
+    words = ["mutate", str(weak), "--variant", "asm", "--only", "asm", "--inputs", "22", "--output", str(path)]
+    assert main(words) == 1
+    said = capsys.readouterr().out
+    assert "hard_cases=[(0x" in said
+    assert "wrong mutants killed" in said
+    (kept,) = read(path).mutations
+    assert kept.count("missed") >= 1
+    page = tmp_path / "page.html"
+    assert main(["report", str(path), "--output", str(page)]) == 0
+    assert "Planted mistakes" in page.read_text()
+
+
+def test_json_is_one_object_a_line(weak, capsys):
+    main(["mutate", str(weak), "--variant", "wrong", "--json"])
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["subject"] for line in lines] == ["asm", "reference"]
+    assert all(line["record"] == "mutation" for line in lines)
+
+
+def test_an_unknown_variant_is_a_usage_error(weak, capsys):
+    assert main(["mutate", str(weak), "--variant", "nothing"]) == 2
+    assert "there are asm, wrong" in capsys.readouterr().err
+
+
+def test_the_target_is_one_that_the_variants_work_on(weak):
+    (loaded,) = load(weak)
+    assert target_of(loaded, ["asm"]) == "sm_90a"
+
+
+def test_source_mutants_leave_the_judges_own_functions_alone():
+    from references import conversion
+
+    names = {f.__module__ for f in source.functions(conversion.convert)}
+    assert "references.conversion" in names
+    assert not names & {"references.formats", "references.codes"}
