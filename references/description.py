@@ -196,22 +196,27 @@ class Shaped:
         """Evaluate the dimensions; `ValueError` for a missing name, a quotient with a remainder, a negative
         size.
         """
-        return tuple(self._size(dim, sizes) for dim in self.dims)
-
-    def _size(self, dim: Dim, sizes: Mapping[str, int]) -> int:
-        used = ", ".join(f"{name} = {sizes[name]}" for name in sorted(_names(dim)) if name in sizes)
-        missing = sorted(_names(dim) - set(sizes))
-        if missing:
-            given = ", ".join(sorted(sizes)) or "none"
-            raise ValueError(f"{self}: no size given for {', '.join(missing)} (given: {given})")
         try:
-            value = _evaluate(_parse(dim), sizes)
-        except ZeroDivisionError:
-            raise ValueError(f"{self}: dimension {dim!r} divides by zero with {used}") from None
-        if value.denominator != 1 or value < 0:
-            what = f"is negative ({value})" if value < 0 else f"is {value}, not a whole number"
-            raise ValueError(f"{self}: dimension {dim!r} {what} with {used}; choose other sizes")
-        return int(value)
+            return tuple(size_of(dim, sizes) for dim in self.dims)
+        except ValueError as e:
+            raise ValueError(f"{self}: {e}") from None
+
+
+def size_of(dim: Dim, sizes: Mapping[str, int]) -> int:
+    """Evaluate one dimension; `ValueError` as in `Shaped.shape`."""
+    used = ", ".join(f"{name} = {sizes[name]}" for name in sorted(_names(dim)) if name in sizes)
+    missing = sorted(_names(dim) - set(sizes))
+    if missing:
+        given = ", ".join(sorted(sizes)) or "none"
+        raise ValueError(f"no size given for {', '.join(missing)} (given: {given})")
+    try:
+        value = _evaluate(_parse(dim), sizes)
+    except ZeroDivisionError:
+        raise ValueError(f"dimension {dim!r} divides by zero with {used}") from None
+    if value.denominator != 1 or value < 0:
+        what = f"is negative ({value})" if value < 0 else f"is {value}, not a whole number"
+        raise ValueError(f"dimension {dim!r} {what} with {used}; choose other sizes")
+    return int(value)
 
 
 _ROUNDINGS: dict[str, Callable[[Fraction], int]] = {"ceil": math.ceil, "floor": math.floor}

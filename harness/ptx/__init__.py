@@ -6,18 +6,32 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness.ptx.analysis.describe import analyse, program_text, refusal, written_input
+    from harness.ptx.analysis.describe import analyse, program_text, refusal, repeated_name, written_input
     from harness.ptx.analysis.trace import Trace, trace
     from harness.ptx.api import emulate
     from harness.ptx.binding.contents import Analysis
     from harness.ptx.errors import PtxError
 
-__all__ = ["Analysis", "PtxError", "Trace", "analyse", "emulate", "program_text", "refusal", "trace", "written_input"]
+__all__ = [
+    "Analysis",
+    "PtxError",
+    "Trace",
+    "analyse",
+    "emulate",
+    "program_text",
+    "refusal",
+    "repeated_name",
+    "trace",
+    "written_input",
+]
 
-_HOME = dict.fromkeys(("analyse", "program_text", "refusal", "written_input"), "analysis.describe")
+_HOME = dict.fromkeys(("analyse", "program_text", "refusal", "repeated_name", "written_input"), "analysis.describe")
 _HOME |= dict.fromkeys(("Trace", "trace"), "analysis.trace")
 _HOME |= {"Analysis": "binding.contents", "PtxError": "errors", "emulate": "api"}
 
@@ -25,6 +39,14 @@ _HOME |= {"Analysis": "binding.contents", "PtxError": "errors", "emulate": "api"
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
     return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+class _Callable(ModuleType):
+    """This package, and, called, what declares a variant in PTX: a case says `ptx(...)` as it says `asm(...)`."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return importlib.import_module("harness.model.ptxvariant").ptx(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Callable

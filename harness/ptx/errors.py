@@ -51,6 +51,10 @@ class InputWritten(PtxError):
     """The block writes an operand that its constraints declare as an input; the compiler assumes that it does not."""
 
 
+class DeclaredOutside(PtxError):
+    """A block declares a name outside braces, so that a second copy of it declares the name again."""
+
+
 class UnknownInstruction(PtxError):
     """No instruction, modifier or type of this name is known; the message lists what is near it."""
 

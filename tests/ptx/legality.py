@@ -116,8 +116,14 @@ def told_by_ptxas(lines: Sequence[str], target: str) -> list[str | None]:
 
 
 def _of_another(line: str, told: str) -> bool:
-    """Whether ptxas's words may be about a `mov` that stands nowhere in the line."""
-    return not line.startswith("mov") and ("'mov'" in told or "to mov" in told or told.startswith("Feature"))
+    """Whether ptxas's words may be about a `mov` that stands nowhere in the line.
+
+    ptxas says "Feature" without the instruction's name; only what is no register of ours becomes a `mov`.
+    """
+    if line.startswith("mov"):
+        return False
+    odd = re.search(r"\w", _REGISTER.sub("", line.partition(" ")[2]))
+    return "'mov'" in told or "to mov" in told or (told.startswith("Feature") and odd is not None)
 
 
 def _assemble(lines: Sequence[str], target: str) -> dict[int, str]:

@@ -211,3 +211,98 @@ def test_an_element_without_a_counterpart_in_triton_is_refused():
 def test_trace_takes_a_convention():
     found = trace("add.u32 %0, %1, 1;", '"=r"(y) : "r"(x)', [np.uint32([4])], "uint32", convention="cuda")
     assert found.outputs[0] == 5
+
+
+# spellings that look alike -----------------------------------------------------------------------------------
+
+ONE, TWELVE = np.uint32([5]), [np.uint32([100 + n]) for n in range(12)]
+
+
+def run(asm, constraints, args, convention):
+    return int(emulate(asm, constraints, args, "uint32", convention=convention)[0])
+
+
+MANY = "add.u32 {0}0, {0}1, {0}12;", "=r" + ",r" * 12
+
+
+@pytest.mark.parametrize(("convention", "sign"), [("triton", "$"), ("llvm", "$"), ("cuda", "%")])
+def test_operands_from_ten_on_have_two_digits(convention, sign):
+    asm, constraints = MANY[0].format(sign), MANY[1]
+    assert run(asm, constraints, TWELVE, convention) == 100 + 111
+    with pytest.raises(PtxError, match="does not exist"):
+        run(asm.replace("12;", "20;"), constraints, TWELVE, convention)
+
+
+@pytest.mark.parametrize(
+    ("asm", "convention", "value"),
+    [
+        ("mov.b32 ${0}, ${1};", "triton", 5),
+        ("mov.b32 ${0}, ${1:r};", "llvm", 5),
+        ("mov.b32 $0, $1; // $$7 %%tid %tid {|}", "triton", 5),
+        ("mov.b32 %0, %1; // $7 %%tid {|}", "cuda", 5),
+        ("{ .reg .b32 %t; mov.b32 %t, $1; mov.b32 $0, %t; }", "triton", 5),
+        ("{ .reg .b32 %%t; mov.b32 %%t, %1; mov.b32 %0, %%t; }", "cuda", 5),
+        ("{ .reg .b32 t$$; mov.b32 t$$, $1; mov.b32 $0, t$$; }", "llvm", 5),
+        ("{ .reg .b32 t$; mov.b32 t$, %1; mov.b32 %0, t$; }", "cuda", 5),
+        ("%{ .reg .pred p, q; setp.gt.u32 p%|q, %1, 3; selp.b32 %0, 1, 2, p; %}", "cuda", 1),
+        ("{ .reg .pred p, q; setp.gt.u32 p|q, $1, 3; selp.b32 $0, 1, 2, q; }", "triton", 2),
+        ("mov.b32 $0, $(1$|2$);", "llvm", 1),  # LLVM prints the first of the dialects
+        ("{ L${:uid}: mov.b32 $0, $1; }", "triton", 5),
+        ("{ L%=: mov.b32 %0, %1; }", "cuda", 5),
+    ],
+)
+def test_escapes_and_dialect_braces(asm, convention, value):
+    assert run(asm, "=r,r", [ONE], convention) == value
+
+
+@pytest.mark.parametrize(
+    ("asm", "constraints", "convention", "words"),
+    [
+        ("mov.b32 $0, $10;", "=r,r", "triton", r"\$10 does not exist"),  # not $1 and a zero
+        ("mov.b32 $0, ${1}0;", "=r,r", "triton", "runs into the text"),
+        ("mov.b32 %0, %10;", "=r,r", "cuda", "%10 does not exist"),
+        ("mov.b32 %0, %1;", "=r,r", "triton", "no register %1"),
+        ("mov.b32 %0, %1;", "=r,r", "llvm", "no register %1"),
+        ("mov.b32 $0, $1;", "=r,r", "cuda", r"\$0 is written %0"),
+        ("mov.b32 $0, %%tid.x;", "=r,r", "triton", "%"),
+        ("mov.b32 %0, %tid.x;", "=r,r", "cuda", "%%tid"),
+        ("mov.b32 %0, %x1;", "=r,r", "cuda", "%%x1"),  # GCC's operand modifiers
+        ("add.u32 $0, $1, ${1:n};", "=r,r", "triton", "':n'"),  # LLVM's: the negative of a constant
+        ("mov.b32 $0, ${1:h};", "=r,r", "llvm", "':h'"),
+        ("mov.b32 $0, $1; // costs $5", "=r,r", "triton", r"\$5 does not exist"),  # comments are replaced as well
+        ("mov.b32 %0, %1; // costs %5", "=r,r", "cuda", "%5 does not exist"),
+        ("mov.b32 %0, %1; // 100%", "=r,r", "cuda", "single %"),
+        ("mov.b32 $0, $1; // $", "=r,r", "llvm", "dollar sign"),
+        ("add.u32 $0, $0, $1;", "+r,r", "triton", "no read-write operands"),
+        ("add.u32 $0, $0, $1;", "+r,r", "llvm", "no read-write operands"),
+        ("add.u32 %0, %0, %2;", "+r,r", "cuda", "%2 does not exist"),  # +r is one operand, not two
+    ],
+)
+def test_a_spelling_with_another_meaning_elsewhere_is_refused(asm, constraints, convention, words):
+    with pytest.raises(PtxError, match=words):
+        emulate(asm, constraints, [ONE, ONE] if "+" in constraints else [ONE], "uint32", convention=convention)
+
+
+def test_read_write_operands_count_once_in_the_text_and_their_values_come_last():
+    asm, constraints = "sub.u32 %0, %0, %2; sub.u32 %1, %1, %3;", "+r,+r,r,r"
+    found = spelled(asm, constraints, "cuda")
+    assert found.text == "sub.u32 $0, $0, $2; sub.u32 $1, $1, $3;"
+    assert found.constraints == "=r,=r,r,r,0,1"
+    arguments = [np.uint32([n]) for n in (1, 2, 30, 40)]  # %2, %3, then what %0 and %1 held
+    first, second = emulate(asm, constraints, arguments, ["uint32", "uint32"], convention="cuda")
+    assert (first[0], second[0]) == (29, 38)
+
+
+def test_a_constant_is_an_operand_of_the_text_and_no_argument_where_it_has_its_value():
+    asm = "add.u32 %0, %2, %1; shl.b32 %0, %0, %3;"
+    got = emulate(asm, '"=r"(y) : "n"(7), "r"(x), "n"(2)', [ONE], "uint32", convention="cuda")
+    assert got == (5 + 7) << 2
+
+
+@pytest.mark.parametrize("text", ["%0", "$0"])
+def test_strings_within_asm_are_replaced_as_the_compiler_does(text):
+    """A compiler replaces operands before anybody looks for strings, such as that of a `.pragma`."""
+    convention = "cuda" if "%" in text else "triton"
+    asm = f'.pragma "{text}"; mov.b32 {text}, {text[0]}1;'
+    with pytest.raises(PtxError):
+        run(asm.replace("0", "9", 1), "=r,r", [ONE], convention)

@@ -310,3 +310,15 @@ def test_a_conversion_reads_a_special_register() -> None:
     asm = "{ .reg .u64 wide; cvt.u64.u32 wide, %tid.x; cvt.u32.u64 $0, wide; }"
     named = {"%tid.x": np.arange(4)}
     assert emulate(asm, "=r,r", [np.zeros(4, np.uint32)], "uint32", special=named).tolist() == [0, 1, 2, 3]
+
+
+def test_approximate_instructions_are_a_hopper_s_or_rounded() -> None:
+    """At this input the unit's result is the second neighbour of the nearest one, on every target."""
+    x = np.array([0xBDA01000], np.uint32)
+    asm = ("ex2.approx.ftz.f32 $0, $1;", "=r,r", [x], "uint32")
+    assert emulate(*asm) == emulate(*asm, approximate="hopper") == emulate(*asm, target="sm_80") == 0x3F728025
+    assert emulate(*asm, approximate="rounded") == emulate(*asm, approximate="rounded", target="sm_80") == 0x3F728027
+    assert trace(*asm, approximate="rounded").outputs[0] == 0x3F728027
+    for wrong in ("exact", "Hopper", "ampere", None, 1, ["hopper"]):
+        with pytest.raises(BindingError, match=r"approximate=.* is none of 'hopper', 'rounded'"):
+            emulate(*asm, approximate=wrong)

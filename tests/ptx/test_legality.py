@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -27,7 +28,8 @@ from legality import (
 )
 
 QUICK = {"sm_75": 400, "sm_80": 400, "sm_90a": 2500, "sm_100a": 1000, "sm_107a": 400, "sm_110a": 200, "sm_120f": 300}
-"""Targets of the default run, and how many lines of each kind they get."""
+"""Targets of the default run, and how many lines of each kind they get. The slow tests take every line on every
+target."""
 
 
 def sample(lines: Sequence[str], count: int, seed: str) -> list[str]:
@@ -40,16 +42,20 @@ def test_forms(target: str) -> None:
     check(sample(spelled(scalar_forms()), QUICK[target], target), target)
 
 
+@cache
+def combinations() -> list[str]:
+    return list(dict.fromkeys(line for form in scalar_forms() for line in mutated(form, 12)))
+
+
 @pytest.mark.parametrize("target", QUICK)
 def test_combinations_that_no_form_lists(target: str) -> None:
-    lines = [line for form in scalar_forms() for line in mutated(form, 12)]
-    check(sample(list(dict.fromkeys(lines)), QUICK[target], target), target)
+    check(sample(combinations(), QUICK[target], target), target)
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_107a"])
-def test_words_without_a_meaning(target: str) -> None:
+@pytest.mark.parametrize(("target", "count"), [("sm_80", 1000), ("sm_90a", 4000), ("sm_107a", 1000)])
+def test_words_without_a_meaning(target: str, count: int) -> None:
     """`add.finite.f32`, `cvt.pred.u32.u16`: some are ignored, some refused."""
-    check([line for form in scalar_forms() for line in with_needless(form)], target)
+    check(sample([line for form in scalar_forms() for line in with_needless(form)], count, target), target)
 
 
 @pytest.mark.parametrize("target", QUICK)
@@ -58,11 +64,11 @@ def test_types_of_operands(target: str) -> None:
     check(sample(lines, QUICK[target], target), target)
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a", "sm_107a"])
-def test_unusual_operands(target: str) -> None:
+@pytest.mark.parametrize(("target", "count"), [("sm_80", 300), ("sm_90a", 1000), ("sm_100a", 300), ("sm_107a", 300)])
+def test_unusual_operands(target: str, count: int) -> None:
     """Sinks, vectors, negated predicates, special registers, constants out of range."""
     lines = [line for form in scalar_forms() for line in odd_operands(form)]
-    check(sample(list(dict.fromkeys(lines)), 1500, target), target)
+    check(sample(list(dict.fromkeys(lines)), count, target), target)
 
 
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90", "sm_100a", "sm_107a"])
@@ -100,6 +106,13 @@ def test_all_unusual_operands(target: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
+def test_all_words_without_a_meaning(target: str) -> None:
+    """Every form with every such word: ten seconds each."""
+    check([line for form in scalar_forms() for line in with_needless(form)], target)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
 def test_every_form(target: str) -> None:
     """Every spelling on one target: ten seconds each."""
     check(spelled(scalar_forms()), target)
@@ -114,9 +127,9 @@ def in_use(lines: Sequence[str], target: str) -> None:
         assert refused_in_use(taken[at : at + 250], target) == {}
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_107a"])
-def test_forms_in_use(target: str) -> None:
-    in_use(sample(spelled(scalar_forms()), 800, target), target)
+@pytest.mark.parametrize(("target", "count"), [("sm_80", 300), ("sm_90a", 800), ("sm_107a", 300)])
+def test_forms_in_use(target: str, count: int) -> None:
+    in_use(sample(spelled(scalar_forms()), count, target), target)
 
 
 @pytest.mark.slow
@@ -162,6 +175,17 @@ def test_one_refused_line_hides_no_other() -> None:
     told = told_by_ptxas(lines, "sm_80")
     assert [t is None for t in told] == [False, True] * 3
     assert all(a != b for a, b in pairwise(t for t in told if t))
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_a_feature_that_a_target_lacks_is_refused_alone_too(target: str) -> None:
+    """A batch is right about lines of registers only; `told_by_ptxas` tries no such line alone."""
+    needs(target)
+    lines = sample([line for form in scalar_forms() for line in with_needless(form)], 1000, target)
+    told = dict(zip(lines, told_by_ptxas(lines, target), strict=True))
+    lacking = sample([line for line, words in told.items() if words and words.startswith("Feature")], 25, target)
+    assert len(lacking) == 25
+    assert [line for line in lacking if told_by_ptxas([line], target) != [told[line]]] == []
 
 
 def test_what_crashes_ptxas_where_it_is_used_is_refused() -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.backends import create
 from harness.ptx import PtxError, analyse, emulate
 from harness.ptx.analysis import dataflow
 from harness.ptx.analysis.dataflow import approximate_results
@@ -24,24 +23,13 @@ from harness.ptx.errors import (
     MemoryFault,
     OperandError,
     ParseError,
-    TimeLimit,
     TooLarge,
     UndefinedBits,
 )
 from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
+from tests.ptx.module_text import launch, module
 
 X = np.arange(5, dtype=np.uint32)
-
-
-def module(body: str, *, before: str = "", parameters: str = ".param .u64 p", heads: str = "") -> str:
-    return (
-        f".version 8.7\n.target sm_90a\n.address_size 64\n{before}\n.visible .entry k({parameters}) {heads}\n"
-        "{ .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<9>; .reg .b16 %h<9>;\n" + body + "\nret; }"
-    )
-
-
-def launch(text: str, *arguments: Any, threads: int = 32, grid: Any = (1,), **more: Any) -> Any:
-    return run_kernel(text, arguments, grid, num_threads=threads, **more)
 
 
 @pytest.mark.parametrize("elements", ["{lo, hi}", "{hi, lo}"])
@@ -251,101 +239,6 @@ def test_a_fault_of_the_emulator_has_its_own_class_and_a_place(monkeypatch: pyte
     with pytest.raises(InternalError, match=r"line 2, column 1: .*KeyError.*please report") as caught:
         emulate("\nadd.u32 $0, $1, $1;", "=r,r", [X], "uint32")
     assert isinstance(caught.value.__cause__, KeyError)
-
-
-class TestTimeLimit:
-    LOOPS = (
-        "L: bra L;",
-        "{ .reg .pred p; setp.ge.u32 p, $1, 0;\nL: add.u32 $0, $1, 1; @p bra L; }",
-    )
-
-    @pytest.mark.parametrize("asm", LOOPS)
-    def test_an_endless_loop_ends_with_its_line(self, asm: str) -> None:
-        started = time.monotonic()
-        with pytest.raises(TimeLimit, match=r"still running after 0.2 s: an endless loop.*limit=") as caught:
-            emulate(asm, "=&r,r", [X], "uint32", limit=0.2)
-        assert caught.value.line == asm.count("\n") + 1
-        assert time.monotonic() - started < 60
-
-    def test_ten_seconds_are_the_default(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        clock = iter(range(0, 10_000, 3))
-        monkeypatch.setattr("harness.ptx.limits.time.monotonic", lambda: float(next(clock)))
-        with pytest.raises(TimeLimit, match="after 10 s"):
-            emulate(self.LOOPS[0], "=r,r", [X], "uint32")
-
-    def test_code_without_a_branch_is_watched_too(self) -> None:
-        with pytest.raises(TimeLimit) as caught:
-            emulate("mov.b32 $0, $1;\n" * 2000, "=r,r", [X], "uint32", limit=1e-9)
-        assert caught.value.line
-
-    def test_compiling_does_not_count(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from harness.ptx import limits
-
-        deadline = limits.Deadline(1e-9)
-        time.sleep(0.001)
-        assert deadline.passed
-        limits.compiled_for(100)
-        assert not deadline.passed
-        monkeypatch.setattr(limits._compiling, "seconds", 0.0)
-
-    def test_no_limit(self) -> None:
-        assert (emulate("mov.b32 $0, $1;", "=r,r", [X], "uint32", limit=None) == X).all()
-
-    def test_kernels(self) -> None:
-        text = module("mov.u32 %r1, 0;\nL: add.u32 %r1, %r1, 1;\nbra L;")
-        with pytest.raises(TimeLimit, match=r"still running after 0.2 s") as caught:
-            launch(text, grid=(1000,), threads=1024, limit=0.2)
-        assert "%r1, 1" in caught.value.source or "bra L" in caught.value.source
-
-    @pytest.fixture
-    def clock(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-        """A clock that goes on by three seconds at each look; the looks."""
-        looks: list[int] = []
-
-        def monotonic() -> float:
-            looks.append(3 * len(looks))
-            return float(looks[-1])
-
-        monkeypatch.setattr("harness.ptx.limits.time.monotonic", monotonic)
-        return looks
-
-    def test_an_endless_loop_in_one_block_of_many(self) -> None:
-        text = module("mov.u32 %r1, %ctaid.x; setp.ne.u32 %p1, %r1, 1000; @%p1 bra E;\nL: bra L;\nE: ret;")
-        with pytest.raises(TimeLimit, match=r"after 0.5 s, \d[\d,]* of 2,000 blocks done: an endless loop") as caught:
-            launch(text, grid=(2000,), limit=0.5)
-        assert caught.value.source == "L: bra L;"
-
-    def test_a_grid_of_short_blocks_has_the_limit_together(self, clock: list[int]) -> None:
-        """The blocks that run together take one look at the clock, and 60 s have passed after 21."""
-        with pytest.raises(TimeLimit, match=r"after 60 s, [\d,]+ of 1,048,576 blocks done.*limit=None") as caught:
-            launch(module("mov.u32 %r1, 0;"), grid=(2**20,))
-        assert caught.value.line
-        assert len(clock) < 100
-
-    def test_the_largest_grid_of_kernels_without_a_step(self, clock: list[int]) -> None:
-        text = module("").replace("ret;", "")
-        with pytest.raises(TimeLimit, match=r"of 9,223,[0-9,]+ blocks done"):
-            launch(text, grid=(2**31 - 1, 65535, 65535))
-        assert len(clock) < 100
-
-    def test_elements_have_the_limit_together(self, clock: list[int]) -> None:
-        x = np.zeros(60 << 14, np.uint32)
-        for asm in ("mov.b32 $0, $1;", "bra L; L: mov.b32 $0, $1;"):
-            with pytest.raises(TimeLimit, match=r"after 31 s, [\d,]+ of 983,040 invocations done"):
-                emulate(asm, "=r,r", [x], "uint32", limit=31)
-
-    def test_a_larger_limit_lets_much_work_end(self, clock: list[int]) -> None:
-        x = np.arange(20 << 14, dtype=np.uint32)
-        assert (emulate("mov.b32 $0, $1;", "=r,r", [x], "uint32", limit=1e4) == x).all()
-        body = module("mov.u32 %r1, 0;")
-        with pytest.raises(TimeLimit):
-            launch(body, grid=(2**14,))
-        assert launch(body, grid=(2**14,), limit=1e4).blocks == 2**14
-        assert len(clock) > 40, "more than either default allows"
-
-    def test_jobs_take_the_limit_of_the_command_line(self) -> None:
-        assert create("emulator", limit=3.0).limit == 3.0  # type: ignore[attr-defined]
-        assert create("emulator").limit == 60.0  # type: ignore[attr-defined]
 
 
 class TestWhatCudaRefuses:

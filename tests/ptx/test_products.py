@@ -125,7 +125,7 @@ def differing(form: str, target: str, count: int = COUNT) -> list[str]:
     return [products.KINDS[i % len(products.KINDS)] for i in np.flatnonzero((registers != got).any(axis=(1, 2)))]
 
 
-FORMS = productforms.bounds_of()
+FORMS = {name: bound for name, bound in productforms.bounds_of().items() if bound.form.operation == "mma"}
 QUICK = [f for i, f in enumerate(FORMS) if i % 9 == 0 or any(t in f for t in ("bf16", "tf32", "f16.f16", "b1"))]
 
 

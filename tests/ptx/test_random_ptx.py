@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import random_ptx as rp
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from legality import assembler, told_by_ptxas
 
@@ -17,10 +18,12 @@ from harness.ptx.errors import InternalError
 from harness.ptx.kernel.run import load_kernel
 from harness.ptx.machine import lockstep as machine
 from harness.ptx.targets import ByAnswers
-from tests.ptx import random_campaign
+from tests.ptx import random_campaign, random_texts
 
 QUICK, LONG = 150, 20_000
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
+UNSHRUNK = (Phase.explicit, Phase.generate)
+"""Where an error is expected: a small example of it is for nobody to read."""
 PLACES = {"%laneid": 3, "%tid.x": 4, "%clock64": 5}
 """What well-typed programs read of special registers."""
 INPUTS = [np.array([0x3F800000, 0, 0x80000001, 0x7FC00001, 0xFFFFFFFF], np.uint32), np.arange(5, dtype=np.uint32)]
@@ -49,11 +52,11 @@ def answers(asm: str, constraints: str, **more: Any) -> bool:
     return True
 
 
-def check(source: str, examples: int) -> list[bool]:
+def check(source: str, examples: int, phases: Sequence[Phase] = tuple(Phase)) -> list[bool]:
     """Many examples of one kind, and which of them were answered."""
     answered: list[bool] = []
 
-    @settings(RELAXED, max_examples=examples)
+    @settings(RELAXED, max_examples=examples, phases=phases)
     @given(SOURCES[source], st.sampled_from(rp.TARGETS), st.sampled_from([1] * 9 + [2]), st.booleans())
     def one(block: tuple[str, str], target: str, pack: int, fuse: bool) -> None:
         answered.append(answers(*block, target=target, pack=pack, fuse=fuse, padding=3))
@@ -62,10 +65,10 @@ def check(source: str, examples: int) -> list[bool]:
     return answered
 
 
-def check_well_typed(examples: int) -> None:
+def check_well_typed(examples: int, phases: Sequence[Phase] = tuple(Phase)) -> None:
     """Programs that must run."""
 
-    @settings(RELAXED, max_examples=examples)
+    @settings(RELAXED, max_examples=examples, phases=phases)
     @given(rp.well_typed())
     def one(program: tuple[str, str]) -> None:
         asm, target = program
@@ -128,10 +131,10 @@ def test_an_unexpected_exception_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr("harness.ptx.text.parser._Parser.vector", vector)
     with pytest.raises(KeyError):
-        check("mutated", 300)
+        check("mutated", 300, UNSHRUNK)
 
 
-@pytest.mark.parametrize("kind", random_campaign.KINDS)
+@pytest.mark.parametrize("kind", random_texts.KINDS)
 def test_a_short_campaign_finds_nothing(kind: str) -> None:
     counts, findings, _ = random_campaign.batch(1, range(60), (kind,))
     assert (counts.total(), findings) == (60, [])
@@ -146,7 +149,7 @@ def test_a_campaign_finds_nothing() -> None:
 
 
 def test_a_text_of_a_campaign_is_made_anew_from_its_number() -> None:
-    assert [random_campaign.made(3, n).text for n in range(99)] == [random_campaign.made(3, n).text for n in range(99)]
+    assert [random_texts.made(3, n).text for n in range(99)] == [random_texts.made(3, n).text for n in range(99)]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +160,7 @@ def test_a_campaign_reports_what_is_no_error_of_the_emulator(fault: Exception, k
     def fails() -> None:
         raise fault
 
-    _, found = random_campaign.outcome(random_campaign.Text("ret;", fails, "=r"), 7)
+    _, found = random_campaign.outcome(random_texts.Text("ret;", fails, "=r"), 7)
     assert found is not None
     assert (found.kind, found.place[0], found.number) == (kind, name, 7)
     assert "ret;" in found.text
@@ -165,7 +168,7 @@ def test_a_campaign_reports_what_is_no_error_of_the_emulator(fault: Exception, k
 
 def test_a_campaign_reports_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(random_campaign, "SLOW", -1.0)
-    word, found = random_campaign.outcome(random_campaign.Text("ret;", lambda: None, "=r"), 7)
+    word, found = random_campaign.outcome(random_texts.Text("ret;", lambda: None, "=r"), 7)
     assert word == "slow"
     assert found is not None
 
@@ -176,7 +179,7 @@ def test_a_campaign_that_finds_something_fails(
     def broken(*arguments: Any, **options: Any) -> Any:
         raise KeyError("a fault")
 
-    monkeypatch.setattr(random_campaign, "emulate", broken)
+    monkeypatch.setattr(random_texts, "emulate", broken)
     assert random_campaign.main(["--texts", "3", "--kinds", "words"]) == 1
     told = capsys.readouterr().out
     assert "foreign ('KeyError'" in told
@@ -236,7 +239,7 @@ def test_an_operation_that_nobody_binds_is_seen(monkeypatch: pytest.MonkeyPatch)
     for name in list(BINDERS):
         monkeypatch.delitem(BINDERS, name)
     with pytest.raises(InternalError, match=r"no module that is loaded registers a binder for operation '\w+'"):
-        check("operands", 1500)
+        check("operands", 1500, UNSHRUNK)
 
 
 def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +253,7 @@ def test_a_label_that_is_not_found_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
     _forget(monkeypatch)
     monkeypatch.setattr("harness.ptx.binding.scope.Scope.label", lambda scope, name: None)
     with pytest.raises(PtxError, match="there is no label"):
-        check_well_typed(QUICK)
+        check_well_typed(QUICK, UNSHRUNK)
 
 
 def test_a_scope_that_hides_nothing_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +261,7 @@ def test_a_scope_that_hides_nothing_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
     _forget(monkeypatch)
     monkeypatch.setattr("harness.ptx.binding.scope.Scope.__init__", _shared_scope)
     with pytest.raises(PtxError, match="declared twice"):
-        check_well_typed(QUICK)
+        check_well_typed(QUICK, UNSHRUNK)
 
 
 def _shared_scope(scope: Any, outer: Any = None) -> None:

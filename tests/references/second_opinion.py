@@ -12,45 +12,49 @@ from references.formats import Format
 DIRECTED = ("rz", "rm", "rp")
 
 
-def neighbours(fmt: Format, exact: Fraction) -> tuple[Fraction, int, Fraction, int]:
-    """The format's values around a non-negative number, with their codes less ignored bits.
-
-    `above` may be the value that would follow the largest finite one; beyond that these two are given.
+def split(fmt: Format, exact: Fraction) -> tuple[int, int, int]:
+    """The code, less ignored bits, of the format's value at or below a non-negative number, as if codes went on after
+    the largest; and what is left over: `rest` of `parts` equal parts of the distance to the next value.
     """
-    largest = formats.fraction(fmt, fmt.max_finite)
-    size = min(exact, largest)
+    rest, parts = exact.numerator, exact.denominator
     exponent = fmt.min_exponent
-    if size:
-        # floor(log2(size)), from the lengths of numerator and denominator and one comparison
-        exponent = size.numerator.bit_length() - size.denominator.bit_length()
-        exponent = max(exponent - (size < Fraction(2) ** exponent), fmt.min_exponent)
-    quantum = Fraction(2) ** (exponent - fmt.mantissa_bits)
-    below = size // quantum * quantum
-    low = formats.magnitude(fmt, formats.encode(fmt, below))
-    return below, low, below + quantum, low + 1
+    if rest:
+        # floor(log2(exact)), from the lengths of numerator and denominator and one comparison
+        exponent = rest.bit_length() - parts.bit_length()
+        exponent -= rest < parts << exponent if exponent >= 0 else rest << -exponent < parts
+        exponent = max(exponent, fmt.min_exponent)
+    quantum = exponent - fmt.mantissa_bits
+    if quantum < 0:
+        rest <<= -quantum
+    else:
+        parts <<= quantum
+    count, rest = divmod(rest, parts)
+    count += exponent - fmt.min_exponent << fmt.mantissa_bits
+    if not fmt.has_zero:
+        count -= 1 << fmt.mantissa_bits
+        assert count >= 0, f"{exact} is below the least value of {fmt.name}"
+    return count, rest, parts
 
 
 def round_fraction(fmt: Format, exact: Fraction, rounding: str, satfinite: bool = False, negative: bool = False) -> int:
     """The code nearest to a fraction in a rounding mode; `negative` is the sign of a zero."""
     negative = exact < 0 or (exact == 0 and negative)
-    size = abs(exact)
-    below, low, above, high = neighbours(fmt, size)
+    low, rest, parts = split(fmt, abs(exact))
     largest = formats.magnitude(fmt, fmt.max_finite)
-    overflows = size >= above  # beyond even the value after the largest
-    if overflows:
+    if low > largest:  # at least the value that would follow the largest
         outward = {"rn": True, "rna": True, "rz": False, "rm": negative, "rp": not negative}[rounding]
-        magnitude = high if outward else low
-    elif size == below:
+        magnitude = largest + outward
+    elif rest == 0:
         magnitude = low
     else:
-        down = {
-            "rn": size - below < above - size or (size - below == above - size and low % 2 == 0),
-            "rna": size - below < above - size,
-            "rz": True,
-            "rm": not negative,
-            "rp": negative,
+        up = {
+            "rn": 2 * rest > parts or (2 * rest == parts and low % 2 == 1),
+            "rna": 2 * rest >= parts,
+            "rz": False,
+            "rm": negative,
+            "rp": not negative,
         }[rounding]
-        magnitude = low if down else high
+        magnitude = low + up
     if magnitude > largest and satfinite:
         magnitude = largest
     sign = int(negative) << fmt.sign_shift if fmt.has_sign else 0

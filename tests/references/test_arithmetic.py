@@ -133,13 +133,15 @@ def test_fma_beside_a_tie(fmt: Format) -> None:
     """
     u = Fraction(1, 1 << fmt.mantissa_bits)
     factors = [1 - u, Fraction(1), 1 + u]
+    exact, rows = [], []
     for mantissa in (Fraction(1), 1 + u, 2 - u, 2 - 2 * u):
         for left, right, scale in itertools.product(factors, factors, (u / 2, -u / 2, -u / 4)):
-            exact = left * scale * right + mantissa
-            operands = [torch.tensor([formats.encode(fmt, x)]) for x in (left * scale, right, mantissa)]
-            for rounding in ROUNDINGS:
-                got = arithmetic.fma(*operands, fmt=fmt, rounding=rounding).item()
-                assert got == round_fraction(fmt, exact, rounding)
+            exact.append(left * scale * right + mantissa)
+            rows.append([formats.encode(fmt, x) for x in (left * scale, right, mantissa)])
+    operands = torch.tensor(rows).T.contiguous()
+    for rounding in ROUNDINGS:
+        expected = torch.tensor([round_fraction(fmt, number, rounding) for number in exact])
+        same(expected, arithmetic.fma(*operands, fmt=fmt, rounding=rounding), *operands)
 
 
 def test_two_roundings_differ_from_one() -> None:
@@ -156,10 +158,8 @@ def test_fma_float16_exhaustively_along_lines() -> None:
     """
     everything = torch.arange(1 << 16)
     partners = [0x3C01, 0x0001, 0x83FF, 0x7BFF, 0x3555]
-    scaled = [
-        int(formats.fraction(F16, code) * (1 << 24)) if formats.is_finite(F16, code) else 0 for code in range(1 << 16)
-    ]
     finite = formats.is_finite(F16, everything)
+    scaled = (formats.to_float64(F16, torch.where(finite, everything, 0)) * (1 << 24)).long().tolist()
     for x, y in itertools.pairwise(partners):
         fixed = [torch.full_like(everything, code) for code in (x, y)]
         for place in range(3):

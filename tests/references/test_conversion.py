@@ -1,6 +1,7 @@
 """Conversions against fractions, ml_dtypes (from float32, where it rounds once), gfloat and Python integers."""
 
 from fractions import Fraction
+from functools import cache
 
 import gfloat
 import gfloat.formats
@@ -42,6 +43,7 @@ INTEGERS = [I8, I16, I32, I64, U8, U16, U32, U64]
 FLOATS = [F16, BF16, F32, F64]
 
 
+@cache
 def ties(target: Format, source: Format = F32) -> torch.Tensor:
     """Codes of the source at every midpoint of the target and one place either side, both signs."""
     largest = target.max_finite
@@ -172,11 +174,11 @@ def test_ue8m0(rounding: Rounding, satfinite: bool) -> None:
 
 def integral(exact: Fraction, rounding: str) -> int:
     """A fraction to an integer with Python's own integers."""
-    floor = exact.numerator // exact.denominator
-    rest = exact - floor
+    floor, rest = divmod(exact.numerator, exact.denominator)
+    whole = exact.denominator
     up = {
-        "rn": rest > Fraction(1, 2) or (rest == Fraction(1, 2) and floor % 2 == 1),
-        "rna": rest > Fraction(1, 2) or (rest == Fraction(1, 2) and exact > 0),
+        "rn": 2 * rest > whole or (2 * rest == whole and floor % 2 == 1),
+        "rna": 2 * rest > whole or (2 * rest == whole and exact > 0),
         "rz": exact < 0 and rest > 0,
         "rm": False,
         "rp": rest > 0,
@@ -184,6 +186,7 @@ def integral(exact: Fraction, rounding: str) -> int:
     return floor + up
 
 
+@cache
 def integer_inputs(source: Format) -> torch.Tensor:
     """Halves, thirds, and values around each power of two up to 2^65, with both signs, and random ones."""
     values: list[Fraction] = []

@@ -147,6 +147,7 @@ NO_INSTRUCTION = {
     "tensor_core": "products of a warp, held to the emulator in tests/ptx/test_products.py",
     "reciprocal.times_reciprocal_range": "what approximations may give, not what one gives",
     "reciprocal.times_reciprocal_domain": "where a bound holds",
+    "description.size_of": "a size of a grid, no value",
 }  # fmt: skip
 """Public functions, or whole modules, that no instruction implements, each with the reason."""
 

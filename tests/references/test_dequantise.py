@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from statistics import NormalDist
 
 import gfloat
@@ -16,7 +17,11 @@ from references.formats import BF16, F16, F32, Format, fraction
 
 DTYPES = {F16: torch.float16, BF16: torch.bfloat16, F32: torch.float32}
 BYTES = torch.arange(256)
-MAGNITUDES = [fraction(F16, c) for c in range(0x7C00)] + [Fraction(65536)]
+
+
+@cache
+def magnitudes() -> list[Fraction]:
+    return [fraction(F16, c) for c in range(0x7C00)] + [Fraction(65536)]
 
 
 def coded(values: list[float], fmt: Format) -> list[int]:
@@ -82,9 +87,9 @@ def rounded_product(value: Fraction, scale: int, negative: bool) -> int:
     low, high = 0, 0x7C00
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if MAGNITUDES[middle] <= exact else (low, middle)
+        low, high = (middle, high) if magnitudes()[middle] <= exact else (low, middle)
     if exact < 65536:
-        below, above = exact - MAGNITUDES[low], MAGNITUDES[low + 1] - exact
+        below, above = exact - magnitudes()[low], magnitudes()[low + 1] - exact
         low += below > above or (below == above and low % 2 == 1)
     else:
         low = 0x7C00

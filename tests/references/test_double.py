@@ -75,10 +75,11 @@ def test_fma_beside_ties_and_with_cancellation(rounding: Rounding) -> None:
     """Products whose low half decides: c cancels the rounded product, or puts half an ulp beside it."""
     u = Fraction(1, 1 << 52)
     factors = [1 - u, 1 + u, Fraction(1), 1 + 2 * u, Fraction(3, 2) + u]
+    rows, expected = [], []
     for left, right in itertools.product(factors, repeat=2):
         product = left * right
+        near = formats.fraction(F64, round_fraction(F64, product, "rn"))
         for scale in (0, -52, -53, -54, -105, -106, -120, -1022, -1070):
-            near = formats.fraction(F64, round_fraction(F64, product, "rn"))
             for addend in (-near, near * Fraction(2) ** 53, -near * Fraction(2) ** -53, Fraction(2) ** 54, -(near + u)):
                 scaled = addend * Fraction(2) ** scale
                 try:
@@ -86,9 +87,11 @@ def test_fma_beside_ties_and_with_cancellation(rounding: Rounding) -> None:
                 except ValueError:
                     continue  # below the subnormals
                 exact = product * Fraction(2) ** scale + scaled
-                expected = round_fraction(F64, exact, rounding, negative=exact == 0 and rounding == "rm")
-                got = double.fma(*(torch.tensor(signed([code])) for code in codes), rounding=rounding).item()
-                assert got % (1 << 64) == expected, (left, right, scale, addend)
+                rows.append(signed(codes))
+                expected += [round_fraction(F64, exact, rounding, negative=exact == 0 and rounding == "rm")]
+    assert len(rows) > 500
+    operands = torch.tensor(rows).T.contiguous()
+    same(torch.tensor(signed(expected)), double.fma(*operands, rounding=rounding), *operands)
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
@@ -99,9 +102,10 @@ def test_square_roots_in_every_mode(rounding: Rounding) -> None:
         value = formats.fraction(F64, code)
         # 200 more bits than the operand has, by Python's integer root; then what is left over decides.
         scale = 1 << 1400
-        floor = math.isqrt(value.numerator * scale**2 // value.denominator)
-        inexact = Fraction(floor, scale) ** 2 != value
-        expected = round_fraction(F64, Fraction(2 * floor + inexact, 2 * scale), rounding)
+        floor, lost = divmod(value.numerator << 2800, value.denominator)
+        root_of_floor = math.isqrt(floor)
+        inexact = lost != 0 or root_of_floor**2 != floor
+        expected = round_fraction(F64, Fraction(2 * root_of_floor + inexact, 2 * scale), rounding)
         assert root == expected, hex(code)
 
 

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from second_opinion import neighbours, patterns, round_fraction, same
+from second_opinion import patterns, round_fraction, same, split
 
 from references import formats, stochastic
 from references.conversion import convert as nearest
@@ -39,10 +39,9 @@ def test_against_fractions(target: Format) -> None:
         if size >= largest:
             magnitude = target.max_finite
         else:
-            below, low, above, high = neighbours(target, size)
-            discarded = (size - below) / (above - below)
-            kept_bits = Fraction(int(discarded * (1 << n)))  # as many bits as there are random ones
-            magnitude = high if kept_bits + r >= 1 << n else low
+            low, rest, parts = split(target, size)
+            discarded = (rest << n) // parts  # as many bits as there are random ones
+            magnitude = low + (discarded + r >= 1 << n)
         expected.append(min(magnitude, target.max_finite) | formats.sign(F32, code) << target.sign_shift)
     same(torch.tensor(expected), got, x, random)
 

@@ -7,8 +7,9 @@ from functools import lru_cache
 from harness.ptx.api import assemble
 from harness.ptx.binding.constraints import parse_constraints
 from harness.ptx.binding.contents import Analysis, describe
+from harness.ptx.binding.repeated import check_repeated
 from harness.ptx.binding.written import check_inputs
-from harness.ptx.errors import InputWritten, PtxError, only_own
+from harness.ptx.errors import DeclaredOutside, InputWritten, PtxError, only_own
 from harness.ptx.text.parser import parse_asm
 
 
@@ -55,6 +56,21 @@ def written_input(asm: str, constraints: str) -> str | None:
         parsed = parse_constraints(constraints)
         check_inputs(*parse_asm(asm, len(parsed)), parsed)
     except InputWritten as error:
+        return str(error)
+    except PtxError:
+        return None
+    return None
+
+
+def repeated_name(asm: str, constraints: str) -> str | None:
+    """Which name the block declares outside braces, in one message, or None where it declares none.
+
+    Such a block can stand once in a kernel, and not twice. Like `written_input`, it needs no target, and gives None too
+    where text or constraints cannot be read.
+    """
+    try:
+        check_repeated(asm, len(parse_constraints(constraints)))
+    except DeclaredOutside as error:
         return str(error)
     except PtxError:
         return None

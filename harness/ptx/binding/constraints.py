@@ -15,6 +15,7 @@ import numpy as np
 
 from harness.ptx.errors import BindingError, TooLarge
 from harness.ptx.limits import CONSTRAINTS, PACK
+from harness.ptx.text.conventions import short
 
 REGISTER_WIDTH = {"b": 1, "c": 16, "h": 16, "r": 32, "f": 32, "l": 64, "N": 64, "d": 64}
 """Constraint letter to register width in bits."""
@@ -89,7 +90,7 @@ def parse_constraints(text: str) -> tuple[Constraint, ...]:
 
 def _constraint(part: str, text: str, before: Sequence[Constraint]) -> Constraint:
     def refuse(why: str) -> BindingError:
-        return BindingError(f"constraint {_short(part)!r} of {_short(text)!r}: {why}")
+        return BindingError(f"constraint {short(part)!r} of {short(text)!r}: {why}")
 
     if not part:
         raise refuse("it is empty; is there a comma too many?")
@@ -128,7 +129,7 @@ def _constraint(part: str, text: str, before: Sequence[Constraint]) -> Constrain
 def check_pack(pack: object) -> None:
     """Raise BindingError or TooLarge for what is no number of elements of an invocation."""
     if isinstance(pack, bool) or not isinstance(pack, (int, np.integer)):
-        raise BindingError(f"pack is {_short(repr(pack))}; it is the number of elements of an invocation")
+        raise BindingError(f"pack is {short(repr(pack))}; it is the number of elements of an invocation")
     if pack > PACK.most:
         raise TooLarge(PACK.refusal(int(pack)))
     if pack < 1 or pack & (pack - 1):
@@ -246,11 +247,6 @@ def _check_count(what: str, have: int, need: int, widths: Sequence[int], pack: i
     )
 
 
-def _short(text: str) -> str:
-    """The text, or the beginning of a long one, for messages."""
-    return text if len(text) <= 100 else f"{text[:100]}..."
-
-
 def constants_of(operands: Sequence[AsmOperand], args: Sequence[object]) -> tuple[tuple[int, int], ...]:
     """The number and value of each operand under constraint `n` or `i`, as LLVM writes it: signed.
 
@@ -263,7 +259,7 @@ def constants_of(operands: Sequence[AsmOperand], args: Sequence[object]) -> tupl
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or operand.element_width < 32:
                 raise BindingError(
                     f"operand {operand.describes}: constraint {operand.constraint.text!r} takes a compile-time "
-                    f"constant (a Python int, in a kernel a tl.constexpr), not {_short(repr(value))}"
+                    f"constant (a Python int, in a kernel a tl.constexpr), not {short(repr(value))}"
                 )
             half = 1 << (operand.element_width - 1)
             found.append((operand.number, ((int(value) + half) & (2 * half - 1)) - half))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from harness.ptx.binding.constraints import REGISTER_WIDTH, Constraint
 from harness.ptx.errors import InputWritten
 from harness.ptx.text.lexer import OPERAND
-from harness.ptx.text.nodes import CodeBlock, Instruction, Name, Operand, Pair, Source, Vector
+from harness.ptx.text.nodes import CodeBlock, Instruction, Name, Operand, Pair, Source, Vector, instructions
 
 _NO_DESTINATION = frozenset((
     "bar", "barrier", "bra", "brx", "call", "discard", "exit", "nanosleep", "pmevent", "prefetch", "prefetchu", "red",
@@ -22,7 +22,7 @@ _NO_DESTINATION = frozenset((
 def check_inputs(tree: CodeBlock, source: Source, constraints: Sequence[Constraint]) -> None:
     """Raise InputWritten for the first instruction that writes an input which is tied to no output."""
     inputs = {n: c for n, c in enumerate(constraints) if not (c.output or c.immediate) and c.tied is None}
-    for instruction in _instructions(tree):
+    for instruction in instructions(tree):
         for number in _written(instruction):
             if number in inputs:
                 words = _words(source.statement(instruction.offset), number, inputs[number], constraints)
@@ -41,14 +41,6 @@ def _words(statement: str, number: int, constraint: Constraint, constraints: Seq
     )
 
 
-def _instructions(block: CodeBlock) -> Iterator[Instruction]:
-    for statement in block.statements:
-        if isinstance(statement, CodeBlock):
-            yield from _instructions(statement)
-        elif isinstance(statement, Instruction):
-            yield statement
-
-
 def _written(instruction: Instruction) -> Iterator[int]:
     """The numbers of the asm operands that an instruction writes."""
     yield from _numbers(destination(instruction))
@@ -62,7 +54,10 @@ def destination(instruction: Instruction) -> Operand | None:
     opcode, modifiers = instruction.opcode, instruction.modifiers
     reads_only = opcode in _NO_DESTINATION or ".".join((opcode, *modifiers[:1])) in _NO_DESTINATION
     if instruction.operands and (not reads_only or (opcode in ("bar", "barrier") and "red" in modifiers)):
-        return instruction.operands[0]
+        first, *others = instruction.operands
+        # PTX ISA 9.7.16.8, tcgen05.ld.red: the value of the reduction stands beside the elements.
+        two = opcode == "tcgen05" and modifiers[:2] == ("ld", "red") and len(others) > 1
+        return Pair(first, others[0], first.offset) if two else first
     return None
 
 

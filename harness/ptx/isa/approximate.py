@@ -4,6 +4,10 @@ Each follows the sequence that ptxas makes of it (read from the machine code of 
 function unit (`harness.ptx.numeric.special_functions`), with multiplications before and after it. It gives the bits of
 an H100 and an H200. Other generations have other units, for which this is a model. NaN results are 0x7fffffff.
 `rounded=` names the model that rounds to nearest.
+
+Whatever the argument, a definition calls the unit once and selects what stands before and after it: numba then makes
+vector instructions of the loop, where a branch would make it twice as slow. A multiplication by a power of 2 whose
+result is exact is an addition to the exponent.
 """
 
 from __future__ import annotations
@@ -21,8 +25,8 @@ from harness.ptx.isa.approximate_rounded import (
     tanh_rounded,
 )
 from harness.ptx.isa.registry import instruction
-from harness.ptx.numeric.bits import f32_round, f32_value, f64_bits, f64_value, scalar
-from harness.ptx.numeric.softfloat import f32_finish, f32_flush
+from harness.ptx.numeric.bits import f32_round, f32_value, f64_bits, f64_value, scalar, to_float
+from harness.ptx.numeric.softfloat import f32_flush
 from harness.ptx.numeric.special_functions import (
     unit_cos,
     unit_ex2,
@@ -34,14 +38,39 @@ from harness.ptx.numeric.special_functions import (
     unit_tanh,
 )
 
+_INFINITY = 0x7F800000
 _LEAST_NORMAL = 0x00800000
 _TWO_TO_126 = 0x7E800000
 
 
 @scalar
-def _times(a: int, factor: float, ftz: int) -> int:
-    """FMUL: a float32 times a float64 that a float32 holds, rounded to nearest."""
-    return f32_finish(f32_value(f32_flush(a, ftz)) * factor, 0, ftz, 0)
+def _product(x: float, ftz: int) -> int:
+    """FMUL: a float64 that holds a product exactly, rounded to nearest; NaN may have any payload.
+
+    With .ftz a result is zero where 24 bits of an unbounded exponent leave it below 2**-126.
+    """
+    least = 1.1754943157898258e-38  # 2**-126 - 2**-151, which rounds to 2**-126
+    return f32_round(x) & 0x80000000 if ftz and abs(x) < least else f32_round(x)
+
+
+@scalar
+def _canonical(a: int) -> int:
+    """A pattern, or the NaN of the unit."""
+    return 0x7FFFFFFF if a & 0x7FFFFFFF > _INFINITY else a
+
+
+@scalar
+def _normal(a: int) -> int:
+    """A subnormal number times 2**24, and what is none as it is."""
+    size = a & 0x7FFFFFFF
+    scaled = (f64_bits(to_float(size)) >> 29) - (1023 - 127 + 149 - 24 << 23)  # a pattern counts units of 2**-149
+    return (a & 0x80000000) + scaled if 0 < size < _LEAST_NORMAL else a
+
+
+@scalar
+def _quarter(a: int) -> int:
+    """A number above 2**126 in magnitude times 1/4, and what is none as it is."""
+    return a - (2 << 23) if _TWO_TO_126 < a & 0x7FFFFFFF < _INFINITY else a
 
 
 @instruction("rcp.approx{.ftz}.f32", "d, a", section="9.7.3.13", approximate=True, rounded=rcp_rounded)
@@ -51,44 +80,49 @@ def rcp_approx(a: int, ftz: int) -> int:
         return unit_rcp(a)
     size = a & 0x7FFFFFFF
     scale = 16777216.0 if size < _LEAST_NORMAL else (0.25 if size > _TWO_TO_126 else 1.0)
-    return _times(unit_rcp(_times(a, scale, 0)), scale, 0)
+    return _canonical(_product(f32_value(unit_rcp(_quarter(_normal(a)))) * scale, 0))
 
 
 @scalar
 def _quotient(a: int, b: int, scale: float, ftz: int) -> int:
-    """Both operands scaled, then a * (1 / b)."""
-    return _times(_times(a, scale, ftz), f32_value(unit_rcp(_times(b, scale, ftz))), ftz)
+    """a * scale, times 1 / b, for a `b` that was scaled.
+
+    ptxas rounds the first product too. That changes it only where the result is zero, or infinite, all the same.
+    """
+    return _canonical(_product(f32_value(f32_flush(a, ftz)) * scale * f32_value(unit_rcp(b)), ftz))
 
 
 @instruction("div.full{.ftz}.f32", "d, a, b", section="9.7.3.8", approximate=True, rounded=div_full_rounded)
 def div_full(a: int, b: int, ftz: int) -> int:
     """About a / b over the full range of b, within 2 ulp: large and (without .ftz) subnormal divisors are scaled."""
     size = b & 0x7FFFFFFF
-    tiny = size < _LEAST_NORMAL and not ftz
-    return _quotient(a, b, 0.25 if size > _TWO_TO_126 else (16777216.0 if tiny else 1.0), ftz)
+    scale = 0.25 if size > _TWO_TO_126 else (16777216.0 if size < _LEAST_NORMAL and not ftz else 1.0)
+    return _quotient(a, _quarter(b if ftz else _normal(b)), scale, ftz)
 
 
 @instruction("div.approx{.ftz}.f32", "d, a, b", section="9.7.3.8", approximate=True, rounded=div_approx_rounded)
 def div_approx(a: int, b: int, ftz: int) -> int:
     """About a times 1 / b, within 2 ulp; above 2**126 in magnitude, 1 / b counts as zero."""
     tiny = b & 0x7FFFFFFF < _LEAST_NORMAL and not ftz
-    return _quotient(a, b, 16777216.0 if tiny else 1.0, ftz)
+    return _quotient(a, b if ftz else _normal(b), 16777216.0 if tiny else 1.0, ftz)
 
 
 @instruction("sqrt.approx{.ftz}.f32", "d, a", section="9.7.3.15", approximate=True, rounded=sqrt_rounded)
 def sqrt_approx(a: int, ftz: int) -> int:
     """About the square root; -0 for -0, NaN below zero. Without .ftz subnormal arguments are scaled."""
-    if ftz or a & 0x7FFFFFFF >= _LEAST_NORMAL:
+    if ftz:
         return unit_sqrt(a)
-    return _times(unit_sqrt(_times(a, 16777216.0, 0)), 0.000244140625, 0)
+    root = unit_sqrt(_normal(a))
+    return root - (12 << 23) if 0 < a < _LEAST_NORMAL else root
 
 
 @instruction("rsqrt.approx{.ftz}.f32", "d, a", section="9.7.3.16", approximate=True, rounded=rsqrt_rounded)
 def rsqrt_approx(a: int, ftz: int) -> int:
     """About 1 / sqrt(a), within 2 ulp; an infinity of its sign for zero, NaN below."""
-    if ftz or a & 0x7FFFFFFF >= _LEAST_NORMAL:
+    if ftz:
         return unit_rsqrt(a)
-    return _times(unit_rsqrt(_times(a, 16777216.0, 0)), 4096.0, 0)
+    root = unit_rsqrt(_normal(a))
+    return root + (12 << 23) if 0 < a < _LEAST_NORMAL else root
 
 
 @scalar
@@ -119,19 +153,21 @@ def cos_approx(a: int) -> int:
 @instruction("lg2.approx{.ftz}.f32", "d, a", section="9.7.3.20", approximate=True, rounded=lg2_rounded)
 def lg2_approx(a: int, ftz: int) -> int:
     """About log2; -infinity for zeros, NaN below. Without .ftz subnormal arguments are scaled."""
-    if ftz or a & 0x7FFFFFFF >= _LEAST_NORMAL:
+    if ftz:
         return unit_lg2(a)
-    return f32_finish(f32_value(unit_lg2(_times(a, 16777216.0, 0))) - 24.0, 0, 0, 0)
+    logarithm = unit_lg2(_normal(a))
+    shifted = f32_round(f32_value(logarithm) - 24.0)
+    return shifted if 0 < a < _LEAST_NORMAL else logarithm
 
 
 @instruction("ex2.approx{.ftz}.f32", "d, a", section="9.7.3.21", approximate=True, rounded=ex2_rounded)
 def ex2_approx(a: int, ftz: int) -> int:
     """About 2**a, within 2 ulp. Without .ftz, below -126, it is the square of 2**(a / 2)."""
-    # As unsigned numbers, patterns of what is less than -126, -infinity included.
-    if ftz or a <= 0xC2FC0000 or a > 0xFF800000:
-        return unit_ex2(a)
-    root = f32_value(unit_ex2(_times(a, 0.5, 0)))
-    return f32_finish(root * root, 0, 0, 0)
+    # As unsigned numbers, patterns of what is less than -126, -infinity included (half of it will do as well).
+    low = 0xC2FC0000 < a <= 0xFF800000 and not ftz
+    root = unit_ex2(a - (1 << 23) if low else a)
+    value = f32_value(root)
+    return f32_round(value * value) if low else root
 
 
 @instruction("tanh.approx.f32", "d, a", section="9.7.3.22", requires=75, approximate=True, rounded=tanh_rounded)

@@ -6,6 +6,8 @@ H200, all arguments). NaN results are 0x7fff. `rounded=` names the model that ro
 
 from __future__ import annotations
 
+from functools import partial
+
 from harness.ptx.isa.approximate_rounded import (
     ex2_half_rounded,
     ex2_halves_rounded,
@@ -36,97 +38,41 @@ def _cut(x: int, type: int) -> int:
     return infinite if x & 0x7FFFFFFF >= 0x47800000 else narrow(f32_value(x), 5, 10, 1)
 
 
-@instruction(
+_tanh = partial(
+    instruction,
     "tanh.approx.type",
     "d, a",
     section="9.7.4.9",
     requires=75,
+    needs={"bf16": 90, "bf16x2": 90},
     approximate=True,
-    rounded=tanh_half_rounded,
-    type=".f16",
 )
-@instruction(
-    "tanh.approx.type",
-    "d, a",
-    section="9.7.4.9",
-    requires=90,
-    approximate=True,
-    rounded=tanh_half_rounded,
-    type=".bf16",
-)
+# bfloat16 exists with .ftz only, float16 without it only.
+_ex2_f16 = partial(instruction, "ex2.approx.type", "d, a", section="9.7.4.10", requires=75, approximate=True)
+_ex2_bf16 = partial(instruction, "ex2.approx.ftz.type", "d, a", section="9.7.4.10", requires=90, approximate=True)
+
+
+@_tanh(rounded=tanh_half_rounded, type=".f16 .bf16")
 def tanh_half(a: int, type: int) -> int:
     """About the hyperbolic tangent; below 2**-8 the argument comes back as it is."""
     return _cut(unit_tanh(_widened(a, type)), type)
 
 
-@instruction(
-    "ex2.approx.type",
-    "d, a",
-    section="9.7.4.10",
-    requires=75,
-    approximate=True,
-    rounded=ex2_half_rounded,
-    type=".f16",
-)
-@instruction(
-    "ex2.approx.ftz.type",
-    "d, a",
-    section="9.7.4.10",
-    requires=90,
-    approximate=True,
-    rounded=ex2_half_rounded,
-    type=".bf16",
-)
+@_ex2_f16(rounded=ex2_half_rounded, type=".f16")
+@_ex2_bf16(rounded=ex2_half_rounded, type=".bf16")
 def ex2_half(a: int, type: int) -> int:
     """About 2**a; float16 keeps subnormals, bfloat16 flushes them on both sides."""
     return _cut(unit_ex2(_widened(a, type)), type)
 
 
-@instruction(
-    "tanh.approx.type",
-    "d, a",
-    section="9.7.4.9",
-    requires=75,
-    approximate=True,
-    rounded=tanh_halves_rounded,
-    type=".f16x2",
-    undefined="halves",
-)
-@instruction(
-    "tanh.approx.type",
-    "d, a",
-    section="9.7.4.9",
-    requires=90,
-    approximate=True,
-    rounded=tanh_halves_rounded,
-    type=".bf16x2",
-    undefined="halves",
-)
+@_tanh(rounded=tanh_halves_rounded, type=".f16x2 .bf16x2", undefined="halves")
 def tanh_halves(a: int, type: int) -> int:
     """About two hyperbolic tangents."""
     return tanh_half(a & 0xFFFF, type) | tanh_half(a >> 16, type) << 16
 
 
-@instruction(
-    "ex2.approx.type",
-    "d, a",
-    section="9.7.4.10",
-    requires=75,
-    approximate=True,
-    rounded=ex2_halves_rounded,
-    type=".f16x2",
-    undefined="halves",
-)
-@instruction(
-    "ex2.approx.ftz.type",
-    "d, a",
-    section="9.7.4.10",
-    requires=90,
-    approximate=True,
-    rounded=ex2_halves_rounded,
-    type=".bf16x2",
-    undefined="halves",
-)
+@_ex2_f16(rounded=ex2_halves_rounded, type=".f16x2", undefined="halves")
+@_ex2_bf16(rounded=ex2_halves_rounded, type=".bf16x2", undefined="halves")
 def ex2_halves(a: int, type: int) -> int:
     """About two powers of 2."""
     return ex2_half(a & 0xFFFF, type) | ex2_half(a >> 16, type) << 16

@@ -6,8 +6,12 @@ the rounding mode asks for. Patterns of float16 and bfloat16 are widened to floa
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from harness.ptx.numeric.bits import f32_round, f32_value, f64_bits, f64_value, mask, scalar
 from harness.ptx.numeric.softfloat import f16_value, f32_is_nan
+from harness.ptx.text.narrow import BY_CODE
 
 RS = 5
 """Rounding mode: stochastic, by the random bits given."""
@@ -142,103 +146,71 @@ def no_negative_zero(a: int, sign: int, pzo: int) -> int:
     return 0 if pzo and a == sign else a
 
 
-E4M3, E5M2, E2M3, E3M2, E2M1, UE5M3 = 0, 1, 2, 3, 4, 5
-"""The narrow formats, by the codes that `modifiers.CODES` gives to their packed types."""
+def _column(name: str) -> NDArray[np.int64]:
+    """One property of every format, by the number of the format. An array: compiled code reads it without a branch."""
+    return np.array([getattr(BY_CODE[code], name) for code in range(len(BY_CODE))], np.int64)
+
+
+_FIELD = _column("field")
+_MANTISSA = _column("mantissa_bits")
+_BIAS = _column("bias")
+_SIGN = _column("sign")
+_LARGEST = _column("largest")
+_ONES = _column("ones")
+_FIRST_NAN = _column("first_nan")
+_INFINITY = _column("infinity")
 
 
 @scalar
 def narrow_field(form: int) -> int:
-    """Bits that a narrow code has in a packed register."""
-    return 4 if form == 4 else 8
-
-
-@scalar
-def narrow_mantissa(form: int) -> int:
-    """Mantissa bits of a narrow format."""
-    if form == 0 or form == 2 or form == 5:
-        return 3
-    return 1 if form == 4 else 2
-
-
-@scalar
-def narrow_bias(form: int) -> int:
-    """Exponent bias of a narrow format."""
-    if form == 0:
-        return 7
-    if form == 1 or form == 5:
-        return 15
-    return 3 if form == 3 else 1
+    """Bits of one code in a packed register; `form` is the code of a row in `harness.ptx.text.narrow`."""
+    return int(_FIELD[form])
 
 
 @scalar
 def narrow_sign(form: int) -> int:
-    """The sign bit of a narrow format; 0 for the unsigned one."""
-    if form <= 1:
-        return 0x80
-    if form == 5:
-        return 0
-    return 8 if form == 4 else 0x20
+    """The sign bit of a narrow format; 0 for an unsigned one."""
+    return int(_SIGN[form])
 
 
 @scalar
-def narrow_max(form: int) -> int:
-    """Code of the largest finite magnitude of a narrow format."""
-    if form == 0:
-        return 0x7E
-    if form == 1:
-        return 0x7B
-    if form == 5:
-        return 0xFE
-    return 7 if form == 4 else 0x1F
-
-
-@scalar
-def narrow_nan(form: int) -> int:
-    """What a NaN becomes: the format's positive NaN, or the largest value where it has none."""
-    if form <= 1:
-        return 0x7F
-    if form == 5:
-        return 0xFF
-    return 7 if form == 4 else 0x1F
+def narrow_magnitude(code: int, form: int) -> int:
+    """A narrow code without its sign bit and without the bits above the format."""
+    return code & int(_ONES[form])
 
 
 @scalar
 def narrow_from_f32(a: int, form: int, rnd: int, relu: int, random: int) -> int:
     """Code of a float32 pattern in a narrow signed format, clamped to the largest finite value."""
     if f32_is_nan(a):
-        return narrow_nan(form)
+        return int(_ONES[form])  # the NaN, or the largest value of a format without one
     negative = a > 0x7FFFFFFF
     if relu and negative:
         return 0
-    code = min(shrink(a, narrow_mantissa(form), narrow_bias(form), rnd, random, 16), narrow_max(form))
+    code = min(shrink(a, int(_MANTISSA[form]), int(_BIAS[form]), rnd, random, 16), int(_LARGEST[form]))
     return code | narrow_sign(form) if negative else code
 
 
 @scalar
 def narrow_value(code: int, form: int) -> float:
-    """The value of a narrow code that is no NaN; e5m2's 0x7c is infinity, what lies above the format is ignored."""
-    sign = narrow_sign(form)
-    bits = code & (sign - 1) if sign else code
-    mantissa_bits = narrow_mantissa(form)
+    """The value of a narrow code that is no NaN; bits above the format are ignored."""
+    bits = narrow_magnitude(code, form)
+    mantissa_bits = int(_MANTISSA[form])
     exponent = bits >> mantissa_bits
     fraction = bits & mask(mantissa_bits)
-    if form == 1 and exponent == 31:
+    if bits == int(_INFINITY[form]):
         magnitude = 1e300 * 1e300
     elif exponent == 0:
-        magnitude = fraction * two_to(1 - narrow_bias(form) - mantissa_bits)
+        magnitude = fraction * two_to(1 - int(_BIAS[form]) - mantissa_bits)
     else:
-        magnitude = (fraction + (1 << mantissa_bits)) * two_to(exponent - narrow_bias(form) - mantissa_bits)
-    return -magnitude if code & sign else magnitude
+        magnitude = (fraction + (1 << mantissa_bits)) * two_to(exponent - int(_BIAS[form]) - mantissa_bits)
+    return -magnitude if code & int(_SIGN[form]) else magnitude
 
 
 @scalar
 def narrow_is_nan(code: int, form: int) -> bool:
     """Whether a narrow code is a NaN."""
-    if form == 0:
-        return code & 0x7F == 0x7F
-    if form == 1:
-        return code & 0x7F > 0x7C
-    return form == 5 and code == 0xFF
+    return narrow_magnitude(code, form) >= int(_FIRST_NAN[form])
 
 
 @scalar

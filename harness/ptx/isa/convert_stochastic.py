@@ -54,7 +54,7 @@ def cvt_narrow_f32_rs(a: int, b: int, e: int, f: int, r: int, relu: int, form: i
     the lower bytes of both halves. a and e read theirs in reverse.
     """
     upper, lower = r >> 16, r & 0xFFFF
-    if form == 4:
+    if narrow_field(form) == 4:
         upper, lower = (r >> 16 & 0xFF00) | (r >> 8 & 0xFF), (r >> 8 & 0xFF00) | (r & 0xFF)
     field = narrow_field(form)
     high = narrow_from_f32(a, form, RS, relu, reversed16(upper)) << field | narrow_from_f32(b, form, RS, relu, upper)

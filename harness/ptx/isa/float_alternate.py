@@ -16,7 +16,8 @@ kernels put in their place. The ISA lets ptxas fuse `mul` and `add` without .rn;
 
 from __future__ import annotations
 
-from harness.ptx.isa.convert_formats import E2M1, E5M2, narrow_is_nan, narrow_value, scale_value
+from harness.ptx.isa.convert_formats import narrow_field, narrow_is_nan, narrow_value, scale_value
+from harness.ptx.isa.modifiers import CODES
 from harness.ptx.isa.registry import instruction
 from harness.ptx.numeric.bits import scalar
 from harness.ptx.numeric.softfloat import RN, narrow
@@ -24,18 +25,17 @@ from harness.ptx.numeric.softfloat import RN, narrow
 _RESULTS = ".e5m2x4 .e4m3x4"
 _OPERANDS = ".e5m2x4 .e4m3x4 .e3m2x4 .e2m3x4 .e2m1x4 .e2m1p4x4 .ue8m0x4"
 _TARGETS = "100a 103a"
-_PADDED_E2M1, _UE8M0 = 6, 7
+_E5M2, _UE8M0 = CODES["e5m2x4"], CODES["ue8m0x4"]
 _NAN = float("nan")
 
 
 @scalar
 def _element(a: int, number: int, type: int) -> float:
     """The value of one of the four codes of a register."""
-    code = a >> (4 if type == E2M1 else 8) * number & 0xFF
+    code = a >> narrow_field(type) * number & 0xFF
     if type == _UE8M0:
         return _NAN if code == 0xFF else scale_value(code)
-    form = E2M1 if type == _PADDED_E2M1 else type
-    return _NAN if narrow_is_nan(code, form) else narrow_value(code, form)
+    return _NAN if narrow_is_nan(code, type) else narrow_value(code, type)
 
 
 @scalar
@@ -47,7 +47,7 @@ def _rounded(x: float, type: int, satfinite: int) -> int:
     """
     if x != x:
         return 0x7F
-    if type == E5M2:
+    if type == _E5M2:
         code = narrow(x, 5, 2, RN)
         return code - 1 if satfinite and code & 0x7F == 0x7C else code
     # One bit more of exponent, so that its highest value is no infinity; the biases differ by 8.

@@ -57,6 +57,10 @@ _move(
     cops=".cg .cs .wb .wt",
     ordering=".relaxed .release",
 )
+operation(
+    "ldu{.space}{.vec}.type", "ldu", section="9.7.9.10", space=".global", vec=".v2 .v4",
+    type=f"{_NARROW} {_WORDS} {_DOUBLE_WORDS}", excludes=[f".v4 {t}" for t in _DOUBLE_WORDS.split()],
+)  # fmt: skip
 _UPDATE = {
     "sem": ".relaxed .acquire .release .acq_rel",
     "scope": ".cta .cluster .gpu .sys",
@@ -94,6 +98,7 @@ operation(
     "createpolicy.fractional.l2{.second}.b64",
     "policy",
     section="9.7.9.15",
+    requires=80,
     l2=".L2::evict_last .L2::evict_normal .L2::evict_first .L2::evict_unchanged",
     second=".L2::evict_unchanged .L2::evict_first",
 )

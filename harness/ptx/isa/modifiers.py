@@ -65,7 +65,7 @@ def heeded(opcode: str, modifiers: tuple[str, ...]) -> tuple[str, ...]:
     Those are one of each group that some other instruction has (classes of testp, fields of a tensor map), and types
     of no number on instructions that may have float operands, but for products of integers.
     """
-    for group in _IGNORED[opcode == "testp" :]:
+    for group in _IGNORED[opcode == "testp" : 3 if opcode == "tensormap" else None]:
         if sum(m in group for m in modifiers) == 1:
             modifiers = tuple(m for m in modifiers if m not in group)
     if opcode in _WITH_FLOATS and {"lo", "hi", "wide"}.isdisjoint(modifiers):

@@ -6,6 +6,8 @@ from harness.ptx.isa.registry import operation
 
 operation("bar{.cta}.sync", "barrier", section="9.7.13.1")
 operation("barrier{.cta}.sync{.aligned}", "barrier", section="9.7.13.1")
+operation("bar{.cta}.arrive", "barrier_arrive", section="9.7.13.1")
+operation("barrier{.cta}.arrive{.aligned}", "barrier_arrive", section="9.7.13.1")
 operation("bar.warp.sync", "warp_barrier", section="9.7.13.2")
 operation("membar.level", "fence", section="9.7.13.4", level=".cta .gl .sys")
 operation(
@@ -15,8 +17,8 @@ operation(
     sem=".sc .acq_rel .acquire .release",
     scope=".cta .cluster .gpu .sys",
 )
-operation("fence.proxy.kind", "fence", section="9.7.13.4", kind=".alias .async .async.global .async.shared::cta")
-operation("fence.proxy.async.space", "fence", section="9.7.13.4", space=".global .shared::cta .shared::cluster")
+operation("fence.proxy.alias", "fence", section="9.7.13.4")
+operation("fence.proxy.async{.space}", "proxy_fence", section="9.7.13.4", space=".global .shared::cta .shared::cluster")
 operation("griddepcontrol.action", "fence", section="9.7.12.13", action=".launch_dependents .wait", requires=90)
 operation(
     "setmaxnreg.action.sync.aligned.u32",

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from harness.ptx.binding.builder import binds, expect
 from harness.ptx.binding.program import ReadSlot, Step, WriteSlot
-from harness.ptx.errors import OperandError
+from harness.ptx.errors import ExecutionError, OperandError
 from harness.ptx.isa.forms import Bound, find
 from harness.ptx.kernel.builder import KernelBuilder
 from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.kernel.memory import LOCAL_WINDOW, SHARED_WINDOW, Access
+from harness.ptx.kernel.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, Access
 from harness.ptx.machine.operations import runs
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 from harness.ptx.text.nodes import Address, Instruction, Name, Operand, Sink, Vector
@@ -62,6 +63,11 @@ def _bind_ld(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     return Step("ld", node, bound, (reader,), writers, detail=Access(space, displacement, kind.width, len(writers)))
 
 
+@binds("ldu")
+def _bind_ldu(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    return replace(_bind_ld(builder, node, bound), kind="ldu")
+
+
 def _hints(bound: Bound) -> int:
     return 1 if bound.modifiers.get("hint") else 0
 
@@ -108,6 +114,21 @@ def _run_ld(frame: KernelFrame, step: Step, active: Array | None) -> None:
     for number, writer in enumerate(step.destinations):
         if writer.slot >= 0:
             frame.write_lanes(writer, values[number], masks[number], lanes, active)
+
+
+@runs("ldu")
+def _run_ldu(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    """A load for which a warp's threads have to agree on the address (ISA 9.7.9.10)."""
+    lanes = frame.locate(step, step.sources[0], step.detail, active)[0]
+    addresses = np.zeros(frame.lanes, UNSIGNED[64])
+    addresses[lanes] = np.broadcast_to(frame.read(step.sources[0])[0], frame.lanes)[lanes]
+    warps = lanes // 32
+    first = addresses[lanes[np.searchsorted(warps, warps)]]
+    if (apart := addresses[lanes] != first).any():
+        who = frame.who(int(lanes[np.flatnonzero(apart)[0]]))
+        words = f"{who} and another of its warp give two addresses; all threads of a warp give ldu the same one"
+        raise frame.fault(ExecutionError, step, words)
+    _run_ld(frame, step, active)
 
 
 @runs("st")
@@ -231,7 +252,7 @@ def _bind_cvta(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
 @runs("cvta")
 def _run_cvta(frame: KernelFrame, step: Step, active: Array | None) -> None:
     value, mask = frame.read(step.sources[0])
-    window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(_space(step.bound), 0)
+    window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAMETER_WINDOW}.get(_space(step.bound), 0)
     if window and value.dtype == np.uint64:
         to = step.bound.modifiers["to"]
         value = value - np.uint64(window) if to else value + np.uint64(window)

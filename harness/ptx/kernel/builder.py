@@ -10,7 +10,7 @@ from harness.ptx.binding.builder import Builder
 from harness.ptx.binding.program import ReadSlot, Register, Step
 from harness.ptx.binding.scope import Scope
 from harness.ptx.errors import NotElementwise, OperandError, TooLarge
-from harness.ptx.kernel.kernel import size_of
+from harness.ptx.kernel.kernel import places_of, size_of
 from harness.ptx.kernel.memory import SHARED_BASE, VARIABLES_BASE
 from harness.ptx.limits import LOCAL, STATIC_SHARED, VARIABLES
 from harness.ptx.targets import AnyTarget
@@ -49,6 +49,7 @@ class KernelBuilder(Builder):
         self.passed: dict[tuple[int, int, int], Register] = {}
         self.calling: list[str] = []
         self.parameters = {p.name: p for p in function.parameters}
+        self.parameter_places = places_of(function.parameters)
         self.sizes = {"shared": 0, "local": 0, "global": 0}
         self.variables = bytearray()
         self.dynamic: list[str] = []
@@ -101,10 +102,11 @@ class KernelBuilder(Builder):
                 self.variables[at : at + width] = (value & ((1 << 8 * width) - 1)).to_bytes(width, "little")
 
     def address_of(self, node: Name) -> ReadSlot | None:
-        """The address of a shared or local variable."""
+        """The address of a shared or local variable, or of a parameter of the kernel."""
         variable = self.scope.variable(node.text)
         if variable is None:
-            return None
+            at = self.parameter_places.get(node.text)
+            return None if at is None else ReadSlot(-1, 64, at)
         self.place(variable)
         offset = self.offsets.get(id(variable))
         if offset is None:

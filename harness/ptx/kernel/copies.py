@@ -13,7 +13,7 @@ import numpy as np
 
 from harness.ptx.binding.program import ReadSlot, Step
 from harness.ptx.errors import ExecutionError, MemoryFault
-from harness.ptx.kernel.memory import Access, Place, Shared, gather, scatter
+from harness.ptx.kernel.memory import Access, Buffer, Place, Shared, gather, scatter
 from harness.ptx.kernel.threads import ThreadFrame
 from harness.ptx.numeric.vectorise import Array
 
@@ -35,6 +35,26 @@ class Reaching(ThreadFrame):
 
     def check_write(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
         """Record a write; raises MemoryFault where it races with another thread's access."""
+        raise NotImplementedError
+
+    def refuse_write(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
+        """Raise MemoryFault for a write to shared memory that an asynchronous product or copy still reads."""
+        raise NotImplementedError
+
+    def refuse_under_way(self, step: Step, access: Access, lanes: Array, place: Place, verb: str) -> None:
+        """Raise MemoryFault for an access to shared memory to which a copy is under way."""
+        raise NotImplementedError
+
+    def refuse_read_only(self, step: Step, region: Buffer, lanes: Array) -> None:
+        """Raise MemoryFault for a store to an array that cannot be written."""
+        raise NotImplementedError
+
+    def reader(self, units: Array) -> str:
+        """Which bulk copy still reads some units of shared memory, in words."""
+        raise NotImplementedError
+
+    def arrived(self, step: Step, barrier: int, lane: int, size: int) -> None:
+        """A bulk copy tells an mbarrier that its bytes have come."""
         raise NotImplementedError
 
     def land(self, access: Access, lanes: Array, place: Place, values: list[Array], masks: list[Array | None]) -> None:
@@ -89,6 +109,7 @@ class Copies:
         _, places = frame.locate_lanes(step, step.sources[0], to, lanes)
         shared = frame.shared
         units = shared.units(places[0].offsets, to.size)
+        frame.refuse_write(step, to, lanes, places[0])
         self._refuse_meeting(step, to, lanes, places[0], values)
         if frame.grid.races:
             # The data may arrive from now on: what other threads did since the last barrier must not be there.

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from harness.ptx.binding.program import ReadSlot, Step, WriteSlot
-from harness.ptx.errors import MemoryFault
+from harness.ptx.errors import ExecutionError, MemoryFault
+from harness.ptx.kernel.bulk import Bulk
 from harness.ptx.kernel.copies import Copies, Reaching
 from harness.ptx.kernel.grid import KernelGrid
 from harness.ptx.kernel.memory import (
@@ -23,6 +24,8 @@ from harness.ptx.kernel.memory import (
     rows,
     scatter,
 )
+from harness.ptx.kernel.phases import Barrier
+from harness.ptx.kernel.promises import Promises
 from harness.ptx.kernel.races import note_read, note_write
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
@@ -35,6 +38,9 @@ class KernelFrame(Reaching):
         self.shared = Shared(blocks, grid.shared_bytes, grid.unit("shared"), grid.races)
         self.local = LocalMemory(self.lanes, grid.local_bytes) if grid.local_bytes else None
         self.copies = Copies(self)
+        self.promises = Promises(self)
+        self.bulk = Bulk(self)
+        self.barriers: dict[int, Barrier] = {}
 
     # addresses -------------------------------------------------------------------------------------------
 
@@ -147,8 +153,7 @@ class KernelFrame(Reaching):
 
     def _load(self, step: Step, access: Access, lanes: Array, place: Place) -> tuple[list[Array], list[Array | None]]:
         region = place.region
-        if self.copies.flying and isinstance(region, Shared):
-            self.copies.refuse_access(step, access, lanes, place, "reads")
+        self.refuse_under_way(step, access, lanes, place, "reads")
         values = gather(region.bytes, place.offsets, access.width, access.count)
         masks: list[Array | None] = [None] * access.count
         if region.undefined is not None:
@@ -180,12 +185,12 @@ class KernelFrame(Reaching):
     ) -> None:
         region = place.region
         if isinstance(region, Buffer):
-            self._refuse_read_only(step, region, lanes)
+            self.refuse_read_only(step, region, lanes)
             for mask in masks:
                 if mask is not None:
                     self.refuse_undefined(step, mask, lanes, f"a store to {region.name or 'global memory'}")
-        if self.copies.flying and isinstance(region, Shared):
-            self.copies.refuse_access(step, access, lanes, place, "writes to")
+        self.refuse_under_way(step, access, lanes, place, "writes to")
+        self.refuse_write(step, access, lanes, place)
         if self.grid.races and not isinstance(region, LocalMemory):
             self.check_write(step, access, lanes, place, values)
         scatter(region.bytes, place.offsets, values, access.width)
@@ -204,7 +209,37 @@ class KernelFrame(Reaching):
         zero = UNSIGNED[access.width](0)
         scatter(shared.undefined, place.offsets, [zero if m is None else m for m in masks], access.width)
 
-    def _refuse_read_only(self, step: Step, region: Buffer, lanes: Array) -> None:
+    def refuse_write(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
+        """Raise MemoryFault for a write to shared memory that an asynchronous product or copy still reads."""
+        if (self.promises.given or self.bulk.leaving) and isinstance(place.region, Shared):
+            self.promises.refuse_write(step, access, lanes, place)
+
+    def refuse_under_way(self, step: Step, access: Access, lanes: Array, place: Place, verb: str) -> None:
+        """Raise MemoryFault for an access to shared memory to which a copy is under way."""
+        if not (self.copies.flying or self.bulk.flying) or not isinstance(place.region, Shared):
+            return
+        if self.bulk.flying:
+            units = self.shared.units(place.offsets, access.size)
+            bad = np.flatnonzero((self.shared.under_way[units] > 0).any(axis=1))
+            if len(bad):
+                at = bad[:1]
+                self.bulk.refuse(step, int(lanes[at[0]]), place.offsets[at], units[at], verb)
+        self.copies.refuse_access(step, access, lanes, place, verb)
+
+    def reader(self, units: Array) -> str:
+        """Which bulk copy still reads some units of shared memory, in words."""
+        return self.bulk.reader(units)
+
+    def arrived(self, step: Step, barrier: int, lane: int, size: int) -> None:
+        """A bulk copy tells an mbarrier that its bytes have come."""
+        found = self.barriers.get(barrier)
+        if found is None:
+            text = f"the bulk copy of {self.who(lane)} tells an mbarrier at offset {barrier % self.shared.size}, where"
+            raise self.fault(ExecutionError, step, f"{text} none is")
+        found.bytes -= size
+        self.clock += found.settle(self.clock + 1)
+
+    def refuse_read_only(self, step: Step, region: Buffer, lanes: Array) -> None:
         """Raise MemoryFault for a store to an array that cannot be written."""
         if not region.writable:
             text = f"{self.who(int(lanes[0]))} stores to {region.name or 'a buffer'}, whose array is read-only"
@@ -239,11 +274,10 @@ class KernelFrame(Reaching):
         for place in places:
             region = place.region
             if isinstance(region, Buffer):
-                self._refuse_read_only(step, region, lanes)
-            if self.copies.flying and isinstance(region, Shared):
-                self.copies.refuse_access(
-                    step, access, lanes if place.part is None else lanes[place.part], place, "updates"
-                )
+                self.refuse_read_only(step, region, lanes)
+            some = lanes if place.part is None else lanes[place.part]
+            self.refuse_under_way(step, access, some, place, "updates")
+            self.refuse_write(step, access, some, place)
             table = rows(region.bytes, access.width, 1)[:, 0]
             index = (place.offsets // (access.width // 8) + element).tolist()
             if region.undefined is not None:

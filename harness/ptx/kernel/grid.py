@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -11,9 +12,10 @@ import numpy as np
 from harness.ptx.binding.program import Step
 from harness.ptx.binding.special import OF_A_GRID
 from harness.ptx.errors import PtxError, UndefinedBits
-from harness.ptx.kernel.kernel import Kernel, size_of
+from harness.ptx.kernel.kernel import Kernel, places_of, size_of
 from harness.ptx.kernel.memory import Buffer, BufferPointer, GlobalMemory
 from harness.ptx.kernel.printing import Printer
+from harness.ptx.kernel.tensormaps import HostMap
 from harness.ptx.limits import Deadline
 from harness.ptx.machine.frame import Constants
 from harness.ptx.machine.standins import unknown_registers
@@ -31,25 +33,25 @@ class KernelGrid:
         kernel: Kernel,
         parameters: Sequence[Any],
         sizes: tuple[int, int, int],
-        threads: int,
+        block: tuple[int, int, int],
         shared_bytes: int,
         races: bool,
         deadline: Deadline,
     ) -> None:
         self.deadline = deadline
-        self.block = kernel.block if kernel.threads else (threads, 1, 1)
+        self.block = block
         self.printer = Printer()
         self.kernel = kernel
         self.program = kernel.program
         self.sizes = sizes
-        self.threads = threads
+        self.threads = math.prod(block)
         self.races = races
         self.shared_bytes = kernel.static_shared + shared_bytes
         self.local_bytes = kernel.local
         self.synchronises = kernel.synchronises
         self.lock = threading.Lock()
         self.constants: Constants = {}
-        used = [p.buffer if isinstance(p, BufferPointer) else p for p in parameters]
+        used = [p.buffer if isinstance(p, BufferPointer | HostMap) else p for p in parameters]
         buffers = {id(b): b for b in used if isinstance(b, Buffer)}
         self.memory = GlobalMemory(list(buffers.values()), kernel.variables)
         self._parameters = self._bytes(parameters)
@@ -66,12 +68,20 @@ class KernelGrid:
         found = {}
         for number, parameter in enumerate(declared):
             value = values[number] if number < len(values) else 0
-            found[parameter.name] = _parameter_bytes(value, parameter, size_of(parameter))
+            found[parameter.name] = parameter_bytes(value, parameter, size_of(parameter))
         return found
 
     def parameter(self, name: str, offset: int, size: int) -> int:
         """The bit pattern of `size` bytes of a parameter."""
         return int.from_bytes(self._parameters[name][offset : offset + size], "little")
+
+    def parameter_bytes(self, offset: int, size: int) -> bytes | None:
+        """Bytes of the parameters, from an offset behind the first one's begin; None where they lie in none of them."""
+        for name, start in places_of(self.kernel.parameters).items():
+            data = self._parameters[name]
+            if start <= offset and offset + size <= start + len(data):
+                return data[offset - start : offset - start + size]
+        return None
 
     def coordinates(self, block: int) -> str:
         """A block's place in the grid."""
@@ -96,9 +106,12 @@ class KernelGrid:
         return text
 
 
-def _parameter_bytes(value: Any, declared: Declaration, size: int) -> bytes:
+def parameter_bytes(value: Any, declared: Declaration, size: int) -> bytes:
+    """The bytes of a parameter that is given a buffer, a number or bytes. Raises PtxError for what does not fit."""
     if isinstance(value, (Buffer, BufferPointer)):
         value = value.address
+    if isinstance(value, HostMap):
+        value = value.bytes
     if isinstance(value, (bytes, bytearray)):
         if len(value) != size:
             raise PtxError(f"parameter {declared.name} has {size} bytes, {len(value)} were given")

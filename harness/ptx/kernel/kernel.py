@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from harness.ptx.binding.contents import Analysis, describe
@@ -13,6 +14,17 @@ from harness.ptx.text.types import TYPES
 def size_of(parameter: Declaration) -> int:
     """Bytes of a parameter."""
     return TYPES[parameter.type].width // 8 * parameter.vector * (1 if parameter.size is None else parameter.size)
+
+
+def places_of(parameters: Iterable[Declaration]) -> dict[str, int]:
+    """Where each parameter begins, in bytes behind the first."""
+    found, at = {}, 0
+    for parameter in parameters:
+        align = max(parameter.align, TYPES[parameter.type].width // 8)
+        at = -(-at // align) * align
+        found[parameter.name] = at
+        at += size_of(parameter)
+    return found
 
 
 @dataclass(frozen=True)

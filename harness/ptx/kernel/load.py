@@ -7,10 +7,11 @@ from dataclasses import replace
 from functools import lru_cache
 
 from harness.ptx.binding import control, moves
+from harness.ptx.binding.approximate import HOPPER, ROUNDED, rounded
 from harness.ptx.binding.contraction import fused
 from harness.ptx.binding.program import Program, Step
 from harness.ptx.errors import OperandError, TooLarge, only_own
-from harness.ptx.kernel import accesses, calls, matrices, tensor, warps
+from harness.ptx.kernel import accesses, boxes, calls, matrices, mbarriers, tensor, warpgroup, warps
 from harness.ptx.kernel.builder import KernelBuilder
 from harness.ptx.kernel.kernel import Kernel, size_of
 from harness.ptx.limits import BLOCK, BLOCK_THREADS, PARAMETERS
@@ -19,16 +20,17 @@ from harness.ptx.text.header import without_header
 from harness.ptx.text.nodes import Function, Module
 from harness.ptx.text.parser import parse_module
 
-_LOADED = (control, moves, accesses, calls, matrices, tensor, warps)
+_LOADED = (control, moves, accesses, boxes, calls, matrices, mbarriers, tensor, warpgroup, warps)
 """What registers the binders of all operations, and the runners of a kernel's own."""
 
 
 @lru_cache(maxsize=128)
 @only_own("a module")
-def load_kernel(text: str, name: str | None = None, fuse: bool = False) -> Kernel:
+def load_kernel(text: str, name: str | None = None, fuse: bool = False, approximate: str = HOPPER) -> Kernel:
     """Parse and check a PTX module and pick the kernel `name` (None: the only one).
 
-    `fuse`: evaluate open multiplications and additions as ptxas may, contracted. Raises PtxError.
+    `fuse`: evaluate open multiplications and additions as ptxas may, contracted. `approximate`: the bits of approximate
+    instructions, as `harness.emulate` has it. Raises PtxError.
 
     Modules that differ in their header alone are parsed once, and checked once for all targets that answer alike what
     checking asks of a target.
@@ -38,11 +40,13 @@ def load_kernel(text: str, name: str | None = None, fuse: bool = False) -> Kerne
     module.kernel(name)  # which kernel is asked before which target
     target = common.target or module.target
     shared, answers = _checked.get(
-        (common.text, name, fuse), Target.parse(target), lambda asked: _kernel(module, name, fuse, asked)
+        (common.text, name, fuse, approximate),
+        Target.parse(target),
+        lambda asked: _kernel(module, name, fuse, approximate, asked),
     )
     if common.target:
         module = replace(module, version=common.version, target=target)
-    bound = hashlib.sha256(repr((common.text, shared.name, fuse, answers)).encode()).hexdigest()
+    bound = hashlib.sha256(repr((common.text, shared.name, fuse, approximate, answers)).encode()).hexdigest()
     return replace(shared, module=module, target=target, bound=bound)
 
 
@@ -55,7 +59,7 @@ def _parsed(text: str) -> Module:
     return parse_module(text)
 
 
-def _kernel(module: Module, name: str | None, fuse: bool, target: AnyTarget) -> Kernel:
+def _kernel(module: Module, name: str | None, fuse: bool, approximate: str, target: AnyTarget) -> Kernel:
     function = module.kernel(name)
     assert function.body is not None
     _check_parameters(module, function)
@@ -63,6 +67,8 @@ def _kernel(module: Module, name: str | None, fuse: bool, target: AnyTarget) -> 
     program = builder.built(function.body)
     if fuse:
         program = fused(program)
+    if approximate == ROUNDED:
+        program = rounded(program)
     required = function.directives.get("reqntid")
     x, y, z = block = (*(required or ()), 1, 1, 1)[:3]
     if not all(1 <= size <= most for size, most in zip(block, BLOCK, strict=True)) or x * y * z > BLOCK_THREADS:
@@ -110,4 +116,7 @@ def _units(program: Program) -> dict[str, int]:
 
 def _orders_blocks(step: Step) -> bool:
     words = set(step.node.modifiers)
-    return step.kind == "atom" or step.node.opcode in ("fence", "membar") or "acquire" in words or "volatile" in words
+    if step.bound.form.operation in ("proxy_fence", "proxy_nothing") or step.node.opcode in ("mbarrier", "tensormap"):
+        return False  # these order no blocks
+    fences = step.node.opcode in ("fence", "membar")
+    return step.kind == "atom" or fences or "acquire" in words or "volatile" in words

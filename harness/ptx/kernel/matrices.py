@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from harness.ptx.binding.builder import binds, expect
-from harness.ptx.binding.program import Step
+from harness.ptx.binding.program import ReadSlot, Step
+from harness.ptx.errors import MemoryFault
 from harness.ptx.isa.forms import Bound
 from harness.ptx.kernel.accesses import address, elements
 from harness.ptx.kernel.builder import KernelBuilder
@@ -35,13 +36,20 @@ def _count(bound: Bound) -> int:
     return int((bound.modifiers["num"] or "x1")[1:])
 
 
+def _address(builder: KernelBuilder, node: Instruction, bound: Bound, at: int) -> tuple[ReadSlot, Access]:
+    """The operand with addresses of rows: generic ones, where no space is written."""
+    space = (bound.modifiers["space"] or "").partition("::")[0]
+    base, displacement = address(builder, node.operands[at], space)
+    return base, Access(space, displacement, 32, 4)
+
+
 @binds("ldmatrix")
 def _bind_ldmatrix(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2)
     to = elements(builder, node.operands[0], _count(bound))
     writers = tuple(builder.destination(e, TYPES["b32"], bound) for e in to)
-    base, displacement = address(builder, node.operands[1], "shared")
-    return Step("ldmatrix", node, bound, (base,), writers, detail=Access("shared", displacement, 32, 4))
+    base, access = _address(builder, node, bound, 1)
+    return Step("ldmatrix", node, bound, (base,), writers, detail=access)
 
 
 @binds("stmatrix")
@@ -49,14 +57,18 @@ def _bind_stmatrix(builder: KernelBuilder, node: Instruction, bound: Bound) -> S
     expect(builder, node, 2)
     what = elements(builder, node.operands[1], _count(bound))
     readers = tuple(builder.read(e, TYPES["b32"], False, f"element of {bound.spelling}") for e in what)
-    base, displacement = address(builder, node.operands[0], "shared")
-    return Step("stmatrix", node, bound, (base, *readers), (), detail=Access("shared", displacement, 32, 4))
+    base, access = _address(builder, node, bound, 0)
+    return Step("stmatrix", node, bound, (base, *readers), (), detail=access)
 
 
 def _rows(frame: KernelFrame, step: Step, matrix: int, warps: Array) -> tuple[Array, Any]:
     """The lanes that give the row addresses of a matrix: 8 of each warp."""
     lanes = (warps[:, None] * 32 + np.arange(8 * matrix, 8 * matrix + 8)).reshape(-1)
-    return frame.locate_lanes(step, step.sources[0], step.detail, lanes)
+    _, found = frame.locate_lanes(step, step.sources[0], step.detail, lanes)
+    if any(place.region is not frame.shared for place in found):
+        text = f"{frame.who(int(lanes[0]))} or a thread beside it gives the address of a row outside shared memory"
+        raise frame.fault(MemoryFault, step, text)
+    return lanes, found
 
 
 @runs("ldmatrix")

@@ -24,6 +24,8 @@ VARIABLES_BASE = GLOBAL_BASE - BUFFER_SPACING
 SHARED_WINDOW = 0x0100_0000_0000_0000
 """Where shared memory appears among generic addresses."""
 LOCAL_WINDOW = 0x0200_0000_0000_0000
+PARAMETER_WINDOW = 0x0080_0000_0000_0000
+"""Where a kernel's parameters appear among generic addresses: tensor maps of the host are found there."""
 SHARED_BASE = 1024
 """Address of the first byte of shared, and of local, memory: an address near zero is a null pointer."""
 
@@ -189,6 +191,10 @@ class Shared:
         # For asynchronous copies: how many are under way to a unit, and what they bring.
         self.under_way = np.zeros(blocks * self.size // unit, np.int32)
         self.coming = np.zeros(blocks * self.size, np.uint8)
+        # Products under way that read a unit, and units that threads wrote, and no proxy fence made known to these.
+        self.taken = np.zeros(blocks * self.size // unit, np.int32)
+        self.unfenced = np.zeros(blocks * self.size // unit, np.bool_)
+        self.swizzles: Array | None = None
         units = blocks * self.size // unit if races else 0
         self.races = races
         self.writer = np.full(units, -1, np.int32)
@@ -231,13 +237,44 @@ class Shared:
         bad |= self._clash(self.reader, self.read, units, thread, times)
         self.writer[units] = np.broadcast_to(thread[:, None], units.shape)
         self.written[units] = now
+        self.unfenced[units] = True
         return bad & changes
 
     def note_landing(self, offsets: Array, size: int, thread: Array, now: int) -> None:
-        """Record what asynchronous copies wrote at time `now`, when their threads waited for them."""
+        """Record what asynchronous copies wrote at time `now`, when their threads waited for them.
+
+        No proxy fence is asked for behind these. The ISA wants one behind cp.async too, which Triton 3.6 never writes.
+        """
         units = self.units(offsets, size)
         self.writer[units] = np.broadcast_to(thread[:, None], units.shape)
         self.written[units] = now
+        self.unfenced[units] = False
+
+    def note_group_read(self, units: Array, now: int) -> None:
+        """Record that the warps of a warpgroup read units until time `now`."""
+        self.reader[units] = _SEVERAL_WARPS
+        self.read[units] = now
+
+    def written_by_others(self, units: Array, thread: Array, times: tuple[Array, Array]) -> Array:
+        """Which rows of units another warp than the threads' own wrote since the last barrier."""
+        who = self.writer[units]
+        found: Array = (who != -1) & (who >> 5 != thread[:, None] >> 5) & (self.written[units] >= times[0][:, None])
+        return np.asarray(found.any(axis=1))
+
+    def fence(self, threads: Array, block: Array, since: Array) -> None:
+        """Make known to the other proxy what some threads wrote, and what they know of by a barrier.
+
+        block, since: each one's block, and when it last met the others.
+        """
+        if not self.unfenced.any():
+            return
+        each = self.size // self.unit
+        for number in np.unique(block).tolist():
+            some = slice(number * each, (number + 1) * each)
+            mine = block == number
+            known = self.written[some] < since[mine].max()
+            own = np.isin(self.writer[some], threads[mine])
+            self.unfenced[some] &= ~(known | own)
 
     def _clash(self, who: Array, when: Array, units: Array, thread: Array, times: tuple[Array, Array]) -> Array:
         other = who[units]
@@ -263,6 +300,10 @@ class Access:
     def size(self) -> int:
         """Bytes of one access."""
         return self.width // 8 * self.count
+
+
+CHUNK = Access("shared", 0, 32, 4)
+"""The 16 bytes in which tensor cores read matrices and bulk copies move boxes."""
 
 
 @dataclass(slots=True)

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from harness.ptx.errors import PtxError, TimeLimit, TooLarge, UndefinedBits, only_own
 from harness.ptx.kernel.blame import at_the_asm
 from harness.ptx.kernel.frame import KernelFrame
@@ -20,11 +22,14 @@ from harness.ptx.kernel.kernel import Kernel
 from harness.ptx.kernel.load import load_kernel
 from harness.ptx.kernel.memory import Buffer, BufferPointer, pointers
 from harness.ptx.kernel.schedule import KernelScheduler
-from harness.ptx.limits import BLOCK_THREADS, GRID, KERNEL_SECONDS, Deadline, lanes_together, shared_memory
+from harness.ptx.kernel.tensormaps import HostMap
+from harness.ptx.limits import BLOCK, BLOCK_THREADS, GRID, KERNEL_SECONDS, Deadline, lanes_together, shared_memory
 from harness.ptx.machine.parallel import cores, for_each
 from harness.ptx.targets import Target
 
-__all__ = ["Buffer", "BufferPointer", "Executed", "Kernel", "load_kernel", "pointers", "run_kernel"]
+__all__ = [
+    "Buffer", "BufferPointer", "Executed", "HostMap", "Kernel", "load_kernel", "pointers", "run_kernel", "scratch",
+]  # fmt: skip
 
 LANES = 1 << 14
 """Threads of one frame: registers of that many lanes stay in a core's cache."""
@@ -58,13 +63,40 @@ def _sizes(grid: Sequence[int]) -> tuple[int, int, int]:
     return x, y, z
 
 
+def _block(kernel: Kernel, given: int | Sequence[int] | None) -> tuple[int, int, int]:
+    """A block's sizes along x, y and z. Raises PtxError where nobody states them, or the kernel states others."""
+    if not given:
+        if not kernel.threads:
+            raise PtxError(f"kernel {kernel.name} does not state its threads; give num_threads")
+        return kernel.block
+    if isinstance(given, int):
+        # A number of threads says nothing of a shape that the kernel states.
+        if kernel.threads and given != kernel.threads:
+            raise PtxError(f"kernel {kernel.name} demands {kernel.threads} threads a block, not {given}")
+        return kernel.block if kernel.threads else (given, 1, 1)
+    x, y, z = block = (*given, 1, 1)[:3]
+    if not 1 <= len(given) <= 3 or any(not 1 <= size <= most for size, most in zip(block, BLOCK, strict=True)):
+        raise PtxError(f"a block has one to three sizes, at most {BLOCK} along x, y and z, not {tuple(given)}")
+    if kernel.threads and block != kernel.block:
+        raise PtxError(f"kernel {kernel.name} demands blocks of {kernel.block} threads, not {block}")
+    return x, y, z
+
+
+def scratch(bytes_of_block: int, blocks: int) -> list[Buffer]:
+    """The global scratch memory of a launch, a parameter behind those of Triton's kernel; none where it needs none."""
+    if not bytes_of_block:
+        return []
+    room = np.zeros(bytes_of_block * max(blocks, 1), np.uint8)
+    return [Buffer(room, "the kernel's scratch memory", defined=False)]
+
+
 @only_own("a kernel")
 def run_kernel(
     kernel: Kernel | str,
     parameters: Sequence[Any],
     grid: Sequence[int],
     *,
-    num_threads: int | None = None,
+    num_threads: int | Sequence[int] | None = None,
     shared_bytes: int = 0,
     name: str | None = None,
     races: bool = True,
@@ -72,11 +104,11 @@ def run_kernel(
 ) -> Executed:
     """Run a kernel over a grid of blocks; the buffers' arrays are changed in place.
 
-    `parameters`: a Buffer or BufferPointer, an int, a float or bytes for each parameter of the entry; those left out at
-    the end are zero (Triton adds pointers to scratch memory). `grid` has one to three sizes. `num_threads`: threads
-    of a block (None: what `.reqntid` says). `shared_bytes`: dynamic shared memory, from the compiler's metadata.
-    `limit`: seconds that the whole grid may run, 60 by default, compiling instructions' definitions not counted; None:
-    no limit. What the kernel prints goes to standard output.
+    `parameters`: a Buffer, BufferPointer or HostMap, an int, a float or bytes for each parameter of the entry; those
+    left out at the end are zero (see `scratch`). `grid` has one to three sizes. `num_threads`: threads of a block, or
+    its sizes along x, y and z (None: what `.reqntid` says). `shared_bytes`: dynamic shared memory, from the compiler's
+    metadata. `limit`: seconds that the whole grid may run, 60 by default, compiling instructions' definitions not
+    counted; None: no limit. What the kernel prints goes to standard output.
 
     Raises PtxError: for text that is wrong, for a launch that CUDA refuses, and for what a run finds: MemoryFault
     (outside every buffer, misaligned, a race, a store to a read-only array), UndefinedBits, ExecutionError (deadlock,
@@ -85,11 +117,8 @@ def run_kernel(
     if isinstance(kernel, str):
         kernel = load_kernel(kernel, name)
     x, y, z = _sizes(grid)
-    threads = num_threads or kernel.threads
-    if not threads:
-        raise PtxError(f"kernel {kernel.name} does not state its threads; give num_threads")
-    if kernel.threads and threads != kernel.threads:
-        raise PtxError(f"kernel {kernel.name} demands {kernel.threads} threads a block, not {threads}")
+    block = _block(kernel, num_threads)
+    threads = math.prod(block)
     if threads % 32 or not 0 < threads <= BLOCK_THREADS:
         raise PtxError(f"{threads} threads a block; whole warps up to 1024 threads can run")
     target = Target.parse(kernel.target)
@@ -98,7 +127,7 @@ def run_kernel(
         raise TooLarge(f"kernel {kernel.name} needs {shared:,} bytes of shared memory a block; {target} has {most:,}")
     if limit is not None and not limit > 0:
         raise PtxError(f"limit={limit!r} is no number of seconds; None sets no limit")
-    launched = KernelGrid(kernel, parameters, (x, y, z), threads, shared_bytes, races, Deadline(limit))
+    launched = KernelGrid(kernel, parameters, (x, y, z), block, shared_bytes, races, Deadline(limit))
     return _run_grid(launched) if x * y * z else Executed(0, 0, threads)
 
 
@@ -108,7 +137,7 @@ def _run_grid(grid: KernelGrid) -> Executed:
     grid.deadline.begin(total, "blocks")
     lanes = lanes_together(LANES, len(grid.program.registers), len(grid.program.steps))
     together = max(1, lanes // grid.threads)
-    if any(s.kind == "mma" for s in grid.program.steps):
+    if any(s.kind in ("mma", "wgmma") for s in grid.program.steps):
         together = max(1, min(together, -(-total // cores())))  # a product is worth a core of its own
     if grid.shared_bytes:
         together = max(1, min(together, SHARED_BUDGET // grid.shared_bytes))

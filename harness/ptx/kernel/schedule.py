@@ -1,4 +1,9 @@
-"""Barriers: threads that reach one wait until their block is complete."""
+"""Barriers: threads that reach one wait until those that it is for have come, or an mbarrier's phase is complete.
+
+A barrier has a number, and is for all threads of a block or for as many as its second operand says, so that warps that
+run different code meet at barriers of their own. Waiting threads go on only when nothing else can run; copies to shared
+memory land when even then nobody can go on. So what a wait, or an arrival, should have ordered is seen out of order.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +11,29 @@ import numpy as np
 
 from harness.ptx.binding.program import Program, Step
 from harness.ptx.errors import ExecutionError
+from harness.ptx.kernel import mbarriers
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.machine.lockstep import Scheduler, guarded
 from harness.ptx.numeric.vectorise import Array
 
 
 class KernelScheduler(Scheduler):
-    """The scheduler with barriers: threads that reach one wait until their block is complete."""
+    """The scheduler with barriers."""
 
-    blocking = frozenset({"barrier"})
+    blocking = frozenset({"barrier", "barrier_arrive", "mbarrier_try_wait"})
 
     def __init__(self, program: Program, frame: KernelFrame) -> None:
         super().__init__(program, frame)
         self.kernel_frame = frame
-        if frame.grid.synchronises:
-            # Only a loop that waits for another thread's atomic needs the others to move on.
+        if frame.grid.synchronises or any(s.kind == "mbarrier_test_wait" for s in program.steps):
+            # Only a loop that waits for another thread's atomic, or asks an mbarrier, needs the others to move on.
             self.patience = 4096
+        if frame.promises.slots:
+            self.watch = frame.promises.watch
         self.alive: Array = np.ones(frame.lanes, np.bool_)
         self.blocked: dict[int, Array] = {}
+        self.arrived: dict[tuple[int, int], int] = {}
+        """Threads that arrived at a block's barrier without waiting, by block and the barrier's number."""
 
     def _error(self, kind: type[ExecutionError], step: Step, message: str) -> ExecutionError:
         return self.kernel_frame.fault(kind, step, message)
@@ -41,15 +51,25 @@ class KernelScheduler(Scheduler):
             active = held
             if not active.any():
                 return at + 1, None
-        if not self.blocked and np.array_equal(active, self.alive):
+        if step.kind == "barrier_arrive":
+            return self._arrive(step, at, active)
+        if step.kind == "mbarrier_try_wait":
+            active = self._ask(step, at, active)
+            return at + 1, active if active.any() else None
+        if len(step.sources) == 1 and not self.blocked and np.array_equal(active, self.alive):
             self._meet(active)
             return at + 1, active
-        old = self.blocked.get(at)
-        self.blocked[at] = active if old is None else old | active
+        self._wait(at, active)
         return at + 1, None
 
+    def _wait(self, at: int, lanes: Array) -> None:
+        old = self.blocked.get(at)
+        self.blocked[at] = lanes if old is None else old | lanes
+
     def _split(self, step: Step, active: Array) -> tuple[Array, Array]:
-        held, _ = guarded(self.frame, step, active)
+        held, doubtful = guarded(self.frame, step, active)
+        if doubtful is not None and doubtful.any():
+            self.frame.under_doubt(step, doubtful)
         taken = active if held is None else held
         return taken, active & ~taken
 
@@ -58,46 +78,134 @@ class KernelScheduler(Scheduler):
         frame.clock += 1
         frame.block_time = np.where(lanes, frame.clock, frame.block_time).astype(np.int32)
 
+    # mbarriers -------------------------------------------------------------------------------------------
+
+    def _ask(self, step: Step, at: int, active: Array) -> Array:
+        """Those of the lanes whose phase is complete; the others wait, and ask again."""
+        frame = self.kernel_frame
+        lanes = np.flatnonzero(active)
+        answers = mbarriers.complete(frame, step, lanes)
+        passing = active.copy()
+        passing[lanes[~answers]] = False
+        if answers.any():
+            mbarriers.give(frame, step, lanes[answers], answers[answers])
+        if not answers.all():
+            self._wait(at, active & ~passing)
+        return passing
+
+    def _woken(self) -> bool:
+        """Let lanes ask again whose phase is complete by now; whether there are any."""
+        found = False
+        for at, lanes in list(self.blocked.items()):
+            step = self.program.steps[at]
+            if step.kind != "mbarrier_try_wait":
+                continue
+            some = np.flatnonzero(lanes)
+            ready = some[mbarriers.complete(self.kernel_frame, step, some)]
+            if len(ready):
+                found = True
+                moving = np.zeros_like(lanes)
+                moving[ready] = True
+                self._park(at, moving)
+                self._stay(at, lanes & ~moving)
+        return found
+
+    def _stay(self, at: int, lanes: Array) -> None:
+        if lanes.any():
+            self.blocked[at] = lanes
+        else:
+            del self.blocked[at]
+
+    # barriers of a block ---------------------------------------------------------------------------------
+
+    def _arrive(self, step: Step, at: int, active: Array) -> tuple[int, Array | None]:
+        number = self._operand(step, 0, active)
+        blocks = self.kernel_frame.block
+        for lane in np.flatnonzero(active).tolist():
+            key = (int(blocks[lane]), int(number[lane]))
+            self.arrived[key] = self.arrived.get(key, 0) + 1
+        return at + 1, active
+
+    def _operand(self, step: Step, which: int, lanes: Array) -> Array:
+        """A barrier's number, or its threads, in each lane; -1 where it has no such operand."""
+        if which >= len(step.sources):
+            return np.full(self.frame.lanes, -1, np.int64)
+        value, mask = self.frame.read(step.sources[which])
+        if mask is not None:
+            self.kernel_frame.refuse_undefined(
+                step, np.broadcast_to(mask, lanes.shape)[lanes], np.flatnonzero(lanes), "the operand of a barrier"
+            )
+        return np.asarray(np.broadcast_to(value, lanes.shape).astype(np.int64))
+
     def release(self) -> bool:
-        """When nothing can run: let complete blocks pass their barrier. Raises ExecutionError on a deadlock."""
+        """When nothing can run: let complete barriers go. Raises ExecutionError on a deadlock."""
         if not self.blocked:
             return False
+        if self._released() or self._woken():
+            return True
+        while self.kernel_frame.bulk.land():
+            if self._woken():
+                return True
+        raise self._deadlock()
+
+    def _released(self) -> bool:
+        """Let threads pass whose barriers all have reached; whether there are any."""
         frame = self.kernel_frame
         threads = frame.grid.threads
-        waiting = np.zeros(frame.lanes, np.bool_)
-        for lanes in self.blocked.values():
-            waiting |= lanes
-        barrier = self._barrier_numbers()
-        complete = (waiting | ~self.alive).reshape(-1, threads).all(axis=1)
-        table = np.where(waiting, barrier, -1).reshape(-1, threads)
-        highest = table.max(axis=1)
-        agreed = ((table == highest[:, None]) | (table == -1)).all(axis=1)
-        free = np.repeat(complete & agreed, threads) & waiting
+        number, count = np.full(frame.lanes, -1, np.int64), np.full(frame.lanes, -1, np.int64)
+        for at, lanes in self.blocked.items():
+            step = self.program.steps[at]
+            if step.kind == "barrier":
+                number = np.where(lanes, self._operand(step, 0, lanes), number)
+                count = np.where(lanes, self._operand(step, 1, lanes), count)
+        free = np.zeros(frame.lanes, np.bool_)
+        waiting = (number >= 0).reshape(-1, threads)
+        for block in np.flatnonzero(waiting.any(axis=1)).tolist():
+            mine = slice(block * threads, (block + 1) * threads)
+            for one in np.unique(number[mine]).tolist():
+                if one < 0:
+                    continue
+                here = number[mine] == one
+                wanted = int(count[mine][here].max())
+                came = int(here.sum()) + self.arrived.get((block, one), 0)
+                if wanted >= 0 and came > wanted:
+                    raise self._too_many(block * threads + int(np.flatnonzero(here)[0]), one, came, wanted)
+                if came == wanted or (wanted < 0 and came >= int(self.alive[mine].sum())):
+                    free[mine] |= here
+                    self.arrived.pop((block, one), None)
         if not free.any():
-            raise self._deadlock(waiting)
+            return False
         self._meet(free)
         for at, lanes in list(self.blocked.items()):
-            moving = lanes & free
-            if moving.any():
-                self._park(at + 1, moving)
-            staying = lanes & ~free
-            if staying.any():
-                self.blocked[at] = staying
-            else:
-                del self.blocked[at]
+            if self.program.steps[at].kind == "barrier" and (lanes & free).any():
+                self._park(at + 1, lanes & free)
+                self._stay(at, lanes & ~free)
         return True
 
-    def _barrier_numbers(self) -> Array:
-        numbers = np.zeros(self.frame.lanes, np.int64)
-        for at, lanes in self.blocked.items():
-            value, _ = self.frame.read(self.program.steps[at].sources[0])
-            numbers = np.where(lanes, value.astype(np.int64), numbers)
-        return numbers
+    def _too_many(self, lane: int, number: int, came: int, wanted: int) -> ExecutionError:
+        at = next(a for a, lanes in self.blocked.items() if lanes[lane])
+        text = f"{came} threads reach barrier {number}, which is for {wanted}; {self.kernel_frame.who(lane)} is one"
+        return self.kernel_frame.fault(ExecutionError, self.program.steps[at], text)
 
-    def _deadlock(self, waiting: Array) -> ExecutionError:
+    def _deadlock(self) -> ExecutionError:
         frame = self.kernel_frame
-        at = min(self.blocked)
+        # Threads that wait for a phase tell more than those that wait for them at a barrier.
+        at = min(self.blocked, key=lambda a: (self.program.steps[a].kind == "barrier", a))
+        step = self.program.steps[at]
         lane = int(np.flatnonzero(self.blocked[at])[0])
+        if step.kind == "mbarrier_try_wait":
+            text = f"deadlock: {frame.who(lane)} waits {mbarriers.awaited(frame, step, lane)}"
+            return frame.grid.error(ExecutionError, step, text)
         missing = "others wait at another barrier" if len(self.blocked) > 1 else "others never come"
         text = f"deadlock: {frame.who(lane)} waits at this barrier, and {missing}"
-        return frame.grid.error(ExecutionError, self.program.steps[at], text)
+        return frame.grid.error(ExecutionError, step, text)
+
+    def run(self) -> None:
+        """Until every thread has ended, and nothing of its own is left to be waited for."""
+        super().run()
+        frame = self.kernel_frame
+        if frame.bulk.leaving:
+            one = frame.bulk.leaving[0]
+            words = frame.bulk.reader(frame.shared.units(one.offsets, 16))
+            text = f"the block of {frame.who(one.lane)} ends, and its shared memory with it: "
+            raise frame.fault(ExecutionError, one.step, text + words)

@@ -135,7 +135,7 @@ def _run_mma(frame: KernelFrame, step: Step, active: Array | None) -> None:
         doubts.append(doubt)
     result = product.arithmetic(*operands)
     width = product.widths[0]
-    doubt = _spread(doubts, result, width) if any(d is not None for d in doubts) else None
+    doubt = spread(doubts, result, width) if any(d is not None for d in doubts) else None
     scattered(frame, step.destinations, lanes, product.tables[0], width, result, doubt, active)
 
 
@@ -194,7 +194,7 @@ def _registers(tiles: Array, order: Array, warps: int, width: int) -> Array:
     return np.ascontiguousarray(rows).view(UNSIGNED[max(width, 32)]).reshape(warps, -1, 32)
 
 
-def _spread(doubts: list[Array | None], result: Array, width: int) -> Array:
+def spread(doubts: Sequence[Array | None], result: Array, width: int) -> Array:
     """The masks of results: one that depends on an element with undefined bits is undefined."""
     a, b, c = doubts
     bad = np.zeros(result.shape, np.bool_)

@@ -59,7 +59,8 @@ class ThreadFrame(Frame):
 
     def under_doubt(self, step: Step, lanes: Array) -> None:
         """A store or an exchange that may or may not happen is an error; a register is undefined afterwards."""
-        if step.kind in ("st", "atom", "cp_async", "stmatrix", "barrier"):
+        asynchronous = step.kind.startswith(("wgmma", "mbarrier", "bulk", "tensormap"))
+        if asynchronous or step.kind in ("st", "atom", "cp_async", "stmatrix", "barrier", "barrier_arrive"):
             self.refuse_undefined(step, lanes, self.every, "the predicate of a store")
 
     # threads ---------------------------------------------------------------------------------------------
@@ -76,6 +77,24 @@ class ThreadFrame(Frame):
                 f"{step.bound.spelling} needs all 32 threads of a warp; some of that of {self.who(lane)} are elsewhere"
             )
             raise self.fault(ExecutionError, step, text)
+
+    def warpgroups(self, step: Step, active: Array | None) -> Array:
+        """The warpgroups that run a step: four warps each, the first one's number a multiple of four.
+
+        Raises ExecutionError where one runs it in part.
+        """
+        if self.grid.threads % 128:
+            text = f"{step.bound.spelling} needs warpgroups of four warps; a block here has {self.grid.threads} threads"
+            raise self.fault(ExecutionError, step, text)
+        if active is None:
+            return np.arange(self.lanes // 128)
+        count = active.reshape(-1, 128).sum(axis=1)
+        torn = (count != 0) & (count != 128)
+        if torn.any():
+            lane = int(np.flatnonzero(torn)[0]) * 128
+            text = f"{step.bound.spelling} needs all 128 threads of a warpgroup; some of that of {self.who(lane)} are"
+            raise self.fault(ExecutionError, step, text + " elsewhere")
+        return np.flatnonzero(count)
 
     def special(self, name: str, component: str) -> Array:
         """The value of a special register in each lane."""

@@ -257,6 +257,13 @@ def _bind_barrier(builder: Builder, node: Instruction, bound: Bound) -> Step:
     return Step("barrier", node, bound, readers)
 
 
+@binds("barrier_arrive")
+def _bind_barrier_arrive(builder: Builder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 2)
+    readers = tuple(builder.read(o, TYPES["u32"], False, f"operand of {bound.spelling}") for o in node.operands)
+    return Step("barrier_arrive", node, bound, readers)
+
+
 @binds("warp_barrier")
 def _bind_warp_barrier(builder: Builder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 1)

@@ -8,6 +8,7 @@ that loops and if-else reconverge. Each register has, besides its values, a mask
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -149,6 +150,8 @@ class Scheduler:
     """Kinds of steps at which lanes may have to wait for others; `block` decides."""
     patience = 1 << 60
     """Jumps back after which other lanes get a turn."""
+    watch: Callable[[Step, Array], None] | None = None
+    """Called before every step with the lanes that are to run it, its guard aside."""
 
     def __init__(self, program: Program, frame: Frame, observer: Observer | None = None) -> None:
         self.program = program
@@ -207,6 +210,8 @@ class Scheduler:
             budget -= 1
             if budget % CHECKED_EVERY == 0 and (budget < 0 or frame.deadline.passed):
                 raise self._too_long(step)
+            if self.watch is not None:
+                self.watch(step, active)
             if self.observer is not None:
                 self.observer.enter(frame, step)
             if step.kind in ("branch", "exit") or step.kind in self.blocking:

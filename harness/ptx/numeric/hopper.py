@@ -6,7 +6,8 @@ and prints the table of the GPU at hand. An H200 confirmed every form that uses 
 all of its results.
 
 Size: 640 segments, of which 13 are unused, with about 54 bits of coefficients each, 4.3 KB in all. They give every
-result of 17 float32 forms (2**32 inputs each, div apart), of eight 16-bit forms and of three float64 forms.
+result of 15 float32 forms of one operand, 2**32 each (240 GiB in all), of four quotients, of eight 16-bit forms and of
+three float64 forms.
 """
 
 # Tables of one generation: another one is another file of these names.

@@ -177,6 +177,8 @@ def _compile(
     function: Callable[..., int], constants: tuple[int, ...], sources: tuple[tuple[int, bool], ...], width: int
 ) -> Any:
     numba = register_helpers()
+    from harness.ptx.numeric.bits_compiled import wide_vectors
+
     names = [f"a{i}" for i in range(len(sources))]
     reads = []
     for name, (bits_wide, signed) in zip(names, sources, strict=True):
@@ -185,11 +187,12 @@ def _compile(
     consts = [repr(c) for c in constants]
     text = (
         f"def loop({', '.join(['out', *names])}):\n"
+        f"    wide_vectors()\n"
         f"    for i in range(out.size):\n"
         f"        out[i] = store(function({', '.join(reads + consts)})){' & 1' if width == 1 else ''}\n"
     )
     scope: dict[str, Any] = {"__name__": __name__, "function": function, "int64": numba.int64, "store": np.int64}
-    scope.update({f"s{w}": t for w, t in SIGNED.items()})
+    scope.update({f"s{w}": t for w, t in SIGNED.items()}, wide_vectors=wide_vectors)
     exec(text, scope)
     # Read-only in the signature takes both, so that an argument of the caller needs no copy.
     kinds = [numba.types.Array(numba.from_dtype(np.dtype(UNSIGNED[width])), 1, "C")]

@@ -20,7 +20,7 @@ Convention = Literal["triton", "llvm", "cuda"]
 CONVENTIONS: tuple[Convention, ...] = get_args(Convention)
 
 _PERCENT = re.compile(
-    r"%(?:(?P<itself>[%{|}])|(?P<number>\d+)|\[(?P<name>\w+)\])|(?P<dollar>\$)|(?P<stray>%)", re.ASCII
+    r"%(?:(?P<itself>[%{|}])|(?P<unique>=)|(?P<number>\d+)|\[(?P<name>\w+)\])|(?P<dollar>\$)|(?P<stray>%)", re.ASCII
 )
 _OPERAND = re.compile(r'(?:\[(\w+)\]\s*)?"([^"]*)"\s*(?:\((.*)\))?', re.S)
 _NUMBER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+)[uUlL]*")
@@ -124,6 +124,8 @@ def _piece(source: Source, found: re.Match[str], places: Sequence[str], names: d
 
     if found["itself"]:
         return found["itself"]
+    if found["unique"]:
+        return "${:uid}"  # a number of its own for every copy of the block
     if found["dollar"]:
         own = re.search(r"(?<![\w$%])\$(\d+)\b", source.text[max(found.start() - 1, 0) : found.end() + 9])
         if own and int(own[1]) < len(places) and source.text.startswith(own[0], found.start()):
@@ -155,7 +157,7 @@ def _operands(constraints: str, lenient: bool = False) -> tuple[list[_Operand], 
     sections = list(_split(constraints.lstrip()[1:] if after_text else constraints, ":"))
     if len(sections) > 3:
         raise BindingError(
-            f"operands {_short(constraints)}: {len(sections)} parts between colons; a statement has outputs, inputs "
+            f"operands {short(constraints)}: {len(sections)} parts between colons; a statement has outputs, inputs "
             "and clobbers"
         )
     parts = [[p.strip() for p in _split(section, ",")] if section.strip() else [] for section in sections]
@@ -164,13 +166,13 @@ def _operands(constraints: str, lenient: bool = False) -> tuple[list[_Operand], 
     for operand in outputs:
         if operand.constraint[:1] not in ("=", "+"):
             raise BindingError(
-                f'operand "{operand.constraint}" of {_short(constraints)}: an output is written "=r" or "+r"; '
+                f'operand "{operand.constraint}" of {short(constraints)}: an output is written "=r" or "+r"; '
                 "inputs stand after the first colon"
             )
     for operand in inputs:
         if operand.constraint[:1] in ("=", "+"):
             raise BindingError(
-                f'operand "{operand.constraint}" of {_short(constraints)}: an output stands before the first colon'
+                f'operand "{operand.constraint}" of {short(constraints)}: an output stands before the first colon'
             )
     return outputs, inputs, [f"~{{{word.strip().strip(chr(34))}}}" for word in parts[2]]
 
@@ -182,7 +184,7 @@ def _bare(constraints: str, lenient: bool) -> tuple[list[_Operand], list[_Operan
     rest = [w for w in words if not w.startswith("~")]
     outputs = [w for w in rest if w[:1] in ("=", "+")]
     if rest[: len(outputs)] != outputs and not lenient:
-        raise BindingError(f"constraints {_short(constraints)}: outputs come before inputs")
+        raise BindingError(f"constraints {short(constraints)}: outputs come before inputs")
     return [_Operand(w) for w in outputs], [_Operand(w) for w in rest if w[:1] not in ("=", "+")], clobbers
 
 
@@ -190,7 +192,7 @@ def _operand(word: str, constraints: str) -> _Operand:
     found = _OPERAND.fullmatch(word)
     if not found:
         raise BindingError(
-            f'operand {_short(word)} of {_short(constraints)}: an operand of a CUDA statement is written "r"(x), with '
+            f'operand {short(word)} of {short(constraints)}: an operand of a CUDA statement is written "r"(x), with '
             "the constraint in quotes and the value in parentheses"
         )
     name, constraint, expression = found.groups()
@@ -212,5 +214,6 @@ def _split(text: str, separator: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """The text, or the beginning of a long one, for messages."""
     return text if len(text) <= 100 else f"{text[:100]}..."

@@ -22,6 +22,14 @@ class Headed:
     target: str = ""
 
 
+_TARGET = re.compile(r"^([ \t]*\.target[ \t]+)sm_\d{2,3}[af]?", re.M)
+
+
+def retargeted(text: str, target: str) -> str:
+    """A module's text as if it had been written for another target: what a later GPU runs of PTX for an older one."""
+    return _TARGET.sub(lambda found: f"{found[1]}{target}", text, count=1)
+
+
 def without_header(text: str) -> Headed:
     """A module's text with a neutral header, and its own version and target."""
     found = _HEADER.match(text) if isinstance(text, str) else None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from harness.ptx.errors import PtxError
 
 _E = TypeVar("_E", bound=PtxError)
+_N = TypeVar("_N")
 
 _LINE_END = re.compile("\n")
 _SHOWN = 200
@@ -238,3 +240,21 @@ class Module:
             names = ", ".join([*known[:20], *["..."][: len(known) > 20]]) or "none"
             raise PtxError(f"expected one kernel named {name or '(any)'}; the module has: {names}")
         return found[0]
+
+
+def instructions(block: CodeBlock) -> Iterator[Instruction]:
+    """All instructions of a block in the order of the text, those within inner braces included."""
+    return _each(block, Instruction)
+
+
+def declarations(block: CodeBlock) -> Iterator[Declaration]:
+    """All declarations of a block in the order of the text, those within inner braces included."""
+    return _each(block, Declaration)
+
+
+def _each(block: CodeBlock, kind: type[_N]) -> Iterator[_N]:
+    for statement in block.statements:
+        if isinstance(statement, CodeBlock):
+            yield from _each(statement, kind)
+        elif isinstance(statement, kind):
+            yield statement

@@ -217,8 +217,8 @@ class _Parser(Operands):
             if word == ".align":
                 self.advance()
                 align = self.integer("an alignment")
-                if align <= 0 or align & (align - 1) or align > 128:
-                    raise self.error(f".align {align} is no power of two up to 128")
+                if align <= 0 or align & (align - 1) or align > 1 << 30:
+                    raise self.error(f".align {align} is no power of two up to 2^30")
                 continue
             if kind and word != ".ptr":
                 raise self.error(f"{word} stands after the type .{kind}")

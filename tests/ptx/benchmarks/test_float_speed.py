@@ -1,7 +1,11 @@
-"""How many elements a second `emulate` serves; the goals are for two cores that nothing else uses."""
+"""How many elements a second `emulate` serves; the goals are for two cores that nothing else uses.
+
+Where something else uses them, the rate by processor time comes nearest: it lacks the waiting, not the shared caches.
+"""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import ml_dtypes
@@ -25,15 +29,20 @@ GOALS = {
     "rcp.approx.f32": 200,
     "rcp.approx.ftz.f32": 200,
     "rsqrt.approx.f32": 200,
+    "rsqrt.approx.ftz.f32": 200,
     "sqrt.approx.f32": 200,
+    "sqrt.approx.ftz.f32": 200,
     "sin.approx.f32": 200,
     "cos.approx.f32": 200,
     "lg2.approx.f32": 200,
+    "lg2.approx.ftz.f32": 200,
     "ex2.approx.f32": 200,
     "ex2.approx.ftz.f32": 200,
     "tanh.approx.f32": 200,
     "div.approx.f32": 200,
+    "div.approx.ftz.f32": 200,
     "div.full.f32": 200,
+    "div.full.ftz.f32": 200,
     "fma.rn.f16x2": 72,
 }
 """Millions a second. 72 is every one of 2**32 inputs in a minute; 200, one in 21 seconds."""
@@ -57,6 +66,13 @@ def test_elements_a_second(spelling: str, benchmark: Any) -> None:
     constraints = ",".join(["=h" if half else "=r"] + ["r"] * count)
     got = benchmark(emulate, asm, constraints, columns, "float16" if half else "float32", target="sm_90a")
     noted(benchmark, ELEMENTS, f"{GOALS[spelling]} M/s")
+    if benchmark.stats:
+        used = []
+        for _ in range(3):
+            before = time.process_time()
+            emulate(asm, constraints, columns, "float16" if half else "float32", target="sm_90a")
+            used.append(time.process_time() - before)
+        benchmark.extra_info["M/s of two cores, by processor time"] = round(2 * ELEMENTS / min(used) / 1e6)
     assert got.shape == (ELEMENTS,)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -202,6 +203,9 @@ def _bf16(x: float) -> int:
     return sign | 0x7F80 if np.isinf(x) else rounded(Fraction(x), 8, 7)
 
 
+POWERS = [Fraction(2) ** (c - 127) for c in range(255)]
+
+
 def scale_code(bits: int, mode: str, satfinite: bool) -> int:
     """ue8m0 of a float32 pattern, by exact comparison with powers of two."""
     x = value(bits & 0x7FFFFFFF, 8, 23)
@@ -209,11 +213,8 @@ def scale_code(bits: int, mode: str, satfinite: bool) -> int:
         return 0xFF
     code = 0xFF
     if not isinstance(x, str):
-        powers = [Fraction(2) ** (c - 127) for c in range(255)]
-        if mode == "rz":
-            code = max((c for c, p in enumerate(powers) if p <= x), default=0)
-        else:
-            code = min((c for c, p in enumerate(powers) if p >= x), default=0xFF)
+        # Upwards, 0xFF where x is beyond all of them.
+        code = max(bisect_right(POWERS, x) - 1, 0) if mode == "rz" else bisect_left(POWERS, x)
     return 0xFE if satfinite and code == 0xFF else code
 
 

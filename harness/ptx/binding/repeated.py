@@ -1,0 +1,46 @@
+"""Names that a block declares outside braces: it can stand once in a kernel, and not twice.
+
+The compiler writes a block into PTX once for each pack of a thread, and again wherever a loop around it is unrolled or
+a function inlined, all in one scope. The check looks at the text alone: it covers instructions that nobody here can
+run, and needs no setup in which a thread has several packs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.ptx.errors import DeclaredOutside
+from harness.ptx.text.nodes import BranchTargets, CodeBlock, Declaration, Label
+from harness.ptx.text.parser import parse_asm
+
+_UNIQUE = "${:uid}"
+
+
+def check_repeated(asm: str, operand_count: int) -> None:
+    """Raise DeclaredOutside for a register, variable or label that a second copy of the block would declare again.
+
+    A label with `${:uid}` in its name has another name in each copy. Raises PtxError where the text cannot be parsed.
+    """
+    tree, source = parse_asm(asm, operand_count)
+    again = tree if _UNIQUE not in asm else parse_asm(asm.replace(_UNIQUE, "1"), operand_count)[0]
+    copies = {name for name, _, _ in _outermost(again)}
+    for name, what, offset in _outermost(tree):
+        if name in copies:
+            message = (
+                f"{what} is declared outside braces; a thread that has several packs holds the block as often, and "
+                "ptxas then finds the name declared twice: put braces round the whole block, `{ ... }`"
+            )
+            raise source.error(DeclaredOutside, message, offset)
+
+
+def _outermost(tree: CodeBlock) -> Iterator[tuple[str, str, int]]:
+    """Name, description and place of each declaration outside braces."""
+    for statement in tree.statements:
+        if isinstance(statement, Declaration):
+            count = f"<{statement.count}>" if statement.count is not None else ""
+            kind = "variable" if statement.space != "reg" else "register" if not count else "registers"
+            yield statement.name, f"{kind} {statement.name}{count}", statement.offset
+        elif isinstance(statement, Label):
+            yield statement.name, f"label {statement.name}", statement.offset
+        elif isinstance(statement, BranchTargets):
+            yield statement.label, f"label {statement.label}", statement.offset

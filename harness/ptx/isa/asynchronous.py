@@ -1,0 +1,100 @@
+"""Barriers in shared memory, bulk copies, and tensor maps (ISA 9.7.9.25 to 9.7.9.27, 9.7.13.15, 9.7.13.16).
+
+Declared is what the kernel machine runs: blocks without a cluster of several, and copies of tiles. The other forms
+(im2col, gather, multicast, reductions) are refused by name.
+"""
+
+from __future__ import annotations
+
+from harness.ptx.isa.registry import operation
+
+_SHARED = ".shared .shared::cta .shared::cluster"
+_MBARRIER = "9.7.13.15"
+operation("mbarrier.init{.space}.b64", "mbarrier_init", section=f"{_MBARRIER}.9", requires=80, space=_SHARED)
+operation("mbarrier.inval{.space}.b64", "mbarrier_inval", section=f"{_MBARRIER}.10", requires=80, space=_SHARED)
+operation(
+    "mbarrier.expect_tx{.sem}{.scope}{.space}.b64",
+    "mbarrier_expect",
+    section=f"{_MBARRIER}.11",
+    requires=90,
+    sem=".relaxed",
+    scope=".cta .cluster",
+    space=_SHARED,
+)
+_ORDER = {"sem": ".release .relaxed", "scope": ".cta .cluster", "space": _SHARED}
+operation(
+    "mbarrier.arrive{.sem}{.scope}{.space}.b64", "mbarrier_arrive", section=f"{_MBARRIER}.13", requires=80, **_ORDER
+)
+operation(
+    "mbarrier.arrive.expect_tx{.sem}{.scope}{.space}.b64",
+    "mbarrier_arrive",
+    section=f"{_MBARRIER}.13",
+    requires=90,
+    **_ORDER,
+)
+for _name, _requires in (("test_wait", 80), ("try_wait", 90)):
+    operation(
+        f"mbarrier.{_name}{{.parity}}{{.sem}}{{.scope}}{{.space}}.b64",
+        f"mbarrier_{_name}",
+        section=f"{_MBARRIER}.16",
+        requires=_requires,
+        sem=".acquire .relaxed",
+        scope=".cta .cluster",
+        space=_SHARED,
+    )
+operation("fence.mbarrier_init.release.cluster", "proxy_nothing", section="9.7.13.4", requires=90)
+operation(
+    "fence.proxy.tensormap::generic.sem.scope",
+    "proxy_nothing",
+    section="9.7.13.4",
+    requires=90,
+    sem=".acquire .release",
+    scope=".cta .cluster .gpu .sys",
+)
+
+_TO = ".shared::cta .shared::cluster"
+_RANKS = " ".join(f".{rank}d" for rank in range(1, 6))
+operation(
+    "cp.async.bulk.tensor.rank.to.global{.mode}.mbarrier::complete_tx::bytes{.hint}",
+    "bulk_tensor_load",
+    section="9.7.9.27.1.2",
+    requires=90,
+    rank=_RANKS,
+    to=_TO,
+    mode=".tile",
+    hint=".L2::cache_hint",
+)
+operation(
+    "cp.async.bulk.tensor.rank.global.shared::cta{.mode}.bulk_group{.hint}",
+    "bulk_tensor_store",
+    section="9.7.9.27.1.2",
+    requires=90,
+    rank=_RANKS,
+    mode=".tile",
+    hint=".L2::cache_hint",
+)
+operation("cp.async.bulk.commit_group", "bulk_commit", section="9.7.9.25.6.1", requires=90)
+operation("cp.async.bulk.wait_group{.read}", "bulk_wait", section="9.7.9.25.6.2", requires=90)
+
+_MAPS = "90a 100a 100f 103a 110a 120a"
+for _fields, _kind in (
+    (".global_address", ".b64"),
+    (".global_stride", ".b64"),
+    (".rank .box_dim .global_dim .element_stride .elemtype .interleave_layout .swizzle_mode .fill_mode", ".b32"),
+):
+    operation(
+        "tensormap.replace.tile.field{.space}.b1024.type",
+        "tensormap_replace",
+        section="9.7.9.28",
+        requires=_MAPS,
+        field=_fields,
+        space=".global .shared::cta",
+        type=_kind,
+    )
+operation(
+    "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.scope.sync.aligned",
+    "tensormap_copy",
+    section="9.7.13.17",
+    requires=90,
+    scope=".cta .cluster .gpu .sys",
+)

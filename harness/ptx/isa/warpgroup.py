@@ -1,0 +1,57 @@
+"""Products of matrices by the four warps of a warpgroup, asynchronously (ISA 9.7.15).
+
+A form of wgmma is a row of `ROWS`; `harness.ptx.kernel.warpgroup` runs them all, with
+`harness.ptx.numeric.tensorcore`. All have 64 rows; ptxas (12.9, 13.4) takes every eighth number of columns, of integers
+and single bits fewer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.ptx.isa.registry import operation
+
+_ALL = range(8, 257, 8)
+_FEWER = (8, 16, 24, *range(32, 257, 16))
+_F8 = ".e4m3 .e5m2"
+
+
+@dataclass(frozen=True)
+class GroupRow:
+    """Forms of wgmma: k, types of d, a and b (b's alone where they are free to differ), and the numbers of columns.
+
+    `before`, `behind`: what stands before and behind the types.
+    """
+
+    k: int
+    d: str
+    a: str
+    b: str = ""
+    columns: range | tuple[int, ...] = _ALL
+    before: str = ""
+    behind: str = ""
+
+
+ROWS = (
+    GroupRow(16, ".f16 .f32", ".f16"),
+    GroupRow(16, ".f32", ".bf16"),
+    GroupRow(8, ".f32", ".tf32"),
+    GroupRow(32, ".f16 .f32", _F8, _F8),
+    GroupRow(32, ".s32", ".s8 .u8", ".s8 .u8", _FEWER, before="{.satfinite}"),
+    GroupRow(256, ".s32", ".b1", columns=_FEWER, behind=".and.popc"),
+)
+
+for _row in ROWS:
+    operation(
+        f"wgmma.mma_async.sync.aligned.shape{_row.before}.dtype.atype.btype{_row.behind}",
+        "wgmma",
+        section="9.7.15.5.2",
+        requires="90a",
+        shape=" ".join(f".m64n{n}k{_row.k}" for n in _row.columns),
+        dtype=_row.d,
+        atype=_row.a,
+        btype=_row.b or _row.a,
+    )
+operation("wgmma.fence.sync.aligned", "wgmma_fence", section="9.7.15.7.1", requires="90a")
+operation("wgmma.commit_group.sync.aligned", "wgmma_commit", section="9.7.15.7.2", requires="90a")
+operation("wgmma.wait_group.sync.aligned", "wgmma_wait", section="9.7.15.7.3", requires="90a")

@@ -1,0 +1,244 @@
+"""Barriers in shared memory (mbarrier): arrivals, bytes that copies are to bring, phases, and who waits for them.
+
+A phase is complete when all arrivals and all expected bytes have come. A thread that waits stands still until then, so
+that `try_wait` gives true, as it may; `test_wait` tells how things stand. What copies bring lands when nothing else
+can run, or when `test_wait` looks, no earlier: a read that does not wait meets bytes that are under way.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.ptx.binding.builder import binds, expect
+from harness.ptx.binding.program import ReadSlot, Step
+from harness.ptx.errors import ExecutionError, OperandError
+from harness.ptx.isa.forms import Bound
+from harness.ptx.kernel.accesses import address
+from harness.ptx.kernel.builder import KernelBuilder
+from harness.ptx.kernel.frame import KernelFrame
+from harness.ptx.kernel.memory import Access
+from harness.ptx.kernel.phases import Barrier
+from harness.ptx.machine.operations import runs
+from harness.ptx.numeric.vectorise import Array
+from harness.ptx.text.nodes import Instruction
+from harness.ptx.text.types import TYPES
+
+_WORD = 64
+COUNT = (1 << 20) - 1
+"""The most arrivals of a phase (ISA 9.7.13.15.4)."""
+
+
+def _bind(builder: KernelBuilder, node: Instruction, bound: Bound, at: int, more: int = 0) -> ReadSlot:
+    """The address of the barrier, operand `at`, without a displacement of its own: see `_places`."""
+    expect(builder, node, at + 1 + more)
+    return address(builder, node.operands[at], _space(bound))[0]
+
+
+def _space(bound: Bound) -> str:
+    return (bound.modifiers.get("space") or "").partition("::")[0]
+
+
+def _access(builder: KernelBuilder, node: Instruction, bound: Bound, at: int) -> Access:
+    return Access(_space(bound), address(builder, node.operands[at], _space(bound))[1], _WORD, 1)
+
+
+def places(frame: KernelFrame, step: Step, reader: ReadSlot, access: Access, lanes: Array) -> Array:
+    """The byte of shared memory at which each lane's barrier lies, over all blocks of the frame."""
+    _, found = frame.locate_lanes(step, reader, access, lanes)
+    if len(found) != 1 or found[0].region is not frame.shared:
+        raise frame.fault(ExecutionError, step, f"{frame.who(int(lanes[0]))}: an mbarrier lies in shared memory")
+    return found[0].offsets
+
+
+def barrier_at(frame: KernelFrame, step: Step, offset: int, lane: int) -> Barrier:
+    """The barrier at a byte of shared memory. Raises ExecutionError where none was made."""
+    found = frame.barriers.get(offset)
+    if found is None:
+        text = f"{frame.who(lane)}: no mbarrier.init has made an mbarrier at offset {offset % frame.shared.size}"
+        raise frame.fault(ExecutionError, step, text)
+    return found
+
+
+def _lanes(frame: KernelFrame, active: Array | None) -> Array:
+    return frame.every if active is None else np.flatnonzero(active)
+
+
+def _values(frame: KernelFrame, step: Step, reader: ReadSlot, lanes: Array) -> list[int]:
+    value, mask = frame.read(reader)
+    if mask is not None:
+        frame.refuse_undefined(step, np.broadcast_to(mask, (frame.lanes,))[lanes], lanes, "an operand of an mbarrier")
+    return [int(x) for x in np.broadcast_to(value, (frame.lanes,))[lanes].tolist()]
+
+
+# making and changing --------------------------------------------------------------------------------------------
+
+
+def _binds_with_number(operation: str, what: str) -> None:
+    """Register the binder of an operation on an mbarrier and a number. what: the number's name in errors."""
+
+    @binds(operation)
+    def bound_with_number(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+        base = _bind(builder, node, bound, 0, 1)
+        number = builder.read(node.operands[1], TYPES["u32"], False, what)
+        return Step(operation, node, bound, (base, number), detail=_access(builder, node, bound, 0))
+
+
+_binds_with_number("mbarrier_init", "the count of an mbarrier")
+_binds_with_number("mbarrier_expect", "the bytes that an mbarrier expects")
+
+
+@runs("mbarrier_init")
+def _run_init(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    lanes = _lanes(frame, active)
+    if not len(lanes):
+        return
+    counts = _values(frame, step, step.sources[1], lanes)
+    for offset, count, lane in zip(
+        places(frame, step, step.sources[0], step.detail, lanes).tolist(), counts, lanes.tolist(), strict=True
+    ):
+        if not 0 < count <= COUNT:
+            raise frame.fault(ExecutionError, step, f"{frame.who(lane)} makes an mbarrier of {count} arrivals")
+        old = frame.barriers.get(offset)
+        if old is not None and (old.pending != old.expected or old.bytes):  # Triton 3.6 makes idle ones anew
+            text = f"{frame.who(lane)} makes an mbarrier where one is in use, and no mbarrier.inval lies between"
+            raise frame.fault(ExecutionError, step, text)
+        frame.barriers[offset] = Barrier(count, count)
+        frame.shared.undefined[offset : offset + 8] = 0xFF  # its bits are nobody's to read
+
+
+@binds("mbarrier_inval")
+def _bind_inval(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    return Step(
+        "mbarrier_inval", node, bound, (_bind(builder, node, bound, 0),), detail=_access(builder, node, bound, 0)
+    )
+
+
+@runs("mbarrier_inval")
+def _run_inval(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    lanes = _lanes(frame, active)
+    if len(lanes):
+        offsets = places(frame, step, step.sources[0], step.detail, lanes).tolist()
+        for offset, lane in zip(offsets, lanes.tolist(), strict=True):
+            barrier_at(frame, step, offset, lane)
+            frame.bulk.refuse_bound_for(step, offset, lane)
+            del frame.barriers[offset]
+
+
+@runs("mbarrier_expect")
+def _run_expect(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    lanes = _lanes(frame, active)
+    if len(lanes):
+        counts = _values(frame, step, step.sources[1], lanes)
+        offsets = places(frame, step, step.sources[0], step.detail, lanes).tolist()
+        for offset, count, lane in zip(offsets, counts, lanes.tolist(), strict=True):
+            barrier_at(frame, step, offset, lane).bytes += count
+
+
+@binds("mbarrier_arrive")
+def _bind_arrive(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    """`state, [addr]{, count}`, or with expect_tx `state, [addr], bytes`; `state` is `_` or a register."""
+    expecting = "expect_tx" in node.modifiers
+    expect(builder, node, *((3,) if expecting else (2, 3)))
+    base, displacement = address(builder, node.operands[1], _space(bound))
+    writer = builder.destination(node.operands[0], TYPES["b64"], bound, True)
+    readers = [base]
+    if len(node.operands) == 3:
+        readers.append(builder.read(node.operands[2], TYPES["u32"], False, f"operand of {bound.spelling}"))
+    detail = Access(_space(bound), displacement, _WORD, 1)
+    return Step("mbarrier_arrive", node, bound, tuple(readers), (writer,), detail=detail)
+
+
+@runs("mbarrier_arrive")
+def _run_arrive(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    lanes = _lanes(frame, active)
+    if not len(lanes):
+        return
+    counts = _values(frame, step, step.sources[1], lanes) if len(step.sources) > 1 else [1] * len(lanes)
+    expecting = "expect_tx" in step.node.modifiers
+    tokens = np.zeros(len(lanes), np.uint64)
+    offsets = places(frame, step, step.sources[0], step.detail, lanes).tolist()
+    for number, (offset, count, lane) in enumerate(zip(offsets, counts, lanes.tolist(), strict=True)):
+        found = barrier_at(frame, step, offset, lane)
+        tokens[number] = found.phase
+        arrivals = 1 if expecting else count
+        if expecting:
+            found.bytes += count
+        if not 0 < arrivals <= found.pending:
+            text = (
+                f"{frame.who(lane)} arrives {arrivals} times at the mbarrier at offset {offset % frame.shared.size}, "
+            )
+            raise frame.fault(ExecutionError, step, f"{text}whose phase takes {found.pending} more")
+        found.pending -= arrivals
+        frame.clock += found.settle(frame.clock + 1)
+    for writer in step.destinations:
+        if writer.slot >= 0:
+            frame.write_lanes(writer, tokens, None, lanes, active)
+
+
+# waiting ----------------------------------------------------------------------------------------------------------
+
+
+def _bind_wait(kind: str) -> None:
+    @binds(f"mbarrier_{kind}")
+    def bind(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+        expect(builder, node, 3, 4)
+        if len(node.operands) == 4 and kind != "try_wait":
+            raise builder.error(OperandError, f"{node.spelling} takes no time to wait", node.offset)
+        base, displacement = address(builder, node.operands[1], _space(bound))
+        parity = "parity" in node.modifiers
+        what = builder.read(node.operands[2], TYPES["u32" if parity else "b64"], False, "the phase to wait for")
+        writer = builder.destination(node.operands[0], TYPES["pred"], bound)
+        detail = Access(_space(bound), displacement, _WORD, 1)
+        return Step(f"mbarrier_{kind}", node, bound, (base, what), (writer,), detail=detail)
+
+
+for _kind in ("test_wait", "try_wait"):
+    _bind_wait(_kind)
+
+
+def complete(frame: KernelFrame, step: Step, lanes: Array) -> Array:
+    """Of lanes that ask a barrier, which find the phase that they name complete."""
+    offsets = places(frame, step, step.sources[0], step.detail, lanes).tolist()
+    asked = _values(frame, step, step.sources[1], lanes)
+    parity = "parity" in step.node.modifiers
+    found = np.zeros(len(lanes), np.bool_)
+    for number, (offset, phase, lane) in enumerate(zip(offsets, asked, lanes.tolist(), strict=True)):
+        barrier = barrier_at(frame, step, offset, lane)
+        # Triton gives a parity as 0 or -1: its lowest bit counts.
+        found[number] = (barrier.phase & 1) != phase & 1 if parity else barrier.phase > phase
+    return found
+
+
+def give(frame: KernelFrame, step: Step, lanes: Array, answers: Array) -> None:
+    """The predicates of lanes that asked; those whose phase is complete are ordered behind it."""
+    whole = np.zeros(frame.lanes, np.bool_)
+    whole[lanes] = True
+    frame.write_lanes(step.destinations[0], answers.astype(np.uint8), None, lanes, whole)
+    some = lanes[answers]
+    if len(some):
+        # A parity that names the phase before the first is complete from the start, and orders nothing.
+        offsets = places(frame, step, step.sources[0], step.detail, some).tolist()
+        since = np.array([frame.barriers[offset].completed for offset in offsets], np.int32)
+        frame.block_time[some] = np.maximum(frame.block_time[some], since)
+        frame.warp_time[some] = np.maximum(frame.warp_time[some], since)
+
+
+@runs("mbarrier_test_wait")
+def _run_test_wait(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    lanes = _lanes(frame, active)
+    if not len(lanes):
+        return
+    answers = complete(frame, step, lanes)
+    if not answers.all() and frame.bulk.flying:
+        frame.bulk.land()
+        answers = complete(frame, step, lanes)
+    give(frame, step, lanes, answers)
+
+
+def awaited(frame: KernelFrame, step: Step, lane: int) -> str:
+    """What a thread that stands still waits for, in words."""
+    offset = int(places(frame, step, step.sources[0], step.detail, np.array([lane]))[0])
+    phase = _values(frame, step, step.sources[1], np.array([lane]))[0]
+    named = f"the phase of parity {phase & 1}" if "parity" in step.node.modifiers else f"phase {phase}"
+    at = offset % frame.shared.size
+    return f"for {named} of the mbarrier at offset {at}; {barrier_at(frame, step, offset, lane).words}"

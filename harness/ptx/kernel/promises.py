@@ -1,0 +1,270 @@
+"""What asynchronous products (wgmma) may rely on until they are waited for, and what must come before them.
+
+From its issue until `wgmma.wait_group` a product owns its accumulators, registers with a's elements, and the bytes of
+its matrices: a thread that touches the registers, or writes to the bytes, gets an error, although the emulator has
+computed the product already. Before its issue `wgmma.fence` must follow what else wrote its registers, and
+`fence.proxy.async` what wrote its matrices, unless that was an asynchronous copy of the same proxy (ISA 9.7.15.7,
+8.6). A register's copy by `mov` is one more register that the product owns: the compiler moves registers, and ptxas
+then waits by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from harness.ptx.binding.program import Program, Step
+from harness.ptx.errors import ExecutionError, MemoryFault
+from harness.ptx.kernel.copies import Reaching
+from harness.ptx.kernel.memory import CHUNK, Access, Place
+from harness.ptx.numeric.vectorise import Array
+
+
+@dataclass
+class Promise:
+    """Products of one step that nobody has waited for: their warpgroups, each one's group of wgmma, and what they own.
+
+    accumulators: how many of the step's registers d takes. `units`: of shared memory, a row for each warpgroup.
+    """
+
+    step: Step
+    groups: Array
+    number: Array
+    accumulators: int
+    units: list[Array] = field(default_factory=list)
+    copies: set[int] = field(default_factory=set)
+
+    @property
+    def results(self) -> tuple[int, ...]:
+        """The slots of d."""
+        return tuple(w.slot for w in self.step.destinations)
+
+    @property
+    def inputs(self) -> frozenset[int]:
+        """The slots of a's elements."""
+        return elements_of_a(self.step, self.accumulators)
+
+
+def elements_of_a(step: Step, accumulators: int) -> frozenset[int]:
+    """The registers with elements of a; a descriptor is read at once."""
+    between = step.sources[accumulators:-2]
+    return frozenset(r.slot for r in between if r.slot >= 0 and r.width == 32)
+
+
+def watched(program: Program) -> frozenset[int]:
+    """The registers of all products of a program."""
+    found: set[int] = set()
+    for step in program.steps:
+        if step.kind == "wgmma":
+            found |= {w.slot for w in step.destinations} | elements_of_a(step, step.detail.count)
+    return frozenset(found)
+
+
+class Promises:
+    """The products of a frame's warpgroups. `committed` counts the groups that each has closed."""
+
+    def __init__(self, frame: Reaching) -> None:
+        self.frame = frame
+        self.given: list[Promise] = []
+        self.slots = watched(frame.program)
+        self.committed = np.zeros(-(-frame.lanes // 128), np.int64)
+        self._fenced = np.zeros(len(self.committed), np.bool_)
+        self._touched: dict[int, Array] = {}
+        self._busy: dict[int, list[Promise]] = {}
+
+    # registers -------------------------------------------------------------------------------------------
+
+    def watch(self, step: Step, active: Array) -> None:
+        """Called before every other step: refuse what touches a register that a product owns."""
+        if step.kind == "wgmma":
+            return
+        if self._busy:
+            read = [r.slot for r in step.sources]
+            if step.guard >= 0:
+                read.append(step.guard)
+            moves = step.node.opcode == "mov"
+            for slot in read:
+                for promise in self._of(slot, active):
+                    if not moves or slot in promise.inputs:
+                        raise self._refusal(step, promise, slot, active, "reads")
+                    promise.copies |= {w.slot for w in step.destinations if w.slot >= 0}
+            for writer in step.destinations:
+                for promise in self._of(writer.slot, active):
+                    if writer.slot not in promise.copies:
+                        raise self._refusal(step, promise, writer.slot, active, "writes")
+            if moves:
+                self._listed()
+        for writer in step.destinations:
+            if writer.slot in self.slots:
+                old = self._touched.get(writer.slot)
+                self._touched[writer.slot] = active if old is None else old | active
+
+    def _of(self, slot: int, active: Array) -> list[Promise]:
+        found = self._busy.get(slot)
+        if not found:
+            return []
+        return [p for p in found if active.reshape(-1, 128)[p.groups].any()]
+
+    def _refusal(self, step: Step, promise: Promise, slot: int, active: Array, verb: str) -> ExecutionError:
+        group = next(int(g) for g in promise.groups if active.reshape(-1, 128)[g].any())
+        lane = group * 128 + int(np.flatnonzero(active.reshape(-1, 128)[group])[0])
+        name = self.frame.program.registers[slot].name
+        text = f"{self.frame.who(lane)} {verb} {name}, which the wgmma in line {self._line(promise)} "
+        text += "reads" if slot in promise.inputs else "is still to write"
+        return self.frame.fault(ExecutionError, step, text + self._missing(promise, group))
+
+    def _missing(self, promise: Promise, group: int) -> str:
+        """What has to come first, in words."""
+        at = int(promise.number[list(promise.groups).index(group)])
+        if at >= self.committed[group]:
+            return ": wgmma.commit_group and wgmma.wait_group must come first"
+        behind = int(self.committed[group]) - at - 1
+        return f": wgmma.wait_group {behind} (or less) must come first"
+
+    def _line(self, promise: Promise) -> int:
+        return int(self.frame.program.source.position(promise.step.node.offset)[0])
+
+    # order -----------------------------------------------------------------------------------------------
+
+    def before(self, step: Step, groups: Array, count: int) -> None:
+        """Refuse a product whose registers are another's, or were written since the last wgmma.fence."""
+        frame = self.frame
+        if not self._fenced[groups].all():
+            lane = int(groups[np.flatnonzero(~self._fenced[groups])[0]]) * 128
+            text = f"{frame.who(lane)} issues its first wgmma without a wgmma.fence before it"
+            raise frame.fault(ExecutionError, step, text)
+        results, inputs = tuple(w.slot for w in step.destinations), elements_of_a(step, count)
+        active = np.zeros((len(self.committed), 128), np.bool_)
+        active[groups] = True
+        active = active.reshape(-1)[: frame.lanes]
+        for slot in (*results, *inputs):
+            touched = self._touched.get(slot)
+            if touched is not None and (touched & active).any():
+                lane = int(np.flatnonzero(touched & active)[0])
+                text = f"{frame.who(lane)} wrote {frame.program.registers[slot].name}, which this wgmma takes, and no "
+                raise frame.fault(ExecutionError, step, text + "wgmma.fence lies between")
+            for promise in self._of(slot, active):
+                same = (
+                    promise.results == results
+                    and promise.step.bound.modifiers["shape"] == step.bound.modifiers["shape"]
+                )
+                if not (same and slot in promise.results) and not (slot in promise.inputs and slot in inputs):
+                    raise self._refusal(step, promise, slot, active, "gives wgmma")
+
+    def fence(self, active: Array | None) -> None:
+        """wgmma.fence: registers written before it may be taken."""
+        if active is None:
+            self._fenced[:] = True
+            self._touched.clear()
+            return
+        self._fenced |= active.reshape(-1, 128).any(axis=1)
+        left = {slot: mask & ~active for slot, mask in self._touched.items()}
+        self._touched = {slot: mask for slot, mask in left.items() if mask.any()}
+
+    # shared memory ---------------------------------------------------------------------------------------
+
+    def read(self, step: Step, promise: Promise, offsets: Array) -> None:
+        """A product reads chunks of shared memory, a row of offsets for each of its warpgroups."""
+        frame, shared = self.frame, self.frame.shared
+        flat = offsets.reshape(-1)
+        lanes = np.repeat(promise.groups * 128, offsets.shape[1])
+        frame.refuse_under_way(step, CHUNK, lanes, Place(shared, flat), "gives wgmma")
+        units = shared.units(flat, 16)
+        if frame.grid.races:
+            self._refuse_unfenced(step, lanes, flat, units)
+            for warp in range(4):
+                some = lanes + 32 * warp
+                when = (frame.block_time[some], frame.warp_time[some])
+                bad = shared.written_by_others(units, frame.thread[some], when)
+                if bad.any():
+                    at = int(np.flatnonzero(bad)[0])
+                    text = f"race: the wgmma of {frame.who(int(some[at]))} reads shared memory at offset "
+                    text += f"{int(flat[at]) % shared.size}, which another thread wrote, and no barrier lies between"
+                    raise frame.fault(MemoryFault, step, text)
+        np.add.at(shared.taken, units, 1)
+        promise.units.append(units.reshape(len(promise.groups), -1))
+
+    def _refuse_unfenced(self, step: Step, lanes: Array, flat: Array, units: Array) -> None:
+        bad = self.frame.shared.unfenced[units].any(axis=1)
+        if bad.any():
+            at = int(np.flatnonzero(bad)[0])
+            text = f"the wgmma of {self.frame.who(int(lanes[at]))} reads shared memory at offset "
+            text += (
+                f"{int(flat[at]) % self.frame.shared.size}, which a thread wrote, and no fence.proxy.async lies between"
+            )
+            raise self.frame.fault(MemoryFault, step, text)
+
+    def note_layout(self, step: Step, offsets: Array, swizzle: int, lane: int, name: str) -> None:
+        """Refuse a matrix that an asynchronous copy has written with another swizzle than its descriptor states."""
+        shared = self.frame.shared
+        if shared.swizzles is None:
+            return
+        first = int(self.frame.block[lane]) * shared.size
+        found = shared.swizzles[(offsets.reshape(-1) + first) // 16]
+        bad = (found != 0) & (found != swizzle)
+        if bad.any():
+            at = int(np.flatnonzero(bad)[0])
+            words = {16: "without a swizzle"}
+            wrote, reads = (words.get(int(x), f"with a swizzle of {int(x)} bytes") for x in (found[at], swizzle))
+            text = f"the descriptor of {name} reads shared memory at offset {int(offsets.reshape(-1)[at])} {reads}; "
+            raise self.frame.fault(MemoryFault, step, text + f"a tensor map wrote it {wrote}")
+
+    def refuse_write(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
+        """Raise MemoryFault where lanes write to bytes that a product, or a bulk copy, may still read."""
+        shared = self.frame.shared
+        units = shared.units(place.offsets, access.size)
+        bad = (shared.taken[units] > 0).any(axis=1)
+        if not bad.any():
+            return
+        at = int(np.flatnonzero(bad)[0])
+        offset, lane = int(place.offsets[at]) % shared.size, int(lanes[at])
+        for promise in self.given:
+            for number, group in enumerate(promise.groups.tolist()):
+                if any(np.isin(u[number], units[at]).any() for u in promise.units):
+                    text = f"race: {self.frame.who(lane)} writes to shared memory at offset {offset}, which the wgmma "
+                    text += f"in line {self._line(promise)} still reads"
+                    raise self.frame.fault(MemoryFault, step, text + self._missing(promise, group))
+        text = f"race: {self.frame.who(lane)} writes to shared memory at offset {offset}, which "
+        raise self.frame.fault(MemoryFault, step, text + self.frame.reader(units[at]))
+
+    # groups ----------------------------------------------------------------------------------------------
+
+    def give(self, promise: Promise) -> None:
+        """A product has been issued."""
+        self.given.append(promise)
+        self._listed()
+
+    def _listed(self) -> None:
+        self._busy = {}
+        for promise in self.given:
+            for slot in {*promise.results, *promise.inputs, *promise.copies}:
+                self._busy.setdefault(slot, []).append(promise)
+
+    def commit(self, groups: Array) -> None:
+        """Close the group of each warpgroup's products since its last one."""
+        self.committed[groups] += 1
+
+    def wait(self, left: int, groups: Array) -> None:
+        """All groups of each warpgroup but its last `left` are complete."""
+        mine = np.zeros(len(self.committed), np.bool_)
+        mine[groups] = True
+        staying = []
+        for promise in self.given:
+            ready = mine[promise.groups] & (promise.number < self.committed[promise.groups] - left)
+            if ready.any():
+                self._complete(promise, ready)
+            if not ready.all():
+                promise.groups, promise.number = promise.groups[~ready], promise.number[~ready]
+                promise.units = [u[~ready] for u in promise.units]
+                staying.append(promise)
+        self.given = staying
+        self._listed()
+
+    def _complete(self, promise: Promise, ready: Array) -> None:
+        shared = self.frame.shared
+        for units in promise.units:
+            some = units[ready].reshape(-1)
+            np.subtract.at(shared.taken, some, 1)
+            if self.frame.grid.races:
+                shared.note_group_read(some, self.frame.clock)

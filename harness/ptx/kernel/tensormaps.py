@@ -1,0 +1,149 @@
+"""Tensor maps: what 128 bytes say of a tensor in global memory and of the boxes that are copied from it.
+
+NVIDIA publishes no layout of the 128 bytes. Those here are our own; programs change them by `tensormap.replace` alone,
+or get them from the host, as `encoded` makes them. Meaning of the fields: ISA 5.5 (tensors), 9.7.9.28.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.ptx.kernel.memory import Buffer
+from harness.ptx.numeric.vectorise import Array
+
+BYTES = 128
+_LAYOUT = struct.Struct("<Q5I4x4Q15I")
+_PLACES = {"global_address": (0, 8), "global_dim": (8, 4), "global_stride": (32, 8), "box_dim": (64, 4)}
+_PLACES |= {"element_stride": (84, 4), "rank": (104, 4), "elemtype": (108, 4), "interleave_layout": (112, 4)}
+_PLACES |= {"swizzle_mode": (116, 4), "fill_mode": (120, 4)}
+COUNTS = {"global_dim": 5, "global_stride": 4, "box_dim": 5, "element_stride": 5}
+"""Fields that have a number for each dimension; of strides, that of the innermost is left out."""
+_SIZES = (1, 2, 4, 4, 8, 8, 2, 4, 4, 8, 2, 4, 4)
+_TF32, _TF32_FTZ, _F32_FTZ = 11, 12, 8
+_FLOATS = {6: 0x7FFF, 7: 0x7FFFFFFF, 9: 0x7FFFFFFFFFFFFFFF, 10: 0x7FFF, 11: 0x7FFFFFFF}
+_SWIZZLES = (16, 32, 64, 128)
+GREATEST_BOX = 256
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A tensor and its boxes, the innermost dimension first. `strides`: bytes, of all but that. Sizes are elements.
+
+    `size`: bytes of an element. `swizzle`: bytes of a row in which chunks of 16 are exchanged; 16: none. `fill`: the
+    code of elements beyond the tensor.
+    """
+
+    address: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    size: int
+    swizzle: int
+    fill: int
+
+    @property
+    def bytes(self) -> int:
+        """Of a box in shared memory."""
+        return int(np.prod(self.box)) * self.size
+
+
+@dataclass(frozen=True)
+class HostMap:
+    """A tensor map that the host makes of a buffer, as an argument of a kernel.
+
+    `offset`: of the tensor in the buffer, bytes. `sizes`, `strides` (of all dimensions, in elements) and `box` have the
+    innermost dimension last, as a tensor's shape; `element`, `swizzle`, `fill`: codes of the fields.
+    """
+
+    buffer: Buffer
+    offset: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    element: int
+    swizzle: int
+    fill: int
+
+    @property
+    def bytes(self) -> bytes:
+        """The map, once the buffer is placed."""
+        strides = [s * _SIZES[self.element] for s in self.strides[-2::-1]]
+        sizes, box = list(self.sizes[::-1]), list(self.box[::-1])
+        return encoded(self.buffer.address + self.offset, sizes, strides, box, self.element, self.swizzle, self.fill)
+
+
+def place(field: str, number: int) -> tuple[int, int]:
+    """Where a field lies in the 128 bytes, and how many it has."""
+    start, size = _PLACES[field]
+    return start + number * size, size
+
+
+def encoded(
+    address: int, sizes: list[int], strides: list[int], box: list[int], elemtype: int, swizzle_mode: int, fill_mode: int
+) -> bytes:
+    """The 128 bytes of a map that the host makes; dimensions innermost first, strides in bytes."""
+
+    def padded(numbers: list[int], count: int, least: int) -> list[int]:
+        return [*numbers, *[least] * (count - len(numbers))]
+
+    fields = [address, *padded(sizes, 5, 1), *padded(strides, 4, 0), *padded(box, 5, 1), *[1] * 5]
+    return _LAYOUT.pack(*fields, len(sizes) - 1, elemtype, 0, swizzle_mode, fill_mode).ljust(BYTES, b"\0")
+
+
+def decoded(data: bytes) -> TensorMap | str:
+    """What 128 bytes say; words where they say nothing that can be copied."""
+    numbers = _LAYOUT.unpack_from(data)
+    address, sizes, strides, box, steps = numbers[0], numbers[1:6], numbers[6:10], numbers[10:15], numbers[15:20]
+    rank, elemtype, interleave, swizzle_mode, fill_mode = numbers[20:]
+    rank += 1
+    if rank > 5 or elemtype >= len(_SIZES) or swizzle_mode > 4 or fill_mode > 1:
+        return f"rank {rank}, element type {elemtype}, swizzle mode {swizzle_mode}, fill mode {fill_mode} are no such"
+    if swizzle_mode == 4 or interleave or elemtype in (_F32_FTZ, _TF32_FTZ, _TF32):
+        words = f"interleave layout {interleave}, swizzle mode {swizzle_mode}, element type {elemtype}"
+        return f"the emulator runs no map with {words}: only no interleave, swizzles up to 128 bytes, no rounding"
+    size = _SIZES[elemtype]
+    if any(step != 1 for step in steps[:rank]):
+        return f"the emulator runs no map with element strides {steps[:rank]} other than 1"
+    if address % 16 or any(s % 16 or not s for s in strides[: rank - 1]):
+        return f"address 0x{address:x} and strides {strides[: rank - 1]} are to be multiples of 16 bytes"
+    if any(not s > 0 for s in sizes[:rank]) or any(not 0 < b <= GREATEST_BOX for b in box[:rank]):
+        return f"sizes {sizes[:rank]} and box {box[:rank]}: a box has 1 to {GREATEST_BOX} elements along each dimension"
+    swizzle, row = _SWIZZLES[swizzle_mode], box[0] * size
+    if row % 16:
+        return f"a row of a box has {row} bytes, no multiple of 16"
+    if swizzle > 16 and row > swizzle:
+        return f"a row of a box has {row} bytes, more than the {swizzle} of its swizzle"
+    if swizzle > 16 and row != swizzle:
+        return f"the emulator runs no box whose rows ({row} bytes) are shorter than its swizzle ({swizzle} bytes)"
+    if fill_mode and elemtype not in _FLOATS:
+        return f"element type {elemtype} has no NaN to fill with"
+    fill = _FLOATS[elemtype] if fill_mode else 0
+    return TensorMap(address, sizes[:rank], strides[: rank - 1], box[:rank], size, swizzle, fill)
+
+
+def rows_of(found: TensorMap, corner: list[int]) -> tuple[Array, Array, int, int]:
+    """A box as rows along the innermost dimension, in their order in shared memory.
+
+    Gives the address of each row's first element, also where that lies outside the tensor; which rows have elements of
+    the tensor at all; and the first of a row's elements that does, and the first behind them that does not.
+    """
+    low, high = max(0, -corner[0]), min(found.box[0], found.sizes[0] - corner[0])
+    outer = list(zip(found.box[1:], corner[1:], found.sizes[1:], found.strides, strict=True))
+    address = np.zeros(1, np.int64) + found.address + corner[0] * found.size
+    inside = np.ones(1, np.bool_)
+    for box, first, size, stride in outer:
+        at = first + np.arange(box, dtype=np.int64)
+        address = (at[:, None] * stride + address[None, :]).reshape(-1)
+        inside = ((at >= 0) & (at < size))[:, None] & inside[None, :]
+        inside = inside.reshape(-1)
+    return address, inside & (high > low), low, max(low, high)
+
+
+def swizzled(found: TensorMap, start: int) -> Array:
+    """The address in shared memory of every 16 bytes of a box that begins at an address, in the box's order."""
+    address = start + 16 * np.arange(found.bytes // 16, dtype=np.int64)
+    exchanged: Array = address ^ (address >> 7 & found.swizzle // 16 - 1) << 4
+    return exchanged

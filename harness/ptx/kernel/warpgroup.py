@@ -1,0 +1,276 @@
+"""Products of a warpgroup's matrices (wgmma): operands in registers and by descriptor.
+
+The product is computed when it is issued. Until it is waited for nobody may touch its registers or write to its
+matrices, which `harness.ptx.kernel.promises` checks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from harness.ptx.binding.builder import binds, expect
+from harness.ptx.binding.program import ReadSlot, Step
+from harness.ptx.errors import ExecutionError, MemoryFault, OperandError
+from harness.ptx.isa.forms import Bound
+from harness.ptx.kernel import descriptors, fragments
+from harness.ptx.kernel.accesses import elements
+from harness.ptx.kernel.builder import KernelBuilder
+from harness.ptx.kernel.frame import KernelFrame
+from harness.ptx.kernel.memory import SHARED_BASE
+from harness.ptx.kernel.multiply import Arithmetic
+from harness.ptx.kernel.promises import Promise
+from harness.ptx.kernel.tensor import gathered, scattered, spread
+from harness.ptx.machine.operations import runs
+from harness.ptx.numeric.tensorcore import BITS, FLOATS, MEASURED, MODELS
+from harness.ptx.numeric.vectorise import UNSIGNED, Array
+from harness.ptx.text.nodes import Immediate, Instruction, Operand, Vector
+from harness.ptx.text.types import TYPES
+
+_MODELS = {"f16": "f16", "bf16": "f16", "tf32": "tf32", "e4m3": "wgmma f8", "e5m2": "wgmma f8"}
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """An operand: rows of a (columns of b), k, its type, whether it is MN-major, and whether it counts as negative.
+
+    `table`: where the registers of a warp hold its 16 rows; None: it is given by a descriptor.
+    """
+
+    rows: int
+    k: int
+    type: str
+    across: bool = False
+    negative: bool = False
+    table: Array | None = None
+
+    @property
+    def depth(self) -> int:
+        """Along k: bytes of a row, or, where MN-major, elements."""
+        return self.k if self.across else self.k * BITS[self.type] // 8
+
+
+@dataclass(frozen=True)
+class GroupProduct:
+    """What a wgmma computes. `table`: where a warp's registers hold its 16 rows of d. `count`: registers of d."""
+
+    a: Matrix
+    b: Matrix
+    table: Array
+    count: int
+    arithmetic: Arithmetic
+
+
+def accumulators(n: int, bits: int) -> Array:
+    """Where a warp's registers hold its 16 x n part of d: n / 8 times what one of eight columns has (`of_c`)."""
+    one = fragments.of_c(16, 8, bits)
+    parts = [one + number * one.size for number in range(n // 8)]
+    return np.concatenate(parts, axis=2)
+
+
+def shape_of(bound: Bound) -> tuple[int, int]:
+    """n and k."""
+    n, k = (bound.modifiers["shape"] or "").removeprefix("m64n").split("k")
+    return int(n), int(k)
+
+
+def arithmetic_of(bound: Bound) -> Arithmetic:
+    """How Hopper, which alone has these, computes a form."""
+    d, a, b = (bound.modifiers[x] or "" for x in ("dtype", "atype", "btype"))
+    word = "and" if a == "b1" else bound.modifiers.get("satfinite") or ""
+    if a in _MODELS:
+        return Arithmetic((d, a, b, d), "blocks", MODELS[MEASURED][_MODELS[a]], MEASURED)
+    return Arithmetic((d, a, b, d), "bits" if a == "b1" else "integers", word=word)
+
+
+@binds("wgmma")
+def _bind_wgmma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    n, k = shape_of(bound)
+    how = arithmetic_of(bound)
+    d_type, a_type, b_type, _ = how.types
+    in_registers = len(node.operands) > 1 and isinstance(node.operands[1], Vector)
+    layouts = 2 - in_registers if BITS[a_type] == 16 else 0
+    signs = 2 if a_type in FLOATS else 0
+    expect(builder, node, 4 + signs + layouts)
+    constants = [_constant(builder, node, o, (-1, 1)) for o in node.operands[4 : 4 + signs]]
+    across = [_constant(builder, node, o, (0, 1)) == 1 for o in node.operands[4 + signs :]]
+    table = fragments.of_a(16, k, BITS[a_type]) if in_registers else None
+    a = Matrix(64, k, a_type, len(across) == 2 and across[0], constants[:1] == [-1], table)
+    b = Matrix(n, k, b_type, bool(across) and across[-1], constants[1:] == [-1])
+    table_d = accumulators(n, BITS[d_type])
+    count = table_d.size // (32 * fragments.per_register(BITS[d_type]))
+    kind = TYPES[d_type if d_type != "f16" else "b32"]
+    to = elements(builder, node.operands[0], count)
+    writers = tuple(builder.destination(e, kind, bound) for e in to)
+    readers = [builder.read(e, kind, False, f"element of {bound.spelling}") for e in to]
+    if table is None:
+        readers.append(builder.read(node.operands[1], TYPES["b64"], False, "the descriptor of a"))
+    else:
+        parts = elements(builder, node.operands[1], table.size // (32 * fragments.per_register(BITS[a_type])))
+        readers += [builder.read(e, TYPES["b32"], False, f"element of {bound.spelling}") for e in parts]
+    readers.append(builder.read(node.operands[2], TYPES["b64"], False, "the descriptor of b"))
+    readers.append(builder.read(node.operands[3], TYPES["pred"], False, "scale-d"))
+    return Step("wgmma", node, bound, tuple(readers), writers, detail=GroupProduct(a, b, table_d, count, how))
+
+
+def _constant(builder: KernelBuilder, node: Instruction, operand: Operand, allowed: tuple[int, int]) -> int:
+    if not isinstance(operand, Immediate) or operand.value not in allowed:
+        message = f"{node.spelling}: this operand is the constant {allowed[0]} or {allowed[1]}"
+        raise builder.error(OperandError, message, operand.offset)
+    return int(operand.value)
+
+
+@runs("wgmma")
+def _run_wgmma(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    product: GroupProduct = step.detail
+    groups = frame.warpgroups(step, active)
+    if not len(groups):
+        return
+    warps = (groups[:, None] * 4 + np.arange(4)).reshape(-1)
+    lanes = (warps[:, None] * 32 + np.arange(32)).reshape(-1)
+    frame.promises.before(step, groups, product.count)
+    promise = Promise(step, groups, frame.promises.committed[groups].copy(), product.count)
+    scale = _uniform(frame, step, step.sources[-1], groups, "scale-d") != 0
+    d_readers, rest = step.sources[: product.count], step.sources[product.count : -2]
+    n, width = product.b.rows, BITS[product.arithmetic.types[0]]
+    c, of_c = np.zeros((len(groups), 64, n), UNSIGNED[width]), None
+    if scale.any():
+        parts, doubts = gathered(frame, d_readers, warps, product.table, width)
+        c = np.where(scale[:, None, None], parts.reshape(c.shape), c)
+        of_c = None if doubts is None else doubts.reshape(c.shape) & scale[:, None, None]
+    if product.a.table is not None:
+        parts, doubts = gathered(frame, rest, warps, product.a.table, BITS[product.a.type])
+        a, of_a = parts.reshape(-1, 64, product.a.k), None if doubts is None else doubts.reshape(-1, 64, product.a.k)
+    else:
+        a, of_a = _loaded(
+            frame, step, promise, product.a, _uniform(frame, step, rest[0], groups, "a's descriptor"), "a"
+        )
+    b, of_b = _loaded(
+        frame, step, promise, product.b, _uniform(frame, step, step.sources[-2], groups, "b's descriptor"), "b"
+    )
+    b, of_b = b.transpose(0, 2, 1), None if of_b is None else of_b.transpose(0, 2, 1)
+    result = product.arithmetic(signed(a, product.a), signed(b, product.b), c)
+    doubts_of = [of_a, of_b, of_c]
+    doubt = spread(doubts_of, result, width) if any(x is not None for x in doubts_of) else None
+    tiles = result.reshape(-1, 16, n)
+    scattered(
+        frame, step.destinations, lanes, product.table, width, tiles,
+        None if doubt is None else doubt.reshape(tiles.shape), active,
+    )  # fmt: skip
+    frame.promises.give(promise)
+
+
+def signed(codes: Array, matrix: Matrix) -> Array:
+    """The codes, or those of the opposite numbers."""
+    if not matrix.negative:
+        return codes
+    opposite: Array = codes ^ codes.dtype.type(1 << BITS[matrix.type] - 1)
+    return opposite
+
+
+def _uniform(frame: KernelFrame, step: Step, reader: ReadSlot, groups: Array, what: str) -> Array:
+    """What the threads of each warpgroup have in common. Raises ExecutionError where they differ."""
+    value, mask = frame.read(reader)
+    lanes = groups[:, None] * 128 + np.arange(128)
+    if mask is not None:
+        frame.refuse_undefined(step, np.broadcast_to(mask, (frame.lanes,))[lanes].reshape(-1), lanes.reshape(-1), what)
+    found = np.broadcast_to(value, (frame.lanes,))[lanes]
+    torn = (found != found[:, :1]).any(axis=1)
+    if torn.any():
+        lane = int(lanes[np.flatnonzero(torn)[0], 0])
+        text = f"{what} is to be the same in all threads of a warpgroup, and is not in that of {frame.who(lane)}"
+        raise frame.fault(ExecutionError, step, text)
+    return np.asarray(found[:, 0])
+
+
+def _loaded(
+    frame: KernelFrame, step: Step, promise: Promise, matrix: Matrix, codes: Array, name: str
+) -> tuple[Array, Array | None]:
+    """A matrix by its descriptors, as warpgroups x rows x k, and which elements have undefined bits (None: none)."""
+    shared = frame.shared
+    places = []
+    for group, code in zip(promise.groups.tolist(), codes.tolist(), strict=True):
+        found = descriptors.decoded(code)
+        lane = group * 128
+        if isinstance(found, str):
+            raise frame.fault(ExecutionError, step, f"the descriptor of {name} of {frame.who(lane)}: {found}")
+        offsets = descriptors.addresses(found, matrix.across, matrix.rows, matrix.depth) - SHARED_BASE
+        if int(offsets.min()) < 0 or int(offsets.max()) + 16 > shared.limit:
+            wrong = int(offsets.min()) if int(offsets.min()) < 0 else int(offsets.max())
+            text = f"the descriptor of {name} reaches offset {wrong}, outside the {shared.limit} bytes of shared memory"
+            shown = f"start {found.start - SHARED_BASE}, leading {found.leading}, stride {found.stride}"
+            raise frame.fault(MemoryFault, step, f"{text} ({shown}), in {frame.who(lane)}")
+        frame.promises.note_layout(step, offsets, found.swizzle, lane, name)
+        places.append(offsets.reshape(-1) + int(frame.block[lane]) * shared.size)
+    offsets = np.stack(places)
+    frame.promises.read(step, promise, offsets)
+    bytes_found = shared.bytes.reshape(-1, 16).take(offsets // 16, axis=0)
+    undefined = shared.undefined.reshape(-1, 16).take(offsets // 16, axis=0)
+    doubt = arranged(undefined, matrix) != 0 if undefined.any() else None
+    return arranged(bytes_found, matrix), doubt
+
+
+def arranged(chunks: Array, matrix: Matrix) -> Array:
+    """Chunks of a matrix as warpgroups x rows x k."""
+    count, bits = len(chunks), BITS[matrix.type]
+    octets = np.ascontiguousarray(chunks)
+    if bits == 1:
+        return np.unpackbits(octets.reshape(count, matrix.rows, -1), axis=2, bitorder="little")
+    found: Any = octets.reshape(count, -1).view(UNSIGNED[bits])
+    if matrix.across:
+        return np.asarray(found.reshape(count, matrix.k, matrix.rows).transpose(0, 2, 1))
+    return np.asarray(found.reshape(count, matrix.rows, matrix.k))
+
+
+# groups -----------------------------------------------------------------------------------------------------------
+
+
+def _simple(name: str, operands: int) -> None:
+    @binds(name)
+    def bind(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+        expect(builder, node, operands)
+        left = 0
+        if operands:
+            operand = node.operands[0]
+            if not isinstance(operand, Immediate) or not isinstance(operand.value, int) or operand.value < 0:
+                message = f"{node.spelling} takes a constant number of groups"
+                raise builder.error(OperandError, message, node.offset)
+            left = operand.value
+        return Step(name, node, bound, detail=left)
+
+
+_simple("wgmma_fence", 0)
+_simple("wgmma_commit", 0)
+_simple("wgmma_wait", 1)
+
+
+@runs("wgmma_fence")
+def _run_fence(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    frame.need_whole_warps(step, active)
+    frame.promises.fence(active)
+
+
+@runs("wgmma_commit")
+def _run_commit(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    frame.promises.commit(frame.warpgroups(step, active))
+
+
+@runs("wgmma_wait")
+def _run_wait(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    frame.promises.wait(step.detail, frame.warpgroups(step, active))
+
+
+@binds("proxy_fence")
+def _bind_proxy_fence(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 0)
+    return Step("proxy_fence", node, bound)
+
+
+@runs("proxy_fence")
+def _run_proxy_fence(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    """Asynchronous copies and products see what threads wrote to shared memory before."""
+    if step.bound.modifiers["space"] != "global" and frame.grid.races:
+        lanes = frame.every if active is None else np.flatnonzero(active)
+        frame.shared.fence(frame.thread[lanes], frame.block[lanes], frame.block_time[lanes])

@@ -1,0 +1,109 @@
+"""mbarriers and named barriers in kernels written by hand: phases, tokens, arrivals, and what a run reports."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness.ptx.errors import ExecutionError, MemoryFault
+from harness.ptx.kernel.run import Buffer, run_kernel
+
+THREADS = 128
+
+
+def run(body: str, threads: int = THREADS) -> np.ndarray:
+    """What each thread leaves in %r9. %r1 is the thread, %r2 its warp, `bar` an mbarrier, `word` shared memory."""
+    text = f"""
+.version 8.8
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 y)
+.reqntid {threads}
+{{
+.shared .align 8 .b64 bar; .shared .align 16 .b8 word[1024];
+.reg .b32 %r<20>; .reg .b64 %rd<9>; .reg .pred %p<9>;
+ld.param.u64 %rd1, [y]; mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; shl.b32 %r3, %r1, 2; mov.u32 %r4, word;
+add.u32 %r5, %r4, %r3; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd1, %rd1, %rd2; mov.b32 %r9, 0;
+{body}
+st.global.b32 [%rd1], %r9;
+ret;
+}}
+"""
+    y = np.zeros(threads, np.uint32)
+    run_kernel(text, [Buffer(y, "y")], (1,))
+    return y
+
+
+MAKE = "setp.eq.u32 %p1, %r1, 0; @%p1 mbarrier.init.shared.b64 [bar], {count}; bar.sync 0;"
+OTHERS = "xor.b32 %r6, %r3, 256; add.u32 %r6, %r4, %r6; ld.shared.b32 %r9, [%r6];"
+"""The word of the thread 64 further on, or back."""
+STORE = "add.u32 %r7, %r1, 1000; st.shared.b32 [%r5], %r7;"
+
+
+def wait(phase: int) -> str:
+    return f"W{phase}: mbarrier.try_wait.parity.shared.b64 %p2, [bar], {phase & 1}; @!%p2 bra W{phase};"
+
+
+EXPECTED = (np.arange(THREADS) ^ 64) + 1000
+
+
+def test_a_wait_orders_threads_behind_those_that_arrived() -> None:
+    body = f"{MAKE.format(count=THREADS)} {STORE} mbarrier.arrive.shared.b64 _, [bar]; {wait(0)} {OTHERS}"
+    np.testing.assert_array_equal(run(body), EXPECTED)
+
+
+def test_a_token_names_the_phase() -> None:
+    body = f"""{MAKE.format(count=THREADS)} {STORE} mbarrier.arrive.shared.b64 %rd3, [bar];
+    AGAIN: mbarrier.test_wait.shared.b64 %p2, [bar], %rd3; @!%p2 bra AGAIN; {OTHERS}"""
+    np.testing.assert_array_equal(run(body), EXPECTED)
+
+
+def test_phases_follow_each_other() -> None:
+    arrive = "mbarrier.arrive.shared.b64 _, [bar];"
+    body = f"{MAKE.format(count=THREADS)} {arrive} {wait(0)} {STORE} {arrive} {wait(1)} {OTHERS}"
+    np.testing.assert_array_equal(run(body), EXPECTED)
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "words"),
+    [
+        (f"{MAKE.format(count=THREADS)} {STORE} mbarrier.arrive.shared.b64 _, [bar]; {OTHERS}", MemoryFault, "race"),
+        (f"{MAKE.format(count=129)} mbarrier.arrive.shared.b64 _, [bar]; {wait(0)}", ExecutionError,
+         "deadlock: .* waits for the phase of parity 0 .* lacks 1 of 129 arrivals"),
+        (f"{MAKE.format(count=THREADS)} {STORE} {wait(1)} mbarrier.arrive.shared.b64 _, [bar]; {OTHERS}", MemoryFault,
+         "race"),
+        (f"{MAKE.format(count=8)} mbarrier.arrive.shared.b64 _, [bar], 9;", ExecutionError, "arrives 9 times"),
+        (f"{MAKE.format(count=0)}", ExecutionError, "makes an mbarrier of 0 arrivals"),
+        (f"{MAKE.format(count=2)} @%p1 mbarrier.arrive.shared.b64 _, [bar]; {MAKE.format(count=2)}", ExecutionError,
+         "makes an mbarrier where one is in use"),
+        (f"{MAKE.format(count=1)} @%p1 mbarrier.inval.shared.b64 [bar]; mbarrier.arrive.shared.b64 _, [bar];",
+         ExecutionError, r"no mbarrier.init has made an mbarrier"),
+    ],
+    ids=["no wait", "one arrival too few", "other parity", "too many", "none", "made again", "taken away"],
+)  # fmt: skip
+def test_what_is_wrong_is_named(body: str, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        run(body)
+
+
+# barriers with numbers ------------------------------------------------------------------------------------------
+
+
+def test_warps_meet_at_barriers_of_their_own() -> None:
+    """Two warps at barrier 1, two at barrier 2; each reads what the other warp of its pair wrote."""
+    body = f"""{STORE} and.b32 %r8, %r2, 1; add.u32 %r8, %r8, 1; setp.eq.u32 %p3, %r8, 1;
+    @%p3 bra ONE; bar.sync 2, 64; bra BOTH; ONE: bar.sync 1, 64; BOTH: {OTHERS}"""
+    np.testing.assert_array_equal(run(body), EXPECTED)
+
+
+def test_those_that_arrive_need_not_wait() -> None:
+    body = f"""setp.ge.u32 %p3, %r1, 64; @%p3 bra WRITE; bar.sync 3, 128; {OTHERS} bra END;
+    WRITE: {STORE} bar.arrive 3, 128; mov.b32 %r9, 7; END:"""
+    np.testing.assert_array_equal(run(body), np.where(np.arange(THREADS) < 64, EXPECTED, 7))
+
+
+@pytest.mark.parametrize(("count", "words"), [(128, "deadlock"), (32, "64 threads reach barrier 3, which is for 32")])
+def test_a_barrier_for_another_number_of_threads(count: int, words: str) -> None:
+    body = f"setp.ge.u32 %p3, %r1, 64; @%p3 bra END; bar.sync 3, {count}; END:"
+    with pytest.raises(ExecutionError, match=words):
+        run(body)
