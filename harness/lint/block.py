@@ -11,7 +11,19 @@ from harness.lint.snippet import Snippet
 from harness.ptx.api import AsmBlock, assemble
 from harness.ptx.binding.constraints import Constraint, parse_constraints
 from harness.ptx.errors import PtxError
-from harness.ptx.text.nodes import Address, CodeBlock, Declaration, Instruction, Name, Operand, Pair, Source, Vector
+from harness.ptx.text.nodes import (
+    Address,
+    CodeBlock,
+    Declaration,
+    Instruction,
+    Name,
+    Operand,
+    Pair,
+    Source,
+    Vector,
+    declarations,
+    instructions,
+)
 from harness.ptx.text.parser import parse_asm
 
 ASSUMED = 1
@@ -108,12 +120,12 @@ class LintedBlock:
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
         """All instructions in the order of the text; none where it does not parse."""
-        return tuple(_instructions(self.tree)) if self.tree else ()
+        return tuple(instructions(self.tree)) if self.tree else ()
 
     @cached_property
     def declarations(self) -> tuple[Declaration, ...]:
         """All declarations in the order of the text."""
-        return tuple(_declarations(self.tree)) if self.tree else ()
+        return tuple(declarations(self.tree)) if self.tree else ()
 
     @property
     def outputs(self) -> range:
@@ -177,19 +189,3 @@ def names(operand: Operand | None) -> Iterator[Name]:
         yield from names(operand.base)
         for element in operand.extra:
             yield from names(element)
-
-
-def _instructions(block: CodeBlock) -> Iterator[Instruction]:
-    for statement in block.statements:
-        if isinstance(statement, CodeBlock):
-            yield from _instructions(statement)
-        elif isinstance(statement, Instruction):
-            yield statement
-
-
-def _declarations(block: CodeBlock) -> Iterator[Declaration]:
-    for statement in block.statements:
-        if isinstance(statement, CodeBlock):
-            yield from _declarations(statement)
-        elif isinstance(statement, Declaration):
-            yield statement

@@ -115,7 +115,7 @@ def _results(
     options: dict[str, Any] = {
         "pack": pack,
         "target": home_of(block) or "",
-        "limit": clock.left,
+        "limit": clock.limit,
         "special": special_of(block),
     }
     try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.lint.block import names
 from harness.ptx.binding.written import destination
-from harness.ptx.text.nodes import Address, CodeBlock, Instruction, Label, Name, Operand
+from harness.ptx.text.nodes import Address, CodeBlock, Instruction, Label, Name, Operand, Pair
 
 _ENDS = frozenset(("ret", "exit", "trap"))
 
@@ -50,8 +50,9 @@ def read_names(instruction: Instruction) -> Iterator[Name]:
     if instruction.guard:
         yield instruction.guard.register
     written = _register(destination(instruction))
+    parts = (written.first, written.second) if isinstance(written, Pair) else (written,)
     for operand in instruction.operands:
-        if operand is not written:
+        if operand is not written and not any(operand is part for part in parts):
             yield from names(operand)
 
 

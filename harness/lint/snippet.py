@@ -60,7 +60,8 @@ class Snippet:
     where the dtype is not known, the whole is None where the number is not known either.
     targets: those that the user stated, such as sm_90a. Empty: nothing was said.
     function: the name of the enclosing function, or of the variant of a case.
-    group: the case that a variant belongs to. exact: whether its policy is exact.
+    guards: conditions on the target round the call, as text; `targets=` of a variant counts as one.
+    group: the case that a variant belongs to. exact: whether its policy is exact. ftz: what it states about flushing.
     """
 
     asm: str
@@ -74,6 +75,8 @@ class Snippet:
     function: str = ""
     group: str = ""
     exact: bool | None = None
+    ftz: str = ""
+    guards: tuple[str, ...] = field(default=(), compare=False)
     origin: TextOrigin = field(default_factory=TextOrigin, compare=False)
     constraints_origin: TextOrigin = field(default_factory=TextOrigin, compare=False)
 

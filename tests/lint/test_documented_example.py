@@ -11,6 +11,7 @@ import pytest
 import triton.language as tl
 
 from harness import emulate
+from harness.cli import main
 from harness.lint.files import lint_text
 from harness.lint.fixes import repaired
 from harness.records import read
@@ -66,6 +67,22 @@ def test_repaired_nothing_is_found(example):
     changed = [line for line in result.diff().splitlines() if line.startswith("+") and not line.startswith("+++")]
     assert changed
     assert all("=&r" in line for line in changed)
+
+
+def test_from_the_command_line(example, tmp_path, capsys):
+    """Named, shown as a diff, repaired when asked, and then gone."""
+    file = tmp_path / "example.py"
+    file.write_text(example)
+    assert main(["lint", "--fix", str(file)]) == 1
+    shown = capsys.readouterr().out
+    assert "error [missing-early-clobber]" in shown
+    assert "in one register" in shown
+    assert re.search(r"^\+.*=&r", shown, re.MULTILINE)
+    assert file.read_text() == example
+    assert main(["lint", "--fix", "--write", str(file)]) == 0
+    assert main(["lint", str(file)]) == 0
+    assert "nothing found" in capsys.readouterr().out
+    assert file.read_text().replace("=&r", "=r") == example
 
 
 CASE = '''"""uint8 to int32, and the maximum of it and a float32, as Triton's documentation has it."""

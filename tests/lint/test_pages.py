@@ -53,3 +53,23 @@ def test_every_rule_has_a_page_with_both_examples(rule):
     text = page(rule)
     assert text.startswith(f"# {rule}\n")
     assert {kind for name, kind, *_ in EXAMPLES if name == rule} == {"Wrong", "Right"}
+
+
+OWN = {"unknown-ignore", "unused-ignore"}
+"""Rules about the comments themselves."""
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "targets", "text"),
+    [(r, p, g, t) for r, k, _, p, g, t in EXAMPLES if k == "Wrong" and r not in OWN],
+    ids=[f"{r}-{n}" for r, k, n, _, _, _ in EXAMPLES if k == "Wrong" and r not in OWN],
+)
+def test_a_comment_silences_every_rule(rule, path, targets, text):
+    """A comment on each line that has a finding, or at the end of the last line of its call."""
+    report, _ = findings(rule, path, targets, text)
+    sign = "#" if path.endswith(".py") else "//"
+    lines = text.split("\n")
+    for line in {f.snippet.origin.last for f in report.findings}:
+        lines[line - 1] += f"  {sign} ptxdiff: ignore[{rule}]"
+    again, found = findings(rule, path, targets, "\n".join(lines))
+    assert (found, again.silenced) == (set(), len(report.findings))

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from harness.lint.extract.literals import File
-from harness.lint.extract.values import Ref, Tensor, TextValue, Unknown, Value
+from harness.lint.extract.values import Ref, Tensor, TextValue, Truth, Unknown, Value
 from harness.lint.snippet import Snippet, TextOrigin
 
 ELEMENTWISE = "inline_asm_elementwise"
@@ -98,19 +98,26 @@ def snippet_of(
         pack = given.get("pack", 1)
         # Torch's operator takes pure blocks alone, and that is its default.
         default: Value = True if "asm_str" in keywords else Unknown("is_pure")
-        pure = given.get("is_pure", default)
+        pure = _flag(given.get("is_pure", default))
         return Snippet(
             asm.value,
             constraints.value,
             "triton",
-            pure if isinstance(pure, bool) else None,
+            pure,
             pack if isinstance(pack, int) and not isinstance(pack, bool) else None,
             _dtypes(given.get("dtype", Unknown("dtype"))),
             **common,
         )
-    effects = given.get("has_side_effects", False)
-    pure = None if isinstance(effects, (Unknown, TextValue)) else not effects
+    effects = _flag(given.get("has_side_effects", False))
+    pure = None if effects is None else not effects
     return Snippet(asm.value, constraints.value, "llvm", pure, 1, _mlir_results(given.get("res")), **common)
+
+
+def _flag(value: Value) -> bool | None:
+    """The truth of an argument, where it is known."""
+    if isinstance(value, Truth):
+        return value.holds
+    return None if isinstance(value, (Unknown, TextValue)) else bool(value)
 
 
 def _text(given: dict[str, Value], name: str) -> TextValue:

@@ -39,9 +39,16 @@ class Cases:
     def __init__(self, file: File, tree: ast.Module) -> None:
         self.file = file
         self.snippets: dict[int, dict[Snippet, None]] = {}
-        self.notes: list[Note] = []
+        self._failures: dict[int, Note] = {}
+        self._resolved: set[int] = set()
         if any(isinstance(n, ast.ImportFrom) and (n.module or "").split(".")[0] == _HOME for n in ast.walk(tree)):
             Interpreter(file, tree, _NAMES, self._call).run(lambda: True)
+
+    @property
+    def notes(self) -> list[Note]:
+        """What no way through the file resolves: a helper by itself, without arguments, is no failure."""
+        known = self._resolved | set(self.snippets)
+        return [note for at, note in sorted(self._failures.items()) if at not in known]
 
     def _call(self, node: ast.Call, args: list[Value], keywords: dict[str, Value], function: str) -> Value:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -58,8 +65,9 @@ class Cases:
         variants = keywords.get("variants")
         line = self.file.place(at)[0]
         if not isinstance(variants, dict):
-            self.notes.append(Note(self.file.path, line, "not resolved: the variants of this case"))
+            self._failures.setdefault(at, Note(self.file.path, line, "not resolved: the variants of this case"))
             return
+        self._resolved.add(at)
         formats = [_formats(keywords.get(side)) for side in ("outputs", "inputs")]
         exact = _is_exact(keywords.get("match", _EXACT))
         for name, variant in variants.items():
@@ -70,6 +78,7 @@ class Cases:
         keywords = dict(call.keywords)
         line, column = self.file.place(call.at)
         exact = _is_exact(keywords["match"]) if "match" in keywords else exact
+        ftz = keywords.get("ftz")
         try:
             for text, words, form in _forms(call, formats):
                 offsets = text.offsets if text.value == form.text else ()
@@ -89,12 +98,15 @@ class Cases:
                     function=name,
                     group=group,
                     exact=exact,
+                    ftz=ftz.value if isinstance(ftz, TextValue) else "",
+                    guards=("targets=",) if "targets" in keywords else (),
                     origin=TextOrigin(self.file.path, line, column, offsets, call.end, self.file.starts),
                     constraints_origin=TextOrigin(self.file.path, line, column, places, call.end, self.file.starts),
                 )
                 self.snippets.setdefault(call.at, {}).setdefault(snippet)
         except ValueError as error:
-            self.notes.append(Note(self.file.path, line, f"not resolved: variant {name}: {error}"))
+            note = Note(self.file.path, line, f"not resolved: variant {name}: {error}")
+            self._failures.setdefault(call.at, note)
 
 
 _Written = tuple[TextValue, TextValue | None]

@@ -7,10 +7,12 @@ host CPU or an AMD GPU is told by its constraints and its words, and is left alo
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harness.lint.extract import Extracted, Note
+from harness.lint.extract.guards import ABOUT_TARGETS, preprocessor_guards
 from harness.lint.extract.literals import ESCAPE, File, escaped
 from harness.lint.extract.strings import joined
 from harness.lint.extract.values import TextValue
@@ -62,14 +64,15 @@ def extract_cplusplus(file: File) -> Extracted:
     """All asm statements of a file."""
     found = Extracted(file)
     reader = _Reader(file)
-    for statement, function in reader.statements():
+    for statement, function, conditions in reader.statements():
         line = file.place(statement.at)[0]
         host = not file.path.endswith(_DEVICE) and not _PTX.search(statement.text.value)
         if statement.unresolved and not host:
             found.notes.append(Note(file.path, line, f"not resolved: {statement.unresolved}"))
         if statement.unresolved or not _is_ptx(statement, file.path):
             continue
-        found.snippets.append(_snippet(file, statement, function))
+        guards = reader.guards(statement.at) + conditions
+        found.snippets.append(replace(_snippet(file, statement, function), guards=guards))
     return found
 
 
@@ -111,28 +114,36 @@ class _Reader:
     def __init__(self, file: File) -> None:
         self.file = file
         self.tokens = [*_tokens(file.text)]
+        self._guards = preprocessor_guards(file.text)
         self.macros = {m[1]: (m[2], m.start(2)) for m in _DEFINE.finditer(file.text)}
 
-    def statements(self) -> Iterator[tuple[_Statement, str]]:
-        """Each asm statement and the name of the function around it."""
-        names: list[str] = []
+    def guards(self, at: int) -> tuple[str, ...]:
+        """The conditions about targets, of `#if`, that hold at an offset."""
+        return self._guards[bisect_right(self._guards, at, key=lambda g: g[0]) - 1][1]
+
+    def statements(self) -> Iterator[tuple[_Statement, str, tuple[str, ...]]]:
+        """Each asm statement, the name of the function around it, and conditions about targets (`if constexpr`)."""
+        names: list[tuple[str, tuple[str, ...]]] = []
         for at, token in enumerate(self.tokens):
+            name, conditions = names[-1] if names else ("", ())
             if token.text == "{":
-                names.append(self._named(at) or (names[-1] if names else ""))
+                named, condition = self._before(at)
+                names.append((named or name, conditions + condition))
             elif token.text == "}" and names:
                 names.pop()
             elif token.kind == "name" and token.text in _WORDS and (statement := self._statement(at)):
-                yield statement, names[-1] if names else ""
+                yield statement, name, conditions
 
-    def _named(self, at: int) -> str:
-        """The function whose body begins at a brace: the name before the parameters that stand before it."""
+    def _before(self, at: int) -> tuple[str, tuple[str, ...]]:
+        """What stands before a brace: the function whose body begins there, or a condition about targets."""
+        end = at
         at -= 1
         while at >= 0 and (
             self.tokens[at].kind == "name" and self.tokens[at].text in ("const", "noexcept", "override")
         ):
             at -= 1
         if at < 0 or self.tokens[at].text != ")":
-            return ""
+            return "", ()
         depth = 0
         while at >= 0:
             depth += (self.tokens[at].text == ")") - (self.tokens[at].text == "(")
@@ -140,7 +151,12 @@ class _Reader:
             if depth == 0:
                 break
         name = self.tokens[at] if at >= 0 else None
-        return name.text if name and name.kind == "name" and name.text not in _CONTROL else ""
+        if name is None or name.kind != "name":
+            return "", ()
+        if name.text not in _CONTROL and name.text != "constexpr":
+            return name.text, ()
+        words = " ".join(t.text for t in self.tokens[at + 1 : end])
+        return "", (words,) if ABOUT_TARGETS.search(words) else ()
 
     def _statement(self, at: int) -> _Statement | None:
         """The statement whose keyword stands at a token; None for what is no asm statement."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import operator
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from harness.lint.extract import strings
+from harness.lint.extract.functions import BUILTINS, ELEMENTS, method, mutated
 from harness.lint.extract.literals import File, pieces, placed
+from harness.lint.extract.operators import NUMBERS, compared, operated
 from harness.lint.extract.values import (
     Class,
     HelperFunction,
@@ -16,25 +16,11 @@ from harness.lint.extract.values import (
     Ref,
     Tensor,
     TextValue,
+    Truth,
     Unknown,
     Value,
     native,
-    unresolved,
 )
-
-_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod, ast.Div: operator.truediv, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
-    ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.Pow: operator.pow,
-}  # fmt: skip
-_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
-    ast.GtE: operator.ge, ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b, ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-}  # fmt: skip
-_NUMBER = (int, float, bool)
-ELEMENTS = 256
-"""Elements of a sequence, and runs of a loop, that are followed."""
 
 
 class Expressions:
@@ -61,10 +47,10 @@ class Expressions:
         if node is None:
             return None
         self.step()
-        method = getattr(self, f"_{type(node).__name__.lower()}", None)
-        if method is None:
+        follow = getattr(self, f"_{type(node).__name__.lower()}", None)
+        if follow is None:
             return Unknown(f"an expression that is not followed ({type(node).__name__})")
-        return method(node, scope)
+        return follow(node, scope)
 
     def truth(self, node: ast.expr, scope: NameScope) -> bool:
         """Whether a condition holds on this path; what is assumed of a name is remembered."""
@@ -74,6 +60,8 @@ class Expressions:
             wanted = isinstance(node.op, ast.Or)
             return wanted if any(self.truth(v, scope) is wanted for v in node.values) else not wanted
         found = self.value(node, scope)
+        if isinstance(found, Truth):
+            return found.holds
         if not isinstance(found, (Unknown, Tensor, Ref)):
             return bool(found.value) if isinstance(found, TextValue) else bool(found)
         holds = bool(self.decide(node, scope))
@@ -81,9 +69,9 @@ class Expressions:
         return holds
 
     def assume(self, node: ast.expr, holds: bool, scope: NameScope) -> None:
-        """Remember that `name == constant` holds on this path."""
-        if isinstance(node, ast.Name) and isinstance(scope.get(node.id), Unknown):
-            self.assign_name(node.id, holds, scope)
+        """Remember that a name is true, or that `name == constant` holds, on this path."""
+        if isinstance(node, ast.Name) and isinstance(found := scope.get(node.id), Unknown):
+            self.assign_name(node.id, Truth(found.reason, holds), scope)
         if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not isinstance(node.left, ast.Name):
             return
         if isinstance(node.ops[0], (ast.Eq, ast.Is)) is holds and isinstance(
@@ -137,7 +125,7 @@ class Expressions:
 
     def _name(self, node: ast.Name, scope: NameScope) -> Value:
         found = scope.get(node.id)
-        if isinstance(found, Unknown) and node.id in _BUILTINS:
+        if isinstance(found, Unknown) and node.id in BUILTINS:
             return Ref(f"builtins.{node.id}")
         return found
 
@@ -197,42 +185,14 @@ class Expressions:
     # operators -------------------------------------------------------------------------------------------
 
     def _binop(self, node: ast.BinOp, scope: NameScope) -> Value:
-        return self.operated(type(node.op), self.value(node.left, scope), self.value(node.right, scope))
-
-    def operated(self, kind: type[ast.operator], left: Value, right: Value) -> Value:
-        """The value of `left op right`."""
-        if isinstance(left, TextValue) and kind is ast.Mod:
-            return strings.percent_format(left, right)
-        if unknown := unresolved(left, right):
-            return unknown
-        if kind is ast.Add and isinstance(left, TextValue) and isinstance(right, TextValue):
-            return left + right if len(left.value) + len(right.value) < strings.MOST else Unknown("a text too long")
-        if kind is ast.Add and isinstance(left, (list, tuple)) and type(left) is type(right):
-            return [*left, *right] if isinstance(left, list) else (*left, *right)
-        if kind is ast.Mult and isinstance(right, (TextValue, list, tuple)) and isinstance(left, int):
-            left, right = right, left
-        if kind is ast.Mult and isinstance(left, (TextValue, list, tuple)) and isinstance(right, int):
-            length = len(left.value) if isinstance(left, TextValue) else len(left)
-            if right * length > strings.MOST:
-                return Unknown("a text too long")
-            if isinstance(left, TextValue):
-                return TextValue(left.value * right, left.offsets * max(right, 0))
-            return left * right
-        if isinstance(left, _NUMBER) and isinstance(right, _NUMBER) and kind in _BINARY:
-            if kind in (ast.Pow, ast.LShift) and (abs(right) > 256 or abs(left) > 1 << 64):
-                return Unknown("a number too large")
-            try:
-                return _BINARY[kind](left, right)
-            except (ArithmeticError, ValueError, TypeError):
-                return Unknown("arithmetic that fails")
-        return Unknown("an operation on values that are not followed")
+        return operated(type(node.op), self.value(node.left, scope), self.value(node.right, scope))
 
     def _unaryop(self, node: ast.UnaryOp, scope: NameScope) -> Value:
         if isinstance(node.op, ast.Not):
             inner = self.value(node.operand, scope)
             return inner if isinstance(inner, (Unknown, Tensor, Ref)) else not native(inner)
         inner = self.value(node.operand, scope)
-        if not isinstance(inner, _NUMBER):
+        if not isinstance(inner, NUMBERS):
             return Unknown("a sign before what is no number")
         if isinstance(node.op, ast.Invert):
             return ~inner if isinstance(inner, int) else Unknown("~ of what is no integer")
@@ -245,10 +205,7 @@ class Expressions:
             if isinstance(left, (Unknown, Tensor)) or isinstance(right, (Unknown, Tensor)):
                 return Unknown(f"the condition {ast.unparse(node)}")
             try:
-                one, other = native(left), native(right)
-                if isinstance(op, (ast.Is, ast.IsNot)):
-                    one, other = (one, other) if None in (one, other) else (one == other, True)
-                if not _COMPARE[type(op)](one, other):
+                if not compared(type(op), left, right):
                     return False
             except TypeError:
                 return Unknown(f"the condition {ast.unparse(node)}")
@@ -380,74 +337,11 @@ class Expressions:
         if isinstance(node.func, ast.Attribute):
             base = self.value(node.func.value, scope)
             if isinstance(base, TextValue):
-                return self._method(base, node.func.attr, args, keywords)
+                return method(base, node.func.attr, args, keywords)
             if isinstance(base, Tensor) and node.func.attr == "ir_value":
                 return base
             if isinstance(base, (list, dict)):
-                return self._mutated(base, node.func.attr, args)
+                return mutated(base, node.func.attr, args)
         unbound = isinstance(node.func, ast.Name) and not scope.has(node.func.id)
         function = Ref(node.func.id) if unbound and isinstance(node.func, ast.Name) else self.value(node.func, scope)
         return self.called(node, function, args, keywords)
-
-    def _method(self, text: TextValue, name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
-        if name == "format":
-            return strings.brace_format(text, args, keywords)
-        method = strings.METHODS.get(name)
-        if method is None:
-            return Unknown(f"the method {name} of a string")
-        if unknown := unresolved(*args):
-            return unknown
-        try:
-            return method(text, *args)
-        except (TypeError, AttributeError, ValueError):
-            return Unknown(f"the method {name} of a string")
-
-    def _mutated(self, base: Value, name: str, args: list[Value]) -> Value:
-        """Methods of lists and dictionaries."""
-        if isinstance(base, list) and name == "append" and args:
-            base.append(args[0])
-        elif isinstance(base, list) and name == "extend" and args and isinstance(args[0], (list, tuple)):
-            base.extend(args[0])
-        elif isinstance(base, dict) and name == "items":
-            return [(TextValue.plain(k) if isinstance(k, str) else k, v) for k, v in base.items()]
-        elif isinstance(base, dict) and name == "values":
-            return list(base.values())
-        elif isinstance(base, dict) and name == "get" and args and not isinstance(args[0], (Unknown, Tensor)):
-            return base.get(native(args[0]), args[1] if len(args) > 1 else None)
-        elif isinstance(base, list):
-            base.append(Unknown(f"the list was changed by {name}"))
-        return Unknown(f"the result of {name}")
-
-    def builtin(self, name: str, args: list[Value]) -> Value:
-        """Functions of Python that are followed."""
-        if name in ("constexpr", "const_expr", "dedent") or (name == "str" and args and isinstance(args[0], TextValue)):
-            found = args[0] if args else Unknown(name)
-            return strings.dedented(found) if name == "dedent" and isinstance(found, TextValue) else found
-        if name in ("range", "static_range") and args and all(isinstance(a, int) for a in args):
-            numbers = range(*args[:3])
-            return list(numbers) if len(numbers) <= ELEMENTS else Unknown("a long range")
-        if name in ("list", "tuple", "sorted", "reversed") and args and isinstance(args[0], (list, tuple)):
-            return tuple(args[0]) if name == "tuple" else [*reversed(args[0])] if name == "reversed" else [*args[0]]
-        if name == "zip" and args and all(isinstance(a, (list, tuple)) for a in args):
-            return [tuple(each) for each in zip(*args, strict=False)]
-        if name == "enumerate" and args and isinstance(args[0], (list, tuple)):
-            return [*enumerate(args[0], *args[1:2])]
-        if name == "len" and args and isinstance(args[0], (TextValue, list, tuple, dict)):
-            return len(native(args[0]))
-        if name in _FUNCTIONS and args and not unresolved(*args):
-            plain = [native(a) for a in args]
-            try:
-                found = _FUNCTIONS[name](*plain)
-            except (TypeError, ValueError):
-                return Unknown(f"{name} of what it does not take")
-            return TextValue.plain(found) if isinstance(found, str) else found
-        return Unknown(f"the result of {name}")
-
-
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "str": str, "hex": hex, "int": int, "min": min, "max": max, "abs": abs,
-}  # fmt: skip
-_BUILTINS = frozenset((
-    "str", "int", "hex", "min", "max", "abs", "len", "range", "zip", "enumerate", "list", "tuple", "sorted", "reversed",
-    "dict", "print", "isinstance", "getattr", "type",
-))  # fmt: skip

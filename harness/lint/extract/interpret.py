@@ -11,8 +11,10 @@ from collections.abc import Callable, Container
 from typing import Literal
 
 from harness.lint.extract.calls import dtype_name, mlir_call
-from harness.lint.extract.expressions import ELEMENTS, Expressions
+from harness.lint.extract.expressions import Expressions
+from harness.lint.extract.functions import ELEMENTS, builtin
 from harness.lint.extract.literals import File
+from harness.lint.extract.operators import operated
 from harness.lint.extract.uses import Uses
 from harness.lint.extract.values import (
     Class,
@@ -43,7 +45,7 @@ Report = Callable[[ast.Call, list[Value], dict[str, Value], str], Value]
 """A call of interest with its arguments and the name of the function around it; gives the call's value."""
 
 
-class _EndOfWork(Exception):
+class EndOfWork(Exception):
     """More steps than are allowed."""
 
 
@@ -89,7 +91,7 @@ class Interpreter(Expressions):
             try:
                 if self._block([statement], self.module):
                     return
-            except _EndOfWork:
+            except EndOfWork:
                 for name in self._uses.assigned(statement):
                     self.module.names[name] = Unknown(f"{name} takes too long to follow")
 
@@ -107,6 +109,17 @@ class Interpreter(Expressions):
                 if function.node not in self._uses.direct:
                     del self.incomplete[said:]  # what it would have added are arguments of other functions
 
+    def begin(self, function: str) -> None:
+        """Begin a walk of a few steps within a function."""
+        self._steps = self._total = 0
+        self._limit = STATEMENT_STEPS
+        self._decisions, self._at, self._counts, self._known, self._kept = [], 0, [], {}, []
+        self._stack, self._wanted = [function], []
+
+    def assign(self, node: ast.Assign, scope: NameScope) -> None:
+        """Bind the names of an assignment."""
+        self._do_assign(node, scope)
+
     # paths -----------------------------------------------------------------------------------------------
 
     def _paths(self, what: str, walk: Callable[[], object], scope: NameScope | None = None, most: int = PATHS) -> None:
@@ -120,7 +133,7 @@ class Interpreter(Expressions):
                 each.names = _copied(names)
             try:
                 walk()
-            except _EndOfWork:
+            except EndOfWork:
                 if done and scope is None:
                     return  # other ways through the module ask what is installed; the first one has its names
                 self.incomplete.append(f"{what} is too long to follow on every path")
@@ -143,7 +156,7 @@ class Interpreter(Expressions):
         self._steps += 1
         self._total += 1
         if self._steps > self._limit or self._total > FILE_STEPS:
-            raise _EndOfWork
+            raise EndOfWork
 
     def decide(self, node: ast.expr, scope: NameScope, count: int = 2) -> int:
         """The way that this walk takes; the same expression of the same values is decided once."""
@@ -199,7 +212,7 @@ class Interpreter(Expressions):
             if isinstance(old, list) and isinstance(node.op, ast.Add) and isinstance(new, (list, tuple)):
                 old.extend(new)
             else:
-                scope.names[node.target.id] = self.operated(type(node.op), old, new)
+                scope.names[node.target.id] = operated(type(node.op), old, new)
         return ""
 
     def _do_return(self, node: ast.Return, scope: NameScope) -> Signal:
@@ -335,7 +348,7 @@ class Interpreter(Expressions):
         if written in ("to", "cast", "view") or last == "cast":
             named = [n for a in [*args, *keywords.values()] if (n := dtype_name(a))]
             return Tensor(named[0] if named else None)
-        return self.builtin(last, args) if last else Unknown(f"the result of {ast.unparse(node.func)}")
+        return builtin(last, args) if last else Unknown(f"the result of {ast.unparse(node.func)}")
 
     def _enter(self, function: HelperFunction, args: list[Value], keywords: dict[str, Value]) -> Value:
         """The value of a call of a function of the file; parameters without an argument are unknown."""

@@ -5,26 +5,31 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from dataclasses import replace
 
 from harness.lint.extract import Extracted, Note
 from harness.lint.extract.calls import NAMES, Unresolved, snippet_of
+from harness.lint.extract.guards import PythonGuards
 from harness.lint.extract.interpret import Interpreter
 from harness.lint.extract.literals import File
+from harness.lint.extract.paths import unmeant
+from harness.lint.extract.unreached import Unreached
 from harness.lint.extract.values import Tensor, TextValue, Unknown, Value
 from harness.lint.snippet import Snippet
 
 SNIPPETS = 200
 """Snippets of one call, as many ways lead to it."""
 _AMD = re.compile(r"(?:^|,)\s*[=&+]*[vsa]\s*(?:,|$)")
-_AMD_OPCODE = re.compile(r"\s*(?:s|v|ds|buffer|global|flat|image)_[a-z]\w*\s")
+_AMD_OPCODE = re.compile(r"\s*(?:s|v|ds|buffer|global|flat|image)_[a-z]\w*(?:\s|;|$)")
 _HOST = re.compile(r"~\{(?:dirflag|fpsr|flags|cc)\}")
 
 
 class _Collector:
     """Snippets by the place of their call."""
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: File, guards: PythonGuards) -> None:
         self.file = file
+        self.guards = guards
         self.snippets: dict[int, dict[Snippet, None]] = {}
         self.failures: dict[int, str] = {}
         self.other: dict[int, str] = {}
@@ -38,12 +43,14 @@ class _Collector:
         except Unresolved as error:
             self.failures.setdefault(at, str(error))
             return Unknown("the result of inline asm that is not known")
-        if foreign(snippet):
+        if not snippet.asm.strip() and not snippet.constraints.strip() and snippet.inputs != ():
+            self.failures.setdefault(at, "the asm is empty on the ways that were followed")
+        elif foreign(snippet):
             self.other[at] = foreign(snippet)
         else:
             found = self.snippets.setdefault(at, {})
             if len(found) < SNIPPETS:
-                found.setdefault(snippet)
+                found.setdefault(replace(snippet, guards=self.guards.of(node)))
         kinds = [Tensor(kind) for kind in snippet.outputs or ()]
         return kinds[0] if len(kinds) == 1 else tuple(kinds) if kinds else Unknown("the results of inline asm")
 
@@ -79,9 +86,9 @@ def extract_python(file: File) -> Extracted:
         line = getattr(error, "lineno", None) or 1
         found.notes.append(Note(file.path, line, f"the file is not Python of this version: {error}"))
         return found
-    collector = _Collector(file)
+    collector = _Collector(file, PythonGuards(tree))
     sites = {
-        file.span(n)[0]: n.lineno
+        file.span(n)[0]: n
         for n in ast.walk(tree)
         if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in NAMES
     }
@@ -94,6 +101,9 @@ def extract_python(file: File) -> Extracted:
             )
         )
         found.notes += [Note(file.path, 1, words) for words in dict.fromkeys(interpreter.incomplete)]
+        missing = set(sites) - {*collector.snippets, *collector.failures, *collector.other}
+        if missing:
+            Unreached(interpreter, tree).report(sites[at] for at in sorted(missing))
     if "harness" in file.text:
         from harness.lint.extract.cases import Cases
 
@@ -102,8 +112,11 @@ def extract_python(file: File) -> Extracted:
         found.notes += cases.notes
     for at in sorted({*collector.snippets, *collector.failures, *collector.other, *sites}):
         snippets = collector.snippets.get(at, {})
-        found.snippets += snippets
+        left_out = unmeant(snippets) if at in sites and len(snippets) > 1 else set()
+        found.snippets += [s for s in snippets if s not in left_out]
         line = file.place(at)[0]
+        if left_out:
+            found.notes.append(Note(file.path, line, "not looked at: a way to this call that leaves out an opcode"))
         if at in collector.other:
             found.notes.append(Note(file.path, line, f"not looked at: {collector.other[at]}"))
         elif not snippets:

@@ -20,6 +20,16 @@ class Unknown:
         self.reason = reason
 
 
+class Truth(Unknown):
+    """A value of which only its truth is known, on a path that supposes it."""
+
+    __slots__ = ("holds",)
+
+    def __init__(self, reason: str, holds: bool) -> None:
+        super().__init__(reason)
+        self.holds = holds
+
+
 @dataclass(frozen=True, eq=False)
 class TextValue:
     """A string, and for each character its offset in the file (-1: nowhere)."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 
 from harness.lint.block import LintedBlock
@@ -22,11 +23,39 @@ _AVAILABLE = (
 TARGETS = tuple(f"sm_{name}" for name in _AVAILABLE)
 """In the order in which the first that has an instruction is looked for."""
 
-NOT_EMULATED = {"wgmma": requirement("90a"), "tcgen05": requirement("100f 101f 110f")}
-"""Instructions that the table of forms does not have (PTX ISA 9.7.15 and 9.7.16, Target ISA Notes)."""
+NOT_EMULATED = {"tcgen05": requirement("100f 101f 110f")}
+"""Instructions that the table of forms does not have (PTX ISA 9.7.16, Target ISA Notes)."""
 
-WITHOUT_SYNC = {"shfl": "shfl.sync", "vote": "vote.sync"}
-"""Deprecated since PTX 6.0, and no longer there from sm_70 on (PTX ISA, shfl and vote)."""
+
+@dataclass(frozen=True)
+class _Removed:
+    """A form that older versions of the ISA had, with its source, and what to write instead."""
+
+    matches: Callable[[Instruction], bool]
+    words: str
+    instead: str
+
+
+_WMMA = frozenset(("load", "mma", "store"))
+_INTEGERS = frozenset(("s8", "u8", "s4", "u4", "b1"))
+REMOVED = (
+    _Removed(
+        lambda i: i.opcode in ("shfl", "vote") and "sync" not in i.modifiers,
+        "without .sync it is there up to sm_62 only (PTX ISA 6.4, shfl and vote, Removal Note)",
+        "write .sync, with a mask of the threads that take part",
+    ),
+    _Removed(
+        lambda i: i.opcode == "wmma" and bool(_WMMA & {*i.modifiers[:1]}) and "aligned" not in i.modifiers,
+        "without .aligned it is there up to PTX 6.2 only (PTX ISA, wmma, PTX ISA Notes)",
+        "write .sync.aligned",
+    ),
+    _Removed(
+        lambda i: i.spelling.startswith("wmma.mma") and "satfinite" in i.modifiers and not _INTEGERS & {*i.modifiers},
+        ".satfinite on floats is removed since PTX 6.5 (PTX ISA, wmma.mma, PTX ISA Notes)",
+        "leave out .satfinite, and clamp the result where it has to be finite",
+    ),
+)
+"""ptxas refuses them for every target from sm_70 on (tried: 12.9 and 13.4)."""
 
 
 @rule(
@@ -44,9 +73,12 @@ def target_lacks(block: LintedBlock) -> Iterator[Found]:
             target = Target.parse(_compiled_for(stated, block.snippet.convention))
         except PtxError:
             continue
+        if _guarded(block, target):
+            continue
         for node in block.instructions:
             if lacking := _lacks(node, block.source, target):
-                words = f"`{block.statement(node.offset)}`: {lacking}; the target is {target}"
+                guard = f"only `{' && '.join(block.snippet.guards)}`" if block.snippet.guards else "nothing"
+                words = f"`{block.statement(node.offset)}`: {lacking}; the target is {target}, and {guard} guards it"
                 yield Found(block.place(node.offset), words, _first(node, block.source))
                 break
 
@@ -57,12 +89,37 @@ def target_lacks(block: LintedBlock) -> Iterator[Found]:
     why="ptxas refuses it for every target from sm_70 on.",
 )
 def removed_form(block: LintedBlock) -> Iterator[Found]:
-    """Exchanges within a warp without `.sync`."""
+    """Forms that the ISA's notes give up, and that ptxas refuses."""
     for node in block.instructions:
-        if node.opcode in WITHOUT_SYNC and "sync" not in node.modifiers:
-            new = WITHOUT_SYNC[node.opcode]
-            words = f"`{block.statement(node.offset)}`: {node.opcode} without .sync is there up to sm_62 only"
-            yield Found(block.place(node.offset), words, f"use {new}, with a mask of the threads that take part")
+        for form in REMOVED:
+            if form.matches(node):
+                words = f"`{block.statement(node.offset)}`: {form.words}"
+                yield Found(block.place(node.offset), words, form.instead)
+
+
+_SLOWER = {
+    "mul24": ("mul", "24-bit multiplication is built of several instructions where there is no hardware for it"),
+    "mad24": ("mad", "24-bit multiplication is built of several instructions where there is no hardware for it"),
+    "membar": ("fence", "from sm_70 on it is another word for fence.sc, the slowest fence"),
+}
+"""Older forms with what the ISA says of them (PTX ISA, mul24, mad24 and membar)."""
+
+
+@rule(
+    "superseded-form",
+    "An older form of an instruction, for which there is a better one.",
+    why="It still works, and does more than is needed.",
+    severity="note",
+    default=False,
+)
+def superseded_form(block: LintedBlock) -> Iterator[Found]:
+    """`mul24`, `mad24`, `membar`, and `mma.m8n8k4` on f16."""
+    for node in block.instructions:
+        new, words = _SLOWER.get(node.opcode, ("", ""))
+        if node.opcode == "mma" and "m8n8k4" in node.modifiers and "f16" in node.modifiers:
+            new, words = "mma.m16n8k16", "it is made for sm_70, and much slower on every other target (PTX ISA, mma)"
+        if words:
+            yield Found(block.place(node.offset), f"`{block.statement(node.offset)}`: {words}", f"use {new}")
 
 
 def _compiled_for(name: str, convention: str) -> str:
@@ -75,6 +132,15 @@ def _compiled_for(name: str, convention: str) -> str:
         return normal(name)
     except ValueError:
         return name
+
+
+def _guarded(block: LintedBlock, target: Target) -> bool:
+    """Whether a condition round the call keeps it from a target; one that nobody can compute counts as such."""
+    from harness.lint.extract.guards import excludes
+
+    if block.snippet.convention != "cuda":
+        return bool(block.snippet.guards)
+    return excludes(block.snippet.guards, target.number)
 
 
 def _lacks(node: Instruction, source: Source, target: Target) -> str:

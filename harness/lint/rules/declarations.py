@@ -205,13 +205,19 @@ def _may_be_symbols(instruction: Instruction) -> set[str]:
 )
 def undeclared(block: LintedBlock) -> Iterator[Found]:
     """Names that nothing declares; those of a range that is too small have a rule of their own."""
-    for name, scope in undeclared_names(block):
-        base = name.text.partition(".")[0]
-        if _range_of(base, scope) is not None or re.fullmatch(r"[%$]\d+", base):
+    for name, base, beyond in _undeclared(block):
+        if beyond is not None or re.fullmatch(r"[%$]\d+", base):
             continue
         elsewhere = _elsewhere(block, base)
         words = f"{base} is declared in another block alone ({elsewhere})" if elsewhere else f"nothing declares {base}"
         yield Found(block.place(name.offset), words, f"declare it within this block's braces: `.reg ... {base};`")
+
+
+def _undeclared(block: LintedBlock) -> Iterator[tuple[Name, str, tuple[str, int] | None]]:
+    """Undeclared registers without their component, each with the range that its number is too large for."""
+    for name, scope in undeclared_names(block):
+        base = name.text.partition(".")[0]
+        yield name, base, _range_of(base, scope)
 
 
 def _elsewhere(block: LintedBlock, name: str) -> str:
@@ -243,10 +249,9 @@ def _range_of(name: str, scope: _Names) -> tuple[str, int] | None:
 )
 def register_range(block: LintedBlock) -> Iterator[Found]:
     """Names of a range, with too large a number."""
-    for name, scope in undeclared_names(block):
-        base = name.text.partition(".")[0]
-        if (found := _range_of(base, scope)) is not None:
-            prefix, count = found
+    for name, base, beyond in _undeclared(block):
+        if beyond is not None:
+            prefix, count = beyond
             need = int(base[len(prefix) :]) + 1
             yield Found(
                 block.place(name.offset),

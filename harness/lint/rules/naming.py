@@ -63,10 +63,16 @@ def mismatch(block: LintedBlock) -> Iterator[Found]:
     for table in tables:
         meant = {word for word, spellings in table.items() if words & set(spellings)}
         found = (parts if table is _ROUNDING else opcodes) & set(table)
-        if len(meant) == 1 and found and not meant & parts:
+        if len(meant) == 1 and found and not meant & (parts | _elsewhere(block)):
             yield _found(block, next(iter(meant)), sorted(found)[0])
             return
     yield from _formats(block, words, parts)
+
+
+def _elsewhere(block: LintedBlock) -> set[str]:
+    """Opcodes and modifiers of the other blocks of the same function: one has a block for each step, or format."""
+    others = (b for b in block.siblings if b is not block and b.snippet.function == block.snippet.function)
+    return {part for other in others for part in _parts(other)}
 
 
 _AGREES = {"bf16": "bfloat16", "f16": "float16"}
@@ -77,6 +83,14 @@ def _used(parts: set[str]) -> set[str]:
     return {f for f in _FORMATS if any(re.fullmatch(rf"{f}(?:x2)?", p) for p in parts)}
 
 
+def _chosen_elsewhere(block: LintedBlock, at: int) -> bool:
+    """Whether a call puts an instruction from elsewhere into its own text: a constant of the module chooses it."""
+    origin = block.snippet.origin
+    lines = [origin.position(n)[0] if offset >= 0 else 0 for n, offset in enumerate(origin.offsets)]
+    own = [origin.line <= line <= origin.last for line in lines]
+    return any(own) and at < len(own) and not own[at]
+
+
 def _formats(block: LintedBlock, words: set[str], parts: set[str]) -> Iterator[Found]:
     name = block.snippet.function.lower()
     narrow = {m[0] for p in parts if (m := re.match(r"e[2-5]m[0-3]|ue8m0", p))}
@@ -85,8 +99,10 @@ def _formats(block: LintedBlock, words: set[str], parts: set[str]) -> Iterator[F
     handed_on = any(_AGREES[f] in (block.snippet.outputs or ()) for f in found)
     if "kernel" not in words and not narrow and not handed_on:
         meant = {f for f, pattern in _FORMATS.items() if re.search(pattern, name)}
-        if len(meant) == 1 and len(found) == 1 and meant != found:
-            yield _found(block, next(iter(meant)), next(iter(found)))
+        if len(meant) == 1 and len(found) == 1 and meant != found and not meant & _used(_elsewhere(block)):
+            finding = _found(block, next(iter(meant)), next(iter(found)))
+            if not _chosen_elsewhere(block, finding.at or 0):
+                yield finding
     said = set(_NARROW.findall(name))
     used = narrow - {"ue8m0"}
     if len(said) == 1 and used and not said & used and not words & {"scale", "scales", "sf"}:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 
 from harness.lint.block import LintedBlock, names
@@ -24,6 +25,11 @@ def _ftz(block: LintedBlock) -> dict[bool, Instruction]:
         ):
             found.setdefault("ftz" in instruction.modifiers, instruction)
     return found
+
+
+def _named(block: LintedBlock, found: dict[bool, Instruction]) -> bool:
+    """Whether a variant says how it treats subnormals: by `ftz=`, or by its name, as `mul.ftz` and `mul` do."""
+    return bool(block.snippet.ftz) or ("ftz" in block.snippet.function.lower()) in found
 
 
 @rule(
@@ -52,13 +58,13 @@ def mixed_ftz(block: LintedBlock) -> Iterator[Found]:
         if other_block.snippet.group != block.snippet.group:
             continue
         there = _ftz(other_block)
-        if len(there) == 1 and set(there) != set(here):
+        if len(there) == 1 and set(there) != set(here) and not (_named(block, here) and _named(other_block, there)):
             at = next(iter(here.values()))
             yield Found(
                 block.place(at.offset),
                 f"`{block.statement(at.offset)}` and the variant {other_block.snippet.function} of the same case treat "
                 "subnormals differently",
-                "write .ftz in both or in neither, or state ftz= for one",
+                "write .ftz in both or in neither, or say it: by ftz=, or in the name of the variant (`mul.ftz`)",
             )
             return
 
@@ -172,6 +178,47 @@ def overflow(block: LintedBlock) -> Iterator[Found]:
             floats = len(types) == 2 and types[0] in _WIDE and types[1] in ("f16", "bf16", "f32", "f64")
             if instruction.opcode == "cvt" and floats and not any(r in clamped for r in read):
                 rounded[name] = instruction
+
+
+_HALVES = frozenset(("f16", "f16x2"))
+_WIDER = frozenset(("f32", "f64", "bf16"))
+
+
+@rule(
+    "conversion-infinity",
+    "A conversion to f16 without saturation, of a value that may be too large for it.",
+    why="From 65520 on the result is an infinity, and what is computed from it an infinity or NaN.",
+    severity="note",
+    default=False,
+)
+def infinity(block: LintedBlock) -> Iterator[Found]:
+    """`cvt.rn.f16.f32` and its like without `.satfinite`, where no clamp on both sides bounds the source."""
+    bounded: dict[str, frozenset[str]] = {}
+    for instruction in block.instructions:
+        read = [n.text for n in read_names(instruction)]
+        kind = next((m for m in instruction.modifiers if m in _HALVES), "")
+        narrows = instruction.opcode == "cvt" and kind and _WIDER & set(instruction.modifiers[-1:])
+        saturates = {"satfinite", "sat"} & set(instruction.modifiers)
+        if narrows and not saturates and not all(len(bounded.get(name, ())) == 2 for name in read):
+            yield Found(
+                block.place(instruction.offset),
+                f"`{block.statement(instruction.offset)}` gives an infinity from 65520 on",
+                "write .satfinite (from sm_80 on), or clamp to 65504 before",
+            )
+        constants = [_float(o) for o in instruction.operands if isinstance(o, Immediate)]
+        bounds = {instruction.opcode} if instruction.opcode in ("min", "max") and constants else set()
+        if any(abs(c) > 65504 for c in constants):
+            bounds = set()
+        for name in written_names(instruction):
+            before = [bounded.get(r, frozenset()) for r in read]
+            bounded[name.text] = frozenset(bounds).union(*before) if bounds else frozenset()
+
+
+def _float(value: Immediate) -> float:
+    """The value of a constant, that of a `0f` one by its bits."""
+    if value.single is None:
+        return float(value.value)
+    return float(struct.unpack("<f", struct.pack("<I", value.single))[0])
 
 
 _CARRIED = frozenset(("add", "sub", "mul", "fma", "mad", "mov", "neg", "abs", "min", "max", "cvt", "shl", "cvta"))

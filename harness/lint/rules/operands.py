@@ -78,6 +78,8 @@ def unused(block: LintedBlock) -> Iterator[Found]:
     early = [n for n, _ in _early_reads(block)]
     if not missing or (len(missing) == len(inputs) and not early) or block.snippet.pure is False:
         return
+    if any("rs" in i.modifiers for i in block.instructions):
+        return  # stochastic rounding: one word of random bits for several elements, and any word will do
     if early:
         return  # `output-read-before-written` names the input that was meant
     for number in missing:
@@ -134,7 +136,7 @@ def conditional(block: LintedBlock) -> Iterator[Found]:
     for number in _untied_outputs(block):
         name = f"{OPERAND}{number}"
         writes = [i for i in found.instructions if name in {n.text for n in written_names(i)}]
-        if not writes or name in found.end.surely:
+        if not writes or name in found.end.surely or all(map(_has_a_value_only_then, writes)):
             continue
         example = _undefined(block, number)
         if example is None and not _one_guard(writes):
@@ -149,6 +151,14 @@ def conditional(block: LintedBlock) -> Iterator[Found]:
             f" is skipped where its condition does not hold.{shown}",
             f"write {block.spelled(number)} before the condition, or in both cases",
         )
+
+
+def _has_a_value_only_then(instruction: Instruction) -> bool:
+    """Whether there is no value without the guard: of a request that was not cancelled nobody reads the block's index.
+
+    PTX ISA, clusterlaunchcontrol.query_cancel: get_first_ctaid is undefined for a request that failed.
+    """
+    return instruction.guard is not None and any("get_first_ctaid" in m for m in instruction.modifiers)
 
 
 def _one_guard(writes: list[Instruction]) -> bool:

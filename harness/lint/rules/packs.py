@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from harness.lint.block import LintedBlock
 from harness.lint.elements import Element, ElementFlow, flows, path
@@ -43,18 +44,16 @@ def pack_size(block: LintedBlock) -> Iterator[Found]:
 )
 def pack_order(block: LintedBlock) -> Iterator[Found]:
     """Every element of a result depends on one element, and two are exchanged."""
-    found = _mistaken(block)
-    if found is None or not _is_permutation(found):
+    way = _way(block, _is_permutation)
+    if way is None:
         return
-    flow, wrong = found
-    result = min(wrong)
-    source = _foreign(result, flow)
-    words = f"{_moved(result, source)}: {_way(block, flow, source, result)}"
-    packing = _packing(block)
+    words = f"{_moved(way.result, way.source)}: {way.words}"
+    node = packing_conversion(block)
+    packing = f"`{block.statement(node.offset)}`" if node else ""
     instead = (
         f"exchange the operands of {packing}" if packing else "take the elements in order, the first in the low bits"
     )
-    yield Found(_place(block, flow, source, result), words, instead, why=_PACKING_WHY if packing else "")
+    yield Found(way.place, words, instead, why=_PACKING_WHY if packing else "")
 
 
 @rule(
@@ -64,17 +63,12 @@ def pack_order(block: LintedBlock) -> Iterator[Found]:
 )
 def pack_one_source(block: LintedBlock) -> Iterator[Found]:
     """Two elements of one result depend on the same element of an argument, and on no other of it."""
-    found = _mistaken(block)
-    if found is None or not _is_duplicate(found):
-        return
-    flow, wrong = found
-    result = min(wrong)
-    source = _foreign(result, flow)
-    words = f"elements {source[1]} and {result[1]} of result {result[0]} are both made from element {source[1]} of "
-    words += f"argument {source[0]}: {_way(block, flow, source, result)}"
-    yield Found(
-        _place(block, flow, source, result), words, f"take element {result[1]} from its own place in the register"
-    )
+    way = _way(block, _is_duplicate)
+    if way is not None:
+        (tensor, position), (result, at) = way.source, way.result
+        words = f"elements {position} and {at} of result {result} are both made from element {position} of "
+        words += f"argument {tensor}: {way.words}"
+        yield Found(way.place, words, f"take element {at} from its own place in the register")
 
 
 @rule(
@@ -84,17 +78,14 @@ def pack_one_source(block: LintedBlock) -> Iterator[Found]:
 )
 def cross_element(block: LintedBlock) -> Iterator[Found]:
     """What is left: results that depend on elements of several places."""
-    found = _mistaken(block)
-    if found is None or _is_permutation(found) or _is_duplicate(found):
+    way = _way(block, lambda found: not _is_permutation(found) and not _is_duplicate(found))
+    if way is None:
         return
-    flow, wrong = found
-    result = min(wrong)
-    source = _foreign(result, flow)
-    places = sorted({at for _, at in wrong})
-    more = f" (so do elements {', '.join(map(str, places))})" if len(wrong) > 1 else ""
-    words = f"{_moved(result, source)}{more}: {_way(block, flow, source, result)}"
+    places = sorted({at for _, at in way.wrong})
+    more = f" (so do elements {', '.join(map(str, places))})" if len(way.wrong) > 1 else ""
+    words = f"{_moved(way.result, way.source)}{more}: {way.words}"
     instead = "compute every element from its own, or use pack=1 and exchange elements with Triton's operations"
-    yield Found(_place(block, flow, source, result), words, instead)
+    yield Found(way.place, words, instead)
 
 
 _PACKING_WHY = (
@@ -148,24 +139,41 @@ def _moved(result: Element, source: Element) -> str:
     return f"element {result[1]} of result {result[0]} depends on element {source[1]} of argument {source[0]}"
 
 
-def _way(block: LintedBlock, flow: ElementFlow, source: Element, result: Element) -> str:
-    start, end = flow.register(source, False), flow.register(result, True)
-    steps = [f"`{block.statement(at)}`" for at in path(block, flow, source, result)]
+@dataclass(frozen=True)
+class _Way:
+    """The first result of a wrong place, the element it depends on, and how it gets there, in words and as a place."""
+
+    wrong: frozenset[Element]
+    source: Element
+    result: Element
+    words: str
+    place: int | None
+
+
+def _way(block: LintedBlock, kind: Callable[[_Mistaken], bool]) -> _Way | None:
+    """The way of an element to a wrong place, where the block makes a mistake of this kind."""
+    found = _mistaken(block)
+    if found is None or not kind(found):
+        return None
+    flow, wrong = found
+    result = min(wrong)
+    source = _foreign(result, flow)
+    places = path(block, flow, source, result)
+    steps = [f"`{block.statement(at)}`" for at in places]
     if len(steps) > 5:
         steps = [*steps[:2], "...", *steps[-2:]]
-    return " -> ".join([block.spelled(start), *([", ".join(steps)] if steps else []), block.spelled(end)])
+    start, end = flow.register(source, False), flow.register(result, True)
+    words = " -> ".join([block.spelled(start), *([", ".join(steps)] if steps else []), block.spelled(end)])
+    return _Way(wrong, source, result, words, block.place(places[-1]) if places else None)
 
 
-def _place(block: LintedBlock, flow: ElementFlow, source: Element, result: Element) -> int | None:
-    steps = path(block, flow, source, result)
-    return block.place(steps[-1]) if steps else None
-
-
-def _packing(block: LintedBlock) -> str:
-    """The conversion to two elements, or packing, that a block has; "" where it has none."""
-    node = next((n for n in block.instructions if _takes_two(n)), None)
-    return f"`{block.statement(node.offset)}`" if node else ""
-
-
-def _takes_two(node: Instruction) -> bool:
-    return node.opcode == "cvt" and len(node.operands) == 3 and any("x2" in m for m in node.modifiers)
+def packing_conversion(block: LintedBlock) -> Instruction | None:
+    """The first conversion of two sources to the two elements of one register."""
+    return next(
+        (
+            n
+            for n in block.instructions
+            if n.opcode == "cvt" and len(n.operands) == 3 and any("x2" in m for m in n.modifiers)
+        ),
+        None,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from harness.lint.block import LintedBlock
 from harness.lint.rules import rule
@@ -143,14 +143,33 @@ def pure_clock(block: LintedBlock) -> Iterator[Found]:
     severity="note",
 )
 def impure_arithmetic(block: LintedBlock) -> Iterator[Found]:
-    """A block of which every instruction is arithmetic, and that depends on nothing but its inputs."""
-    if block.snippet.pure is not False or block.program is None or not block.outputs or _clobbers_memory(block):
+    """The first block of a file of which every instruction is arithmetic, and that depends on its inputs alone."""
+    found = _of_the_file(block, "only computes", _only_computes)
+    if found[:1] != [block]:
         return
-    steps = block.program.program.steps
-    if all(s.kind in _MOVES for s in steps) or any(s.kind not in _PLAIN for s in steps):
-        return  # moves alone are there to keep the compiler from looking through them
     words = f"every instruction only computes its result, and the block is declared with {_declared(block, False)}"
-    yield Found(None, words, f"declare the block with {_declared(block, True)}")
+    yield Found(None, f"{words}{_and_more(found)}", f"declare the block with {_declared(block, True)}")
+
+
+def _only_computes(block: LintedBlock) -> bool:
+    if block.snippet.pure is not False or block.program is None or not block.outputs or _clobbers_memory(block):
+        return False
+    steps = block.program.program.steps
+    # Moves alone are there to keep the compiler from looking through them.
+    return any(s.kind not in _MOVES for s in steps) and all(s.kind in _PLAIN for s in steps)
+
+
+def _of_the_file(block: LintedBlock, name: str, holds: Callable[[LintedBlock], object]) -> list[LintedBlock]:
+    """The blocks of the file of which something holds, looked for once a file."""
+    kept = block.siblings[0].kept
+    if name not in kept:
+        kept[name] = [b for b in block.siblings if holds(b)]
+    found: list[LintedBlock] = kept[name]
+    return found
+
+
+def _and_more(found: list[LintedBlock]) -> str:
+    return f" (the same holds of {len(found) - 1} more in this file)" if len(found) > 1 else ""
 
 
 _MOVES = ("mov", "pack", "unpack", "nothing")
@@ -164,13 +183,20 @@ _PLAIN = ("scalar", *_MOVES)
     severity="note",
 )
 def memory_clobber(block: LintedBlock) -> Iterator[Found]:
-    """Statements of CUDA C++ that store or load, volatile ones: of others `pure-load` and `pure-side-effect` tell."""
-    if block.snippet.convention != "cuda" or block.snippet.pure is not False or _clobbers_memory(block):
+    """Volatile statements of CUDA C++ that store or load, the first of a file; of others `pure-load` tells."""
+    found = _of_the_file(block, "unclobbered", _unclobbered)
+    node = _unclobbered(block) if found[:1] == [block] else None
+    if node is None:
         return
-    node = next((n for n in block.instructions if _is_load(n) or n.opcode in _TOUCHES), None)
-    if node:
-        words = f'`{block.statement(node.offset)}` touches memory, and the statement has no clobber "memory"'
-        yield Found(block.place(node.offset), words, 'add the clobber: asm volatile("..." : ... : ... : "memory")')
+    words = f'`{block.statement(node.offset)}` touches memory, and the statement has no clobber "memory"'
+    instead = 'add the clobber: asm volatile("..." : ... : ... : "memory")'
+    yield Found(block.place(node.offset), f"{words}{_and_more(found)}", instead)
+
+
+def _unclobbered(block: LintedBlock) -> Instruction | None:
+    if block.snippet.convention != "cuda" or block.snippet.pure is not False or _clobbers_memory(block):
+        return None
+    return next((n for n in block.instructions if _is_load(n) or n.opcode in _TOUCHES), None)
 
 
 _TOUCHES = frozenset(("atom", "cp", "mbarrier", "red", "st", "stmatrix", "ldmatrix", "tensormap"))

@@ -10,6 +10,7 @@ import numpy as np
 
 from harness.lint import trial
 from harness.lint.block import LintedBlock
+from harness.lint.order import written_early
 from harness.lint.rules import rule
 from harness.lint.snippet import Edit, Fix, Found
 from harness.ptx.analysis.sharing import Hazard, sharing
@@ -57,32 +58,68 @@ class _Shown:
     why="Without `&` the compiler may put the output into the register of an input that it needs no longer.",
 )
 def missing_early_clobber(block: LintedBlock) -> Iterator[Found]:
-    """Every pair that may share is run with one register for both; a pair counts where that changes a result."""
-    if block.program is None or block.parsed is None:
+    """Every pair that may share is run with one register for both; a pair counts where that changes a result.
+
+    A block with memory cannot be run by itself: there the order of instructions decides.
+    """
+    if block.parsed is None:
         return
-    shown = _demonstrated(block)
+    if block.program is None:
+        yield from _not_run(block)
+        return
+    shown, untried = _demonstrated(block)
+    names = ", ".join(block.spelled(n) for n in untried)
+    more = f"outputs that are written early were not tried ({names}): the block takes too long to run"
     if not shown:
+        if untried:
+            yield Found(
+                None, more, "make their constraints '=&...', or try them with `harness.emulate`", severity="note"
+            )
         return
     first = shown[0].hazard
-    outputs = sorted({s.hazard.output for s in shown})
+    outputs = sorted({*(s.hazard.output for s in shown), *untried})
     names = ", ".join(block.spelled(n) for n in outputs)
-    letter = block.parsed[first.output].letter
     words = (
         f"`{block.statement(first.write)}` writes {block.spelled(first.output)} before "
         f"`{block.statement(first.reading)}` reads {block.spelled(first.input)}; {shown[0].words}"
     )
     if len(outputs) > 1:
-        words = f"{words} (the same happens to {names})"
-    instead = f"make {'the constraint' if len(outputs) == 1 else 'the constraints'} of {names} '=&{letter}'"
-    yield Found(block.place(first.write), words, instead, fix=_fix(block, outputs))
+        words = f"{words} (the same happens to {names})" if not untried else f"{words}; {more}"
+    yield Found(block.place(first.write), words, _instead(block, outputs), fix=_fix(block, outputs))
 
 
-def _demonstrated(block: LintedBlock) -> list[_Shown]:
-    """For each output with a hazard that changes a result: the first such."""
+def _instead(block: LintedBlock, outputs: Sequence[int]) -> str:
+    assert block.parsed is not None
+    names = ", ".join(block.spelled(n) for n in outputs)
+    letter = block.parsed[outputs[0]].letter
+    return f"make {'the constraint' if len(outputs) == 1 else 'the constraints'} of {names} '=&{letter}'"
+
+
+def _not_run(block: LintedBlock) -> Iterator[Found]:
+    """The same of a block that touches memory or needs other threads, from the order of its instructions."""
+    found = list(written_early(block))
+    if not found:
+        return
+    first = found[0]
+    outputs = sorted({f.output for f in found})
+    words = (
+        f"`{block.statement(first.write.offset)}` writes {block.spelled(first.output)} before "
+        f"`{block.statement(first.read.offset)}` reads {block.spelled(first.input)}; in one register it reads what "
+        "was just written (found from the order of the instructions: the emulator runs no block with memory or other "
+        "threads by itself)"
+    )
+    yield Found(block.place(first.write.offset), words, _instead(block, outputs), fix=_fix(block, outputs))
+
+
+def _demonstrated(block: LintedBlock) -> tuple[list[_Shown], list[int]]:
+    """For each output with a hazard that changes a result: the first such; and outputs for which no time was left."""
     try:
         hazards = sharing(block.text, block.constraints, None, block.constants).hazards[:TRIED]
     except PtxError:
-        return []
+        return [], []
+    parsed = block.parsed or ()
+    # An output that holds an input shares its register with another one only where both are one value, of one kind.
+    hazards = tuple(h for h in hazards if h.tied < 0 or parsed[h.output].letter == parsed[h.input].letter)
     clock = trial.clock_of(block)
     found: dict[int, _Shown] = {}
     for choose in (trial.ordinary, trial.special) if hazards else ():
@@ -93,7 +130,8 @@ def _demonstrated(block: LintedBlock) -> list[_Shown]:
         for hazard in open_ones:
             if hazard.output not in found and (words := _changed(block, hazard, plain, clock)):
                 found[hazard.output] = _Shown(hazard, words)
-    return [found[output] for output in sorted(found)]
+    untried = {h.output for h in hazards} - set(found) if clock.left <= 0 else set()
+    return [found[output] for output in sorted(found)], sorted(untried)
 
 
 def _changed(block: LintedBlock, hazard: Hazard, plain: tuple[trial.Units, trial.Units], clock: trial.Clock) -> str:

@@ -62,7 +62,7 @@ def _convention(block: LintedBlock) -> str:
 @rule(
     "percent-escape",
     "A percent sign is doubled where the dialect takes it as it is, or single where the dialect eats it.",
-    why="CUDA C++ makes `%%` a `%` and refuses a letter after `%`; Triton and LLVM leave both signs.",
+    why="CUDA C++ makes `%%` a `%`, and clang refuses a letter after a single one; Triton and LLVM leave both signs.",
 )
 def percent(block: LintedBlock) -> Iterator[Found]:
     """`%%tid` in Triton and LLVM; `%tid` in a CUDA statement with operands (without operands, both are seen)."""
@@ -79,6 +79,7 @@ def percent(block: LintedBlock) -> Iterator[Found]:
             f"{_convention(block)} needs `{right}` here",
             f"write `{right}`",
             fix=Fix(f"write {right}", (edit,)),
+            severity="warning" if cuda else None,
         )
 
 

@@ -43,7 +43,10 @@ def constraints(block: LintedBlock) -> Iterator[Found]:
     """What the reader of constraints says; 128-bit registers (`q`) and symbols (`C`, `s`) are not read here."""
     words = [w.strip().lstrip("=+&") for w in block.snippet.constraints.split(",")]
     if block.constraint_error and not {"q", "C", "s"} & set(words):
-        yield Found(0, block.constraint_error.message, part="constraints")
+        message = block.constraint_error.message
+        if block.snippet.convention == "llvm":
+            message = message.replace("Triton", "LLVM")
+        yield Found(0, message, part="constraints")
 
 
 @rule(

@@ -1,0 +1,153 @@
+"""Conditions on the target round a call: `if capability >= 9:`, a return before it, `#if __CUDA_ARCH__ >= 900`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from harness.lint.extract.uses import last
+
+ABOUT_TARGETS = re.compile(
+    r"capab|compute_cap|cuda_cc|(?<!se)(?<!m)arch(?!iv)|(?<![a-z])sm_?\d{2}|is_sm|(?<![a-z])(?:cc|sm)(?![a-z])|hopper|blackwell|"
+    r"ampere|(?<![a-z])ada(?![a-z])|target|has_native|device_prop",
+    re.IGNORECASE,
+)
+"""Words of a condition that asks which GPU there is."""
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+
+
+class PythonGuards:
+    """The conditions on the target under which each call of a file is reached, in its own text and through callers."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self._of: dict[ast.Call, tuple[tuple[str, ...], str]] = {}
+        self._callers: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+        self._body(tree.body, (), "")
+        for call, place in self._of.items():
+            self._callers.setdefault(last(call.func), []).append(place)
+
+    def of(self, call: ast.Call) -> tuple[str, ...]:
+        """The conditions round a call; those of a caller where every call of its function in the file has one."""
+        found, function = self._of.get(call, ((), ""))
+        return found or self._through(function, frozenset())
+
+    def _through(self, function: str, seen: frozenset[str]) -> tuple[str, ...]:
+        places = self._callers.get(function, ()) if function and function not in seen else ()
+        found = [own or self._through(caller, seen | {function}) for own, caller in places]
+        return found[0] if found and all(found) else ()
+
+    def _body(self, body: Sequence[ast.stmt], held: tuple[str, ...], function: str) -> None:
+        """Statements one after another; one that leaves where a target is not there holds for those after it."""
+        for statement in body:
+            self._statement(statement, held, function)
+            if (asked := _asked(statement)) is not None:
+                held += _condition(asked)
+
+    def _statement(self, node: ast.stmt, held: tuple[str, ...], function: str) -> None:
+        if isinstance(node, _FUNCTIONS):
+            held += tuple(words for each in node.decorator_list for words in _condition(each))
+            function = node.name
+        elif isinstance(node, (ast.If, ast.While)):
+            self._expressions(node.test, held, function)
+            self._body(node.body, held + _condition(node.test), function)
+            self._body(node.orelse, held + _condition(node.test), function)
+            return
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            for inner in _bodies(getattr(node, field, [])):
+                self._body(inner, held, function)
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.expr, ast.withitem)):
+                self._expressions(child, held, function)
+
+    def _expressions(self, node: ast.AST, held: tuple[str, ...], function: str) -> None:
+        if isinstance(node, ast.Call):
+            self._of[node] = (held, function)
+        if isinstance(node, ast.IfExp):
+            held += _condition(node.test)
+        for child in ast.iter_child_nodes(node):
+            self._expressions(child, held, function)
+
+
+def _asked(node: ast.stmt) -> ast.expr | None:
+    """The condition that decides whether the statements after this one run."""
+    if isinstance(node, ast.If) and any(isinstance(s, _LEAVES) for s in node.body):
+        return node.test
+    if isinstance(node, ast.Assert):
+        return node.test
+    call = node.value if isinstance(node, ast.Expr) else None
+    asserts = isinstance(call, ast.Call) and last(call.func) == "static_assert"
+    return call.args[0] if asserts and isinstance(call, ast.Call) and call.args else None
+
+
+def _bodies(nodes: Sequence[ast.AST]) -> Iterator[Sequence[ast.stmt]]:
+    statements = [n for n in nodes if isinstance(n, ast.stmt)]
+    if statements:
+        yield statements
+    for node in nodes:
+        if isinstance(node, (ast.ExceptHandler, ast.match_case)):
+            yield node.body
+
+
+def _condition(node: ast.expr) -> tuple[str, ...]:
+    """The text of a condition, where it is about targets."""
+    text = ast.unparse(node)
+    return (text,) if ABOUT_TARGETS.search(text) else ()
+
+
+# C++ -------------------------------------------------------------------------------------------------------------
+
+_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b((?:[^\n\\]|\\\r?\n|\\.)*)", re.MULTILINE)
+
+
+def preprocessor_guards(text: str) -> list[tuple[int, tuple[str, ...]]]:
+    """From each offset on, the conditions of `#if` about targets that hold; `!(...)` is the other branch of one."""
+    found: list[tuple[int, tuple[str, ...]]] = [(0, ())]
+    open_ones: list[str] = []
+    for directive in _DIRECTIVE.finditer(text):
+        kind, words = directive[1], " ".join(directive[2].split("//")[0].replace("\\\n", " ").split())
+        if kind in ("if", "ifdef", "ifndef"):
+            open_ones.append({"if": words, "ifdef": f"defined({words})", "ifndef": f"!defined({words})"}[kind])
+        elif kind == "endif" and open_ones:
+            open_ones.pop()
+        elif kind in ("elif", "else") and open_ones:
+            before = f"!({open_ones.pop()})"
+            open_ones.append(f"{before} && ({words})" if kind == "elif" else before)
+        found.append((directive.end(), tuple(w for w in open_ones if ABOUT_TARGETS.search(w))))
+    return found
+
+
+def excludes(guards: Sequence[str], number: int) -> bool:
+    """Whether code under these conditions is not compiled for a target, such as 90 of sm_90a.
+
+    A condition over `__CUDA_ARCH__` alone is computed. Of any other nobody knows, so that it counts as one that does.
+    """
+    return any(not _holds(guard, number) for guard in guards)
+
+
+def _holds(guard: str, number: int) -> bool:
+    text = re.sub(r"\bdefined\s*\(?\s*__CUDA_ARCH__\s*\)?", " 1 ", guard).replace("__CUDA_ARCH__", str(number * 10))
+    if not re.fullmatch(r"[\s\d()<>=!&|]*", text):
+        return False
+    text = re.sub(r"!(?!=)", " not ", text.replace("&&", " and ").replace("||", " or "))
+    try:
+        return bool(_computed(ast.parse(text.strip(), mode="eval").body))
+    except (SyntaxError, ValueError):
+        return False
+
+
+def _computed(node: ast.expr) -> int:
+    """The value of a condition over numbers. Raises ValueError for anything else."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return int(not _computed(node.operand))
+    if isinstance(node, ast.BoolOp):
+        values = [_computed(v) for v in node.values]
+        return int(all(values) if isinstance(node.op, ast.And) else any(values))
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        left, right = _computed(node.left), _computed(node.comparators[0])
+        orders = {ast.Lt: left < right, ast.LtE: left <= right, ast.Gt: left > right, ast.GtE: left >= right}
+        return int({**orders, ast.Eq: left == right, ast.NotEq: left != right}[type(node.ops[0])])
+    raise ValueError

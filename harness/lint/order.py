@@ -1,0 +1,79 @@
+"""Outputs that are written before an input is read for the last time, in blocks that the emulator cannot run.
+
+A block with memory, barriers or other threads is not run by itself. Where it has no branch, the order of its
+instructions says as much: with both operands in one register, the later instruction reads what the earlier one wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.lint.block import LintedBlock
+from harness.lint.flow import read_names, written_names
+from harness.ptx.binding.constraints import REGISTER_WIDTH
+from harness.ptx.errors import NotElementwise
+from harness.ptx.text.lexer import OPERAND
+from harness.ptx.text.nodes import Instruction, Name
+
+_LEAVES = frozenset(("bra", "brx", "call", "exit", "ret", "trap"))
+
+
+@dataclass(frozen=True)
+class Early:
+    """An output that is written (`write`) before an input of the same size is read (`read`)."""
+
+    output: int
+    input: int
+    write: Instruction
+    read: Instruction
+
+
+def written_early(block: LintedBlock) -> Iterator[Early]:
+    """For each output without `&` the first such pair; none of a block with branches, or that does not bind.
+
+    No pair are two instructions of which one alone runs (`@p` and `@!p`), a copy of the input into the output, and a
+    tied output, whose register no other input has.
+    """
+    if block.parsed is None or not isinstance(block.bind_error, NotElementwise):
+        return
+    instructions = block.instructions
+    if any(i.opcode in _LEAVES for i in instructions):
+        return
+    tied = {c.tied for c in block.parsed if c.tied is not None}
+    inputs = [n for n in block.inputs if block.parsed[n].tied is None and not block.parsed[n].immediate]
+    for output in block.outputs:
+        constraint = block.parsed[output]
+        if constraint.early or output in tied:
+            continue
+        same = [n for n in inputs if REGISTER_WIDTH[block.parsed[n].letter] == REGISTER_WIDTH[constraint.letter]]
+        found = next((e for n in same for e in _pairs(instructions, output, n)), None)
+        if found is not None:
+            yield found
+
+
+def _pairs(instructions: Sequence[Instruction], output: int, source: int) -> Iterator[Early]:
+    for at, write in enumerate(instructions):
+        if not _names(written_names(write), output) or _copies(write, source):
+            continue
+        for later, read in enumerate(instructions[at + 1 :], at + 1):
+            if _names(read_names(read), source) and not _exclude(write, read, instructions[at + 1 : later]):
+                yield Early(output, source, write, read)
+
+
+def _names(names: Iterator[Name] | Sequence[Name], number: int) -> bool:
+    return any(n.text.partition(".")[0] == f"{OPERAND}{number}" for n in names)
+
+
+def _copies(instruction: Instruction, source: int) -> bool:
+    return instruction.opcode == "mov" and _names(read_names(instruction), source)
+
+
+def _exclude(one: Instruction, other: Instruction, between: Sequence[Instruction]) -> bool:
+    """Whether only one of two instructions runs: their guards are opposite, and nothing writes it between."""
+    if one.guard is None or other.guard is None or one.guard.negated == other.guard.negated:
+        return False
+    name = one.guard.register.text
+    return name == other.guard.register.text and all(
+        n.text != name for instruction in between for n in written_names(instruction)
+    )
