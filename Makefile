@@ -24,11 +24,14 @@ TARGETS ?= sm_80 sm_90a sm_100a
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help report test check lint types imports unit test-triton-3.6 clean
+.PHONY: help report baseline test check lint types imports unit slow test-triton-3.6 tlx clean
 
 help:
 	@echo "make report   run every case, on three targets where there is no GPU (TARGETS= for all); write $(REPORT)"
+	@echo "make baseline run every case on every target, and accept what it gives as baseline/ (look at git diff)"
 	@echo "make test     all checks and tests"
+	@echo "make slow     the slow tests, as the nightly run does"
+	@echo "make tlx      set up the Triton build with TLX beside the other one (250 MB)"
 	@echo "make clean    remove what these made"
 
 $(STAMP): pyproject.toml
@@ -38,6 +41,11 @@ $(STAMP): pyproject.toml
 
 report: $(STAMP)
 	$(BIN)/python -m harness.cli run $(TARGETS:%=--target=%) --output $(RECORDS) --report $(REPORT) -- -n $(JOBS)
+
+# What pull requests are compared with. All targets, nothing reused; a run with a failure is not accepted.
+baseline: $(STAMP)
+	$(BIN)/python -m harness.cli run cases --backend emulator --backend assembler --fresh --output $(RECORDS)/baseline.jsonl -- -n $(JOBS)
+	$(BIN)/python -m harness.cli gate $(RECORDS)/baseline.jsonl --baseline baseline --accept --digests
 
 test: check unit
 
@@ -53,13 +61,29 @@ types: $(STAMP)
 imports: $(STAMP)
 	$(BIN)/lint-imports
 
-# A worker begins with a stretch of neighbouring files, so that what a file's tests share is made once.
+# A worker begins with a stretch of neighbouring files, so that what a file's tests share is made once. Tests start a
+# hundred Python processes: with bytecode kept, each is spared seconds of compiling our modules.
 unit: $(STAMP)
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests
+
+# What is too long for every change: whole tables of which `unit` takes samples, and long random campaigns. Hours.
+slow: $(STAMP)
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m slow tests
 
 # torch 2.11's CUDA builds pin triton 3.6, so that is the oldest one supported; its own environment, kept beside.
 test-triton-3.6:
 	$(MAKE) unit VENV=.venv-triton-3.6 TORCH="$(TORCH) triton==3.6.0"
 
+# The Triton build that variants with compiler="tlx" are compiled by: fbtriton takes the place of triton, so it has an
+# environment of its own. Case files are loaded there too, and need torch and numpy.
+TLX := .venv-tlx
+tlx: $(TLX)/.installed
+
+$(TLX)/.installed:
+	test -x $(TLX)/bin/python || $(PYTHON) -m venv $(TLX)
+	$(TLX)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 numpy fbtriton==3.7.4
+	$(TLX)/bin/python -c "import triton.language.extra.tlx"
+	touch $@
+
 clean:
-	rm -rf .venv .venv-triton-3.6 build
+	rm -rf .venv .venv-triton-3.6 $(TLX) build

@@ -6,7 +6,7 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
-EXAMPLES = [str(p.relative_to(HERE)) for p in sorted((HERE / "cases").glob("*.py"))]
+EXAMPLES = [str(p.relative_to(HERE)) for p in sorted((HERE / "cases").rglob("*.py"))]
 
 
 class WithExamples(build_py):
@@ -16,7 +16,7 @@ class WithExamples(build_py):
         """Copy the packages, then the examples; an editable installation finds them in `cases/`."""
         super().run()
         for example in [] if self.editable_mode else EXAMPLES:
-            target = Path(self.build_lib, "harness", "cli", "examples", Path(example).name)
+            target = Path(self.build_lib, "harness", "cli", "examples", Path(example).relative_to("cases"))
             target.parent.mkdir(parents=True, exist_ok=True)
             self.copy_file(example, str(target))
 

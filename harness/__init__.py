@@ -10,17 +10,28 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness.launcher import emulated
+    from harness.launcher import emulated, run_ptx
     from harness.model.case import Case
+    from harness.model.compilers import module_of_build
     from harness.model.match import Domain, absolute, between, exact, magnitude, relative, ulp
     from harness.model.targets import ALL, NONE, only, since
-    from harness.model.variants import ExpectedFailure, Meets, asm, either, kernel, numpy_reference, plain
+    from harness.model.variants import Differs, ExpectedFailure, Meets, asm, either, kernel, numpy_reference, plain
     from harness.ptx import emulate
 
 _HOMES = {
-    "harness.launcher": ("emulated",),
+    "harness.launcher": ("emulated", "run_ptx"),
     "harness.model.case": ("Case",),
-    "harness.model.variants": ("ExpectedFailure", "Meets", "asm", "either", "kernel", "numpy_reference", "plain"),
+    "harness.model.compilers": ("module_of_build",),
+    "harness.model.variants": (
+        "Differs",
+        "ExpectedFailure",
+        "Meets",
+        "asm",
+        "either",
+        "kernel",
+        "numpy_reference",
+        "plain",
+    ),
     "harness.model.match": ("Domain", "absolute", "between", "exact", "magnitude", "relative", "ulp"),
     "harness.ptx": ("emulate",),
     "harness.model.targets": ("ALL", "NONE", "only", "since"),
@@ -28,13 +39,16 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "ALL", "NONE", "Case", "Domain", "ExpectedFailure", "Meets", "absolute", "asm", "between", "either", "emulate",
-    "emulated", "exact", "kernel", "magnitude", "numpy_reference", "only", "plain", "relative", "since", "ulp",
+    "ALL", "NONE", "Case", "Differs", "Domain", "ExpectedFailure", "Meets", "absolute", "asm", "between", "either",
+    "emulate", "emulated", "exact", "kernel", "magnitude", "module_of_build", "numpy_reference", "only", "plain", "ptx",
+    "relative", "run_ptx", "since", "ulp",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
+    if name == "ptx":
+        return importlib.import_module("harness.ptx")
     if name not in _HOME_OF:
         if error := importlib.import_module("harness.ours").missing("harness", name):
             raise error

@@ -79,6 +79,8 @@ class Job:
     setup: Setup
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """numpy arrays in the formats' storage dtypes, by input name; by-value scalars are zero-dimensional."""
+    approximate: str = "hopper"
+    """On the emulator: the bits of approximate instructions, one of `harness.ptx.binding.approximate.APPROXIMATE`."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +114,10 @@ class Outcome:
     alternative: the outputs of the other legal reading of contraction-open code, where it differs; it is judged too.
     approximate: by output, the approximate instructions that its emulated values may depend on; empty on hardware.
     device: the UUID of the GPU that ran it.
+    undefined: whether the finding is that bits which nobody defined reached a store, an address or a branch.
     identity: the digest of the experiment (`harness.model.identity.experiment`); "" where nothing ran.
     notes: remarks on how the bits were made, such as assignments of registers that were not tried.
+    element: the number of the input element that the first finding is about, where that is known: replays begin there.
     """
 
     status: Status
@@ -126,8 +130,10 @@ class Outcome:
     artifacts: Artifacts = field(default_factory=Artifacts)
     approximate: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     device: str = ""
+    undefined: bool = False
     identity: str = ""
     notes: tuple[str, ...] = ()
+    element: int = 0
 
 
 class Backend(Protocol):

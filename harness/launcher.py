@@ -8,16 +8,19 @@ and the line of the Triton source.
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.model.targets import normal
+from harness.ptx.binding.approximate import APPROXIMATE, HOPPER
 from harness.ptx.limits import KERNEL_SECONDS
 
 if TYPE_CHECKING:
@@ -47,6 +50,7 @@ class Emulated:
     target: str = "sm_100a"
     races: bool = True
     limit: float | None = KERNEL_SECONDS
+    approximate: str = HOPPER
 
     def __getitem__(
         self, grid: Sequence[int] | int | Callable[[Mapping[str, Any]], Sequence[int]]
@@ -59,7 +63,7 @@ class Emulated:
         return launch
 
     def _launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        from harness.ptx.kernel.run import load_kernel, run_kernel
+        from harness.ptx.kernel.run import load_kernel, run_kernel, scratch
         from harness.triton.specialise import entry_values
 
         num_warps = kwargs.pop("num_warps", 4)
@@ -73,10 +77,17 @@ class Emulated:
         values = self._bound(args, kwargs)
         compilation, signature = self._compiled(values, num_warps, fusion, options)
         memory = _Arguments(values, unwritten)
-        parameters = [p for name, kind in signature for p in entry_values(kind, memory.placed(values[name]))]
         sizes = grid(values) if callable(grid) else grid
+        layouts = iter(compilation.descriptors)
+        parameters: list[Any] = []
+        for name, kind in signature:
+            if _is_descriptor(values[name]):
+                parameters += memory.described(name, values[name], next(layouts, None), self.target)
+            else:
+                parameters += entry_values(kind, memory.placed(values[name]))
+        parameters += scratch(compilation.scratch, math.prod(sizes) if hasattr(sizes, "__iter__") else sizes)
         report = run_kernel(
-            load_kernel(compilation.ptx),
+            load_kernel(compilation.ptx, approximate=self.approximate),
             parameters,
             tuple(sizes) if hasattr(sizes, "__iter__") else (sizes,),
             num_threads=32 * compilation.num_warps,
@@ -178,7 +189,12 @@ def _compiling() -> bool:
 
 
 def emulated(
-    kernel: Any, target: str = "sm_100a", *, races: bool = True, limit: float | None = KERNEL_SECONDS
+    kernel: Any,
+    target: str = "sm_100a",
+    *,
+    races: bool = True,
+    limit: float | None = KERNEL_SECONDS,
+    approximate: str = HOPPER,
 ) -> Emulated:
     """A launcher that runs `kernel` on the CPU as `target` would: `emulated(kernel)[grid](*args, num_warps=4, **meta)`.
 
@@ -187,30 +203,88 @@ def emulated(
     by default, as in Triton), debug (device_assert is compiled in), and unwritten=("y",): arguments whose contents
     count as never written, so that reading them first, or leaving a byte of them unwritten, is an error. races=False
     skips the race detector. limit: seconds that the whole launch may run, compiling not counted (60); None: any.
+    approximate: the bits of approximate instructions, "hopper" or "rounded", as `harness.emulate` has it.
 
     device_print prints to standard output. The call returns a report with the number of thread instructions. Raises
     LaunchError for what cannot be launched, and PtxError (MemoryFault, UndefinedBits, ExecutionError, TimeLimit) for
     what the kernel does wrong, a store to a read-only array included; arrays are then unchanged.
     """
-    return Emulated(kernel, target, races, limit)
+    if approximate not in APPROXIMATE:
+        raise LaunchError(f"approximate={approximate!r} is none of {', '.join(map(repr, APPROXIMATE))}")
+    return Emulated(kernel, target, races, limit, approximate)
+
+
+def run_ptx(
+    text: str | os.PathLike[str],
+    grid: Sequence[int] | int,
+    block: Sequence[int] | int | None,
+    *args: Any,
+    entry: str | None = None,
+    shared: int = 0,
+    target: str | None = None,
+    unwritten: Sequence[int] = (),
+    races: bool = True,
+    limit: float | None = KERNEL_SECONDS,
+) -> Any:
+    """Run a kernel of a PTX module on the CPU, whatever compiler wrote it.
+
+    text: the module, or the path of a file that holds it. grid: blocks along x, y and z. block: threads along x, y
+    and z; None where the kernel states them (`.reqntid`). args: for each parameter of the kernel, in order: a numpy
+    array or CPU torch tensor (its address; changed in place), a number, or bytes for a structure. entry: the kernel's
+    name, where the module has several. shared: bytes of dynamic shared memory. target: the GPU; None: the one that the
+    module names. unwritten: numbers of the arguments whose contents count as never written. races, limit: as for
+    `emulated`.
+
+    Returns a report with the number of thread instructions. Raises LaunchError for what cannot be launched, and
+    PtxError for text that is wrong and for what the kernel does wrong; arrays are then unchanged.
+    """
+    from harness.ptx.kernel.run import load_kernel, run_kernel
+    from harness.ptx.text.header import retargeted
+
+    if isinstance(text, os.PathLike):
+        text = Path(text).read_text(encoding="utf-8")
+    if target is not None:
+        text = retargeted(text, normal(target))
+    kernel = load_kernel(text, entry)
+    if len(args) != len(kernel.parameters):
+        raise LaunchError(f"kernel {kernel.name} has {len(kernel.parameters)} parameters, {len(args)} were given")
+    values = {f"argument {number}": arg for number, arg in enumerate(args)}
+    memory = _Arguments(values, frozenset(f"argument {number}" for number in unwritten))
+    report = run_kernel(
+        kernel,
+        [memory.placed(v.item() if isinstance(v, np.generic) else v) for v in values.values()],
+        (grid,) if isinstance(grid, int) else tuple(grid),
+        num_threads=(block,) if isinstance(block, int) else block,
+        shared_bytes=shared,
+        races=races,
+        limit=limit,
+    )
+    memory.check_written()
+    return report
 
 
 def _described(value: Any, held: dict[FunctionRef, Any]) -> Any:
     """An argument as specialising wants it: tensors become pointers. held: gets functions that only we have."""
-    from harness.triton.specialise import PointerType
+    from harness.triton.specialise import DescriptorType, PointerType
 
     if isinstance(value, tuple | list):
         return tuple(_described(v, held) for v in value)
     if hasattr(value, "arg_names"):
         return _reference(value, held)
-    if type(value).__name__ == "TensorDescriptor":
-        raise TypeError("the emulator runs no tensor descriptors (TMA): pass the tensor and its strides")
+    if _is_descriptor(value):
+        described = _described(value.base, held)
+        return DescriptorType(described.element, tuple(value.block_shape))
     if not _is_tensor(value):
         return value.item() if isinstance(value, np.generic) else value
     name = str(value.dtype).removeprefix("torch.")
     if name not in _ELEMENTS:
         raise TypeError(f"Triton has no pointer to {name}")
     return PointerType(_ELEMENTS[name], aligned=_address(value) % 16 == 0)
+
+
+def _is_descriptor(value: Any) -> bool:
+    """Whether it is a tensor with the sizes of its blocks, for bulk copies (TMA)."""
+    return type(value).__name__ == "TensorDescriptor"
 
 
 def _is_tensor(value: Any) -> bool:
@@ -240,6 +314,8 @@ class _Arguments:
         if isinstance(value, tuple | list):
             for number, element in enumerate(value):
                 self._take(f"{name}[{number}]", element, unwritten)
+        if _is_descriptor(value):
+            value = value.base
         if not _is_tensor(value):
             return
         raw = _span(name, value)
@@ -261,6 +337,20 @@ class _Arguments:
             return value
         raw = _span("", value)
         return self._buffers[_address(raw), _address(raw) + raw.nbytes][0]
+
+    def described(self, name: str, value: Any, layout: Any, target: str) -> list[Any]:
+        """A tensor descriptor as the entry's parameters: the map, the sizes and the strides. layout: the compiler's."""
+        from harness.ptx.kernel.run import HostMap
+
+        if layout is None:
+            raise LaunchError(f"{name}: {target} has no tensor maps, which a descriptor of the host becomes")
+        if getattr(value, "round_f32_to_tf32", False):
+            raise LaunchError(f"{name}: the emulator runs no descriptor that rounds to tf32")
+        sizes, strides = tuple(map(int, value.shape)), tuple(map(int, value.strides))
+        fill = int(getattr(value, "padding", "zero") == "nan")
+        buffer = self.placed(value.base)
+        whole = HostMap(buffer, 0, sizes, strides, layout.box, layout.element, layout.swizzle, fill)
+        return [whole, *sizes, *strides]
 
     def check_written(self) -> None:
         """Raise UndefinedBits for a byte of an unwritten argument that the kernel left alone."""

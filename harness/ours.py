@@ -1,4 +1,4 @@
-"""ptxdiff's packages before a user's of the same name: `harness`, `references`, `device_functions`, `reports`.
+"""ptxdiff's packages before a user's of the same name: `harness`, `references`, `reports`.
 
 A folder of one of these names in the working directory would otherwise come first, even one without Python files where
 ptxdiff is installed editable. This module imports nothing of ptxdiff: `ptxdiff.py` loads it before it knows whose

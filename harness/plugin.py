@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="sm_90a",
         help="a target to run (repeatable); the default is every target that the installed Triton serves",
     )
+    group.addoption(
+        "--ptx-compiler",
+        action="append",
+        metavar="NAME=PATH",
+        help="where the Triton build is that variants call compiler=NAME: a Python interpreter, or the folder of an "
+        "environment (repeatable; `make tlx` makes one called tlx)",
+    )
+    group.addoption(
+        "--ptx-also",
+        action="append",
+        metavar="NAME",
+        help="run every variant that names no compiler once more, compiled by the build called NAME (repeatable)",
+    )
     group.addoption("--ptx-require-gpu", action="store_true", help="fail, rather than skip, what no GPU here can run")
     group.addoption("--ptx-replay", metavar="TOKEN", help="repeat one pack of inputs, as a failure message gave it")
     group.addoption(
@@ -58,6 +72,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SECONDS",
         help="give up work on a GPU, and each run on the emulator, after so long "
         "(default: 60, and 600 for a sweep on a GPU; also an ini setting, ptx_limit)",
+    )
+    group.addoption(
+        "--ptx-approximate",
+        choices=("hopper", "rounded"),
+        default="hopper",
+        help="bits of approximate instructions on the emulator: a Hopper GPU's (default), or the nearest to the true "
+        "value; passes on the latter count as 'model'",
     )
     group.addoption(
         "--ptx-sanitize",
@@ -122,6 +143,11 @@ def _check_options(config: pytest.Config) -> None:
         raise pytest.UsageError(
             f"--ptx-require-gpu asks for a GPU, and --ptx-backend={option.ptx_backend[0]} leaves it out"
         )
+    if option.ptx_approximate != "hopper" and option.ptx_backend and not {"auto", "emulator"} & set(option.ptx_backend):
+        raise pytest.UsageError(
+            f"--ptx-approximate is for the emulator, and --ptx-backend={option.ptx_backend[0]} leaves it out"
+        )
+    _check_compilers(config)
     _check_limit(option.ptx_limit if option.ptx_limit is not None else config.getini("ptx_limit"))
     if option.ptx_dump is not None:
         _check_dump(config)
@@ -136,6 +162,27 @@ def _check_options(config: pytest.Config) -> None:
             normal(name)
         except ValueError as e:
             raise pytest.UsageError(f"--ptx-target: {e}") from None
+
+
+def _check_compilers(config: pytest.Config) -> None:
+    """Ask each build for its version now, and name it in full: workers of pytest-xdist are given the option so."""
+    also = config.option.ptx_also or []
+    if not (config.option.ptx_compiler or also or "harness.triton.builds" in sys.modules):
+        return
+    from harness.model.compilers import also_with
+    from harness.triton import builds
+
+    also_with(also)
+    try:
+        given = [builds.parse(words, config.invocation_params.dir) for words in config.option.ptx_compiler or []]
+        if len(dict(given)) < len(given):
+            raise ValueError("two builds have one name; give each a name of its own")
+        builds.give(given)
+        for name in dict.fromkeys([*dict(given), *also]):
+            builds.build_called(name)
+    except (ValueError, builds.NoBuild) as e:
+        raise pytest.UsageError(f"--ptx-compiler: {e}") from None
+    config.option.ptx_compiler = [f"{name}={python}" for name, python in given] or None
 
 
 def _check_dump(config: pytest.Config) -> None:

@@ -10,9 +10,10 @@ from textwrap import dedent
 from typing import Any
 
 from harness.records import CaseInfo, Offender, Result, Split, VariantInfo, splits
+from harness.records.compare import distance
 from reports.failingmap import FailingMap, failing_map
 from reports.highlight import Language, Span, runs
-from reports.history import Change, History, distance
+from reports.history import Change, History
 from reports.listing import Line, excerpt, listing
 from reports.model import (
     STATES,

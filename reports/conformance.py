@@ -8,6 +8,7 @@ by form. What an entry says beyond the columns below is shown as it was written.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ COLUMNS = {
     "mismatches": ("mismatches",),
     "greatest distance, ulp": ("ulp",),
     "bound": ("bound",),
+    "largest error over all inputs": (),
+    "other generations": (),
     "measured so": ("envelope",),
     "worst input": ("worst",),
     "why": ("why",),
@@ -105,9 +108,29 @@ def _columns(entry: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, st
     for name, value in entry.items():
         if name in HIDDEN:
             continue
+        if name == "errors" and isinstance(value, Mapping):  # of approximate instructions
+            table["largest error over all inputs"] = _largest(value)
+            table["other generations"] = "model, with these bits"
+            continue
         column = known.get(name, name)
         table[column if column not in table else name] = _text(value)
     return table
+
+
+def _largest(errors: Mapping[str, Any]) -> str:
+    """The largest error in each of the ISA's measures, and where it is; of drawn inputs, how many these were."""
+    found = [_error(m) for m in errors.get("largest", ()) if isinstance(m, Mapping)]
+    drawn = "" if errors.get("profile") else f" (of {_text(errors.get('inputs'))} inputs)"
+    return "; ".join(found) + drawn
+
+
+def _error(largest: Mapping[str, Any]) -> str:
+    kind, _, where = str(largest.get("measure", "")).partition(" ")
+    error, at = largest.get("error"), _text(largest.get("at", ()))
+    if not isinstance(error, int | float):
+        return _text(largest)
+    size = f"{error:.4g} ulp" if kind == "ulp" else f"{kind} 2^{math.log2(error):.3f}" if error > 0 else "0"
+    return f"{size}{' ' * bool(where)}{where} at {at}"
 
 
 def _text(value: Any) -> str:

@@ -7,15 +7,14 @@ differs from the last run that had it; speed changes where `reports.steps` finds
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from harness.records import Key, RecordError, Result, RunRecords, collector_paused, read, read_lines
+from harness.records.compare import distance
 from reports.model import RANK, STRENGTH, Item, state_of, target_order
 from reports.selection import selection
 from reports.steps import steps
@@ -301,12 +300,6 @@ def _facts(results: Sequence[Result], counts: Counter[str]) -> _Facts:
         spills,
         instructions,
     )
-
-
-@lru_cache(maxsize=4096)
-def distance(label: str) -> int:
-    """The greatest distance that a label of a ulp histogram stands for: 2 for `-2`, 32 for `17..32`."""
-    return max((int(n) for n in re.findall(r"\d+", label)), default=0)
 
 
 def _differences(before: _Facts, now: _Facts) -> Iterator[tuple[str, str, str, bool | None]]:

@@ -1,8 +1,9 @@
 """The report: one HTML file that opens from disk, with everything in it and nothing else needed.
 
 Everything that comes from a case file is untrusted and is escaped three times over: jinja2 escapes what stands in the
-page; the data of scripts is base64, or JSON with `<` written as an escape; and a content security policy lets only the
-two scripts run whose hashes it names, so that not even a forgotten escape could run anything.
+page, also what is packed until somebody opens it; the data of scripts is base64, or JSON with `<` written as an escape;
+and a content security policy lets only the two scripts run whose hashes it names, so that not even a forgotten escape
+could run anything.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ from reports.verdict import environment_rows, headline_facts, overall
 SCRIPTS = ("packets.js", "matrix.js", "listings.js", "charts.js", "page.js")
 # What all packets together may take of the page's 5 MB; the library of charts takes 0.9.
 PACKET_BUDGET = 2_000_000
+# From so many cases on, those in which nothing failed are packed, and from so many forms on the ledger.
+CASES_SHOWN = 24
+LEDGER_SHOWN = 40
 CHANGES_FIRST = 12
 WRONG_FIRST = 6
 
@@ -115,12 +119,14 @@ def page(found: View, past: History, book: LedgerTable | None, cache: Path | Non
             unsupported=reasons(found.records.results, ["unsupported"]),
             cases=cases,
             timed=any(timed.values()),
+            mutations=found.records.mutations,
             ledger=book,
+            folded=_folded(cases),
             packets=packets,
             left_out=left_out,
             specifications=_json(charts.specifications() if charts_used else {}),
             style=_Asset(_asset("report.css")),
-            library=_Asset(library),
+            library=library,
             script=_Asset(script),
             policy=_policy([library, script]),
         )
@@ -131,6 +137,13 @@ def _packets(found: View, cases: Sequence[CasePage], past: History) -> tuple[dic
     budget = PACKET_BUDGET // max(1, len(cases))
     packed = {c.name: packing.packet(found, c.name, _chart_rows(c, past), budget) for c in cases}
     return {n: p for n, (p, _) in packed.items()}, {n: words for n, (_, words) in packed.items() if words}
+
+
+def _folded(cases: Sequence[CasePage]) -> set[str]:
+    """The names of the cases that the page keeps packed: of many, those to whose insides nothing on the page leads."""
+    if len(cases) < CASES_SHOWN:
+        return set()
+    return {c.name for c in cases if not (c.failures or c.expected or c.maps)}
 
 
 def _charts(cases: Sequence[CasePage], past: History) -> bool:
@@ -275,6 +288,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     env.filters |= {
+        "compressed": lambda text: packing.deflated(str(text)),
         "count": lambda n: f"{n:,}",
         "generation": generation,
         "ran": lambda backend: RAN.get(backend, backend),
@@ -287,6 +301,7 @@ def _environment() -> Environment:
         "STATES": STATES,
         "EVIDENCE": EVIDENCE,
         "KINDS": KINDS,
+        "LEDGER_SHOWN": LEDGER_SHOWN,
         "SWEPT_SHOWN": SWEPT_SHOWN,
         "anchor": anchor,
         "map_anchor": map_anchor,

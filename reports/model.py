@@ -68,7 +68,7 @@ EVIDENCE: dict[str, Evidence] = {
         Evidence("confirmed", "◧", "confirmed", "emulated; each instruction was confirmed on hardware"),
         Evidence("specification", "□", "specification", "emulated from the specification; not confirmed on hardware"),
         Evidence(
-            "model", "≈", "model only", "emulated with another GPU generation's approximate bits: proves the plumbing"
+            "model", "≈", "model only", "emulated; approximate bits not known to be this GPU's: proves the plumbing"
         ),
         Evidence("none", "", "", "nothing was executed"),
     )

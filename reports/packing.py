@@ -3,6 +3,8 @@
 One packet a case, compressed, so that a page of the whole catalogue stays small and opens only what is looked at. Texts
 are kept as lists of distinct, already coloured lines: the same instruction occurs thousands of times in a run. Nothing
 in a packet is HTML; the script builds text nodes from it.
+
+Of a large page, HTML that no link leads into is packed too, as jinja2 escaped it, and so is the library of charts.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from harness.records import Result
+from harness.records.compare import distance
 from reports.highlight import Language, runs
-from reports.history import distance
 from reports.listing import Line, listing
 from reports.model import View, readability, state_of, with_sass
 
@@ -61,7 +63,11 @@ def _content(view: View, results: Sequence[Result], charts: Any, listed: Sequenc
 
 def compress(content: Any) -> str:
     """JSON, deflated (zlib's format), in base64."""
-    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+    return deflated(json.dumps(content, separators=(",", ":"), ensure_ascii=False))
+
+
+def deflated(text: str) -> str:
+    """Text, deflated (zlib's format), in base64."""
     return base64.b64encode(zlib.compress(text.encode("utf-8", "replace"), 9)).decode()
 
 

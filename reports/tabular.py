@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.records import Key, Result, RunRecords
+from harness.records.compare import distance
 from harness.records.shown import csv_cell
-from reports.history import distance
 from reports.model import state_of
 from reports.verdict import revision
 

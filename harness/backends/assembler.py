@@ -46,6 +46,8 @@ class AssemblerBackend:
         try:
             launch = launch_of(job)
             built = launch.build(job.target)
+        except NoTriton as error:
+            return Outcome("not run", str(error))
         except (ValueError, TypeError) as error:
             return Outcome("error", str(error))
         if isinstance(built, Refusal):
@@ -59,7 +61,7 @@ class AssemblerBackend:
 
     def prepare(self, job: Job) -> None:
         """Begin compiling a job that `run` will be asked for later; says nothing of what becomes of it."""
-        with contextlib.suppress(ValueError, TypeError):
+        with contextlib.suppress(ValueError, TypeError, NoTriton):
             submit(launch_of(job).spec(job.target))
 
     def _sass(self, job: Job, built: Built) -> Disassembly | None:

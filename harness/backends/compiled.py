@@ -5,6 +5,7 @@ What ptxas would be given is what runs here: Triton's packing, padding, masks an
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from harness.ptx import PtxError
 from harness.ptx.errors import ExecutionError, NotElementwise, TimeLimit, UndefinedBits, UnsupportedOnTarget
 from harness.ptx.limits import KERNEL_SECONDS, shared_memory
 from harness.ptx.targets import Target
+from harness.ptx.text.header import retargeted
 from harness.triton.compile import compile_kernel
 from harness.triton.diagnostics import Refusal
 from harness.triton.elementwise import TEMPLATE_FILE
@@ -74,11 +76,10 @@ def run_compiled(
     rests on.
     """
     from harness.ptx.binding.contents import form_of
-    from harness.ptx.kernel.load import load_kernel
 
     made = Artifacts(ptx=kernel.compilation.ptx, body=kernel.compilation.body_hash)
     try:
-        loaded = load_kernel(kernel.compilation.ptx)  # whether this target may run it, whatever was run before
+        loaded = _loaded(job, kernel.compilation)  # whether this target may run it, whatever was run before
     except PtxError as e:
         return replace(_fault(job, kernel, e), artifacts=made)
     identity = _experiment(job, kernel, loaded)
@@ -86,13 +87,22 @@ def run_compiled(
     if not outcome.outputs:
         return outcome
     forms = tuple(dict.fromkeys(form_of(s) for s in loaded.program.steps))
-    return rested(outcome, forms, _approximate(loaded), job.target)
+    return rested(outcome, forms, _approximate(loaded), job)
+
+
+def _loaded(job: Job, compilation: Compilation, fuse: bool = False) -> Kernel:
+    """The kernel, parsed and checked for the job's target, for which PTX that was given need not be written."""
+    from harness.ptx.kernel.load import load_kernel
+
+    if compilation.spec.given is None:
+        return load_kernel(compilation.ptx, fuse=fuse, approximate=job.approximate)
+    return load_kernel(retargeted(compilation.ptx, job.target), compilation.entry, fuse, job.approximate)
 
 
 def _experiment(job: Job, kernel: CompiledKernel, loaded: Kernel) -> Experiment:
     """A run as an experiment. Its code is the program that the PTX was bound to, for the limits of its target."""
     code = f"{loaded.bound} {shared_memory(Target.parse(loaded.target))}"
-    return launched_experiment(emulator(), job, kernel.launch, kernel.compilation, code)
+    return launched_experiment(emulator(job.approximate), job, kernel.launch, kernel.compilation, code)
 
 
 def _approximate(loaded: Kernel) -> tuple[str, ...]:
@@ -127,14 +137,15 @@ def _fault(job: Job, kernel: CompiledKernel, error: PtxError) -> Outcome:
         return Outcome("unsupported", error_line(error))
     if isinstance(error, NotElementwise):
         return Outcome("not run", error_line(error))
-    words = error_line(error)
+    words, element = error_line(error), 0
     if isinstance(error, UndefinedBits) and (found := _in_the_asm(job)):
-        words = found
+        words, element = found
     elif (asm := asm_line(kernel.compilation.ptx, error.line)) and asm.call and not asm.ours:
         words = f"{words} | line {asm.number} of the inline asm that {asm.call} calls"
     words = _INLINED.sub("", _OUR_TEMPLATE.sub("", words))
     if isinstance(error, ExecutionError) and not isinstance(error, TimeLimit):
-        return Outcome("ran", findings=(words,), evidence="specification")
+        undefined = isinstance(error, UndefinedBits)
+        return Outcome("ran", findings=(words,), evidence="specification", undefined=undefined, element=element)
     return Outcome("error", words)
 
 
@@ -144,25 +155,27 @@ _OUR_TEMPLATE = re.compile(rf" \(from {re.escape(TEMPLATE_FILE)}:\d+(?:, inlined
 _INLINED = re.compile(rf", inlined at {re.escape(TEMPLATE_FILE)}:\d+")
 
 
-def _in_the_asm(job: Job) -> str:
-    """Undefined bits that asm gives when run by itself: the line of the asm, and the inputs; "" where it gives none.
+def _in_the_asm(job: Job) -> tuple[str, int] | None:
+    """Undefined bits that asm gives when run by itself: the line of the asm with the inputs, and the element.
+
+    None where it gives none.
 
     The compiled kernel shows them only at the store of the result, which the harness wrote.
     """
     if not isinstance(job.variant, AsmVariant):
-        return ""
+        return None
     try:
         run_once(job, asm_form(job.case, job.variant, job.setup.pack), job.inputs, {})
     except UndefinedBits as error:
         words = f"asm {error_line(error)}"
         if error.element is None:
-            return words
+            return words, 0
         of = {n: np.asarray(u).reshape(-1)[error.element] for n, u in job.inputs.items()}
         bits = (f"{n} = 0x{u.view(f'u{u.itemsize}'):0{2 * u.itemsize}x}" for n, u in of.items())
-        return f"{words} | at {', '.join(bits)}"
+        return f"{words} | at {', '.join(bits)}", error.element
     except PtxError:
         pass
-    return ""
+    return None
 
 
 @dataclass(frozen=True)
@@ -172,15 +185,17 @@ class _Bits:
 
 
 def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool, limit: float) -> _Bits:
-    from harness.ptx.kernel.run import load_kernel, run_kernel
+    from harness.ptx.kernel.run import run_kernel, scratch
 
     launch, compilation = kernel.launch, kernel.compilation
+    given = compilation.spec.given
     tensors = {t.name: _EmulatedTensor(t, job.setup.alignment, job.inputs.get(t.name)) for t in launch.tensors}
+    parameters = [*entry_parameters(launch, compilation, {n: m.buffer for n, m in tensors.items()})]
     run_kernel(
-        load_kernel(compilation.ptx, fuse=fuse),
-        entry_parameters(launch, compilation, {n: m.buffer for n, m in tensors.items()}),
+        _loaded(job, compilation, fuse),
+        parameters + scratch(compilation.scratch, math.prod(launch.grid)),
         launch.grid,
-        num_threads=32 * compilation.num_warps,
+        num_threads=given.block if given else 32 * compilation.num_warps,
         shared_bytes=compilation.shared,
         limit=limit,
     )

@@ -10,6 +10,7 @@ input then computes here what it computes on the device.
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -22,17 +23,22 @@ from harness.backends.sharing import run_shared
 from harness.backends.snippet import error_line, fed_back, run_once, shareable
 from harness.jobs import Job, Outcome
 from harness.model.arguments import format_of
+from harness.model.compilers import compiler_of
 from harness.model.derive import AsmForm, asm_form
 from harness.model.identity.experiment import Experiment, emulator, experiment
 from harness.model.match import read_only
 from harness.model.policies import policies
 from harness.model.variants import AsmVariant, CaseError
+from harness.ptx.binding.approximate import HOPPER
 from harness.ptx.limits import KERNEL_SECONDS
 
 Units = Mapping[str, NDArray[np.generic]]
 
 _KEPT_RESULTS = 512
 _KEPT_BYTES = 256 << 20  # of outputs: a variant's results for one target, of which the next asks the same again
+
+ASM_ALONE = "PTXDIFF_ASM_ALONE"
+"""The environment variable under which asm runs by itself, as where there is no Triton: nothing is compiled for it."""
 
 ASM_ALONE_FROM = 1 << 20
 """Inputs in one job from which on asm is run by itself, not within the compiled kernel."""
@@ -42,13 +48,15 @@ class EmulatorBackend:
     """See `harness.backends.Backend`. Keeps the last results, so that targets with the same asm are computed once.
 
     `limit`: the seconds that each run of a kernel or of asm alone may take, as `harness.ptx.kernel.run.run_kernel` and
-    `harness.emulate` count them. A sweep is cut into chunks, and each is a run.
+    `harness.emulate` count them. A sweep is cut into chunks, and each is a run. `approximate`: the bits of approximate
+    instructions, as `harness.emulate` has it; what it computes is a machine of its own for each choice.
     """
 
     name = "emulator"
 
-    def __init__(self, limit: float = KERNEL_SECONDS) -> None:
+    def __init__(self, limit: float = KERNEL_SECONDS, approximate: str = HOPPER) -> None:
         self.limit = limit
+        self.approximate = approximate
         self._results: OrderedDict[Experiment, Outcome] = OrderedDict()
         self._bytes = 0
 
@@ -58,17 +66,19 @@ class EmulatorBackend:
 
     def run(self, job: Job) -> Outcome:
         """Run one job: as a compiled kernel, or the asm alone where only that can be had or says more."""
+        job = replace(job, approximate=self.approximate)
         if not isinstance(job.variant, AsmVariant):
             return self._compiled(job)
         refusal = _refusal(job, job.variant)
         if refusal is not None:
             return refusal
         setup = job.setup
-        alone = setup.alone or setup.context != "straight" or setup.padding is not None
-        if not (alone or _is_large(job)) and _has_triton():
+        named = compiler_of(job.case, job.variant)  # what that build makes of the asm is what its variant is about
+        alone = (setup.alone and not named) or setup.context != "straight" or setup.padding is not None
+        if not (alone or _is_large(job)) and (named or _compiles()):
             return self._compiled(job)
         outcome = self._snippet(job, job.variant)
-        if outcome.findings and setup.alone and setup.context == "straight" and setup.padding is None and _has_triton():
+        if outcome.findings and setup.alone and setup.context == "straight" and setup.padding is None and _compiles():
             # Alone, the bits that fill up a partial pack are undefined; Triton's kernel may define them.
             return self._compiled(job)
         return outcome
@@ -93,7 +103,7 @@ class EmulatorBackend:
         facts = analyse(form.text, form.constraints, target=job.target)
         identity = _experiment(job, form, facts.contraction_open)
         outcome = self._once(identity, lambda: self._execute(job, form, facts.contraction_open))
-        outcome = rested(outcome, facts.forms, facts.approximate, job.target)
+        outcome = rested(outcome, facts.forms, facts.approximate, job)
         approximate = concerned(job, dict.fromkeys(job.case.outputs, facts.approximate))
         return replace(outcome, contraction_open=facts.contraction_open, approximate=approximate)
 
@@ -128,7 +138,7 @@ class EmulatorBackend:
                 outputs = run_once(job, form, units, share, fuse, self.limit)
                 units |= fed_back(job.case, carry, outputs)
         except UndefinedBits as e:
-            return Outcome("ran", findings=(error_line(e),))
+            return Outcome("ran", findings=(error_line(e),), element=e.element or 0)
         except PtxError as e:
             return Outcome("error", error_line(e))
         return Outcome("ran", outputs=outputs)
@@ -161,9 +171,12 @@ def _is_large(job: Job) -> bool:
     return any(np.size(u) >= ASM_ALONE_FROM for u in job.inputs.values())
 
 
-def _has_triton() -> bool:
+def _compiles() -> bool:
+    """Whether Triton's kernel around asm is compiled and run: Triton is here, and `ASM_ALONE` is not set."""
     from harness.triton.installation import NoTriton, triton_folder
 
+    if os.environ.get(ASM_ALONE, "0") not in ("", "0"):
+        return False
     try:
         triton_folder()
     except NoTriton:
@@ -207,4 +220,5 @@ def _experiment(job: Job, form: AsmForm, contraction_open: bool) -> Experiment:
     operands = [tuple(side.items()) for side in (case.inputs, case.outputs)]
     carry = policies(case, job.variant).carry
     launch = (form, operands, setup, carry, setup.fusion and contraction_open)
-    return experiment(emulator(), program_text(form.text, form.constraints, job.target), launch, job.inputs)
+    code = program_text(form.text, form.constraints, job.target)
+    return experiment(emulator(job.approximate), code, launch, job.inputs)

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.jobs import Evidence, Outcome
+from harness.jobs import Evidence, Job, Outcome
+from harness.ptx.binding.approximate import ROUNDED
 from harness.ptx.targets import GENERATION, of_generation
 
 
-def rested(outcome: Outcome, forms: tuple[str, ...], approximate: tuple[str, ...], target: str) -> Outcome:
-    """An outcome with what a pass on it rests on, and where that is a model, a note on whose unit it is.
+def rested(outcome: Outcome, forms: tuple[str, ...], approximate: tuple[str, ...], job: Job) -> Outcome:
+    """The job's outcome with what a pass on it rests on, and where that is a model, a note on whose bits these are.
 
     forms: all instruction forms of the code. approximate: those among them that are approximate.
     """
-    evidence = evidence_of(forms, approximate, target)
+    rounded = bool(approximate) and job.approximate == ROUNDED
+    evidence = "model" if rounded else evidence_of(forms, approximate, job.target)
     if evidence != "model" or outcome.status != "ran":
         return replace(outcome, evidence=evidence)
-    words = f"approximate instructions have the bits of {GENERATION}'s unit, which were not confirmed for {target}"
+    words = (
+        "approximate instructions are rounded to nearest, which no GPU does"
+        if rounded
+        else f"approximate instructions have the bits of {GENERATION}'s unit, which were not confirmed for {job.target}"
+    )
     return replace(outcome, evidence=evidence, notes=(*outcome.notes, words))
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.backends import driver
 from harness.backends.assembler import artifacts
 from harness.jobs import Job, Outcome
 from harness.model.identity import digest
@@ -23,8 +24,10 @@ from harness.model.variants import AsmVariant, KernelVariant, PlainVariant
 from harness.processes.worker import resolve
 from harness.triton.build import Built
 from harness.triton.diagnostics import Refusal, one_line
+from harness.triton.given import packed
 from harness.triton.guarded import GUARD, PATTERNS, Layout, input_overwritten, never_written
-from harness.triton.launch import Launch, TensorLayout, launch_of, launched_experiment
+from harness.triton.launch import Launch, TensorLayout, entry_parameters, launch_of, launched_experiment
+from harness.triton.spec import GivenPtx
 from references.formats import Format
 
 if TYPE_CHECKING:
@@ -132,6 +135,11 @@ def compiled(job: Job) -> Built | Outcome:
 def launched(job: Job, guard: int = GUARD) -> Outcome:
     """Launch a job's kernel twice and read back. guard: bytes of the zones around tensors. Raises what CUDA raises."""
     launch = launch_of(job)
+    if launch.given is not None:
+        try:
+            driver.bindings()
+        except driver.NoDriver as missing:
+            return Outcome("not run", str(missing))
     runs = [_run(job, launch, job.inputs, pattern, guard) for pattern in PATTERNS]
     return Outcome("ran", outputs=runs[0].outputs, findings=_findings(runs), evidence="hardware")
 
@@ -221,6 +229,8 @@ def prepared(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Callable[
     """The launch of a job's kernel on tensors of the device, by name: what `start` does, as often as it is called."""
     import triton.language as tl
 
+    if launch.given is not None:
+        return _given(job, launch, launch.given, pointers)
     arguments = launch.arguments(pointers, tl.constexpr)
     function = launch.function
     if launch.elementwise is not None:
@@ -233,6 +243,17 @@ def prepared(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Callable[
     options = {"num_warps": launch.setup.num_warps, "enable_fp_fusion": launch.setup.fusion}
     _forget_other_constants(function, launch, job.target)
     return lambda: function[launch.grid](**arguments, **options)
+
+
+def _given(job: Job, launch: Launch, given: GivenPtx, pointers: Mapping[str, Any]) -> Callable[[], Any]:
+    """The launch of a kernel in PTX, by the driver API: its machine code is that which was assembled here."""
+    built = launch.build(job.target)
+    assert isinstance(built, Built)
+    compilation = built.compilation
+    addresses = {name: tensor.data_ptr() for name, tensor in pointers.items()}
+    parameters = packed(compilation.ptx, compilation.entry, entry_parameters(launch, compilation, addresses))
+    launched = driver.DriverLaunch(compilation.entry, launch.grid, given.block, given.shared, parameters)
+    return driver.prepared(built.assembly.cubin, launched)
 
 
 _launched: dict[int, tuple[Any, Launch, str]] = {}

@@ -46,6 +46,7 @@ def run_once(
         fuse=fuse,
         limit=limit,
         convention=form.convention,
+        approximate=job.approximate,
     )
     assert isinstance(results, tuple)
     return {n: np.broadcast_to(r, shape) for n, r in zip(case.outputs, results, strict=True)}

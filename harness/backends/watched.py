@@ -21,6 +21,7 @@ from harness.backends import sanitizer
 from harness.jobs import Job, Outcome, Setup, Status
 from harness.model.identity.definition import definition, what_changed
 from harness.model.load import load
+from harness.model.policies import variant_on
 from harness.model.variants import CaseError
 from harness.processes.child import PLAIN_LIMIT, SWEEP_LIMIT, Device, DeviceFault, of_target
 from harness.processes.gpus import gpus
@@ -46,7 +47,7 @@ class JobRef:
         loaded = named[0] if named else None
         if loaded is None or self.variant not in loaded.case.variants:
             raise CaseError(f"{self.path} binds no case {self.case!r} with a variant {self.variant!r} to a name")
-        variant = loaded.case.variants[self.variant]
+        variant = variant_on(loaded.case.variants[self.variant], self.target)
         if words := what_changed(definition(loaded.case, variant, exact=True), self.definition):
             raise CaseError(f"{self.path} is not as it was when the run began: of {self.variant}, {words}")
         return Job(

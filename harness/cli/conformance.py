@@ -117,9 +117,12 @@ def _computed(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entr
         if same not in known:
             known[same] = errors.errors_of(form).json()
         found[form] = known[same]
-        console.print(f"{form}: {'; '.join(errors.described(found[form]))}", markup=False)
+        console.print(f"{form}: {'; '.join(errors.described(form, found[form]))}", markup=False)
         if args.write:
-            path.write_text(ledger.with_errors(book, found).text(), encoding="utf-8")
+            after = ledger.with_errors(book, found)
+            path.write_text(after.text(), encoding="utf-8")
+            if form not in after.entries or after.entries[form].errors != found[form]:
+                console.print(f"{form}: not written, as nothing measured this definition (--device)", markup=False)
     return {form: replace(e, errors=found.get(form, e.errors)) for form, e in entries.items()}
 
 
@@ -242,15 +245,24 @@ def _lines(entries: Iterable[Entry], width: int) -> Iterator[str]:
 def _details(e: Entry, width: int) -> Iterator[str]:
     tried = f"{'all ' * e.exhaustive}{e.inputs:,} inputs, {e.mismatches:,} mismatches (run {e.run})" if e.inputs else ""
     bounds = (f"ISA bound {e.bound}" * bool(e.bound), f"measured so {e.envelope}" * bool(e.envelope))
-    text = "; ".join(filter(None, (tried, *bounds, _what(e))))
+    whose = (
+        "for sm_90 targets, elsewhere a model with these bits" if _approximate(e) and e.status == "confirmed" else ""
+    )
+    text = "; ".join(filter(None, (tried, whose, *bounds, _what(e))))
     yield from textwrap.wrap(text, max(width, 40), initial_indent="    ", subsequent_indent="    ")
     if e.errors:
         from harness.conformance import errors
 
-        for line in errors.described(e.errors):
+        for line in errors.described(e.form, e.errors):
             words = f"largest error {line}"
             yield from textwrap.wrap(words, max(width, 40), initial_indent="    ", subsequent_indent="    ")
         yield from (f"    {line}" for line in errorplot.lines(e.errors))
+
+
+def _approximate(e: Entry) -> bool:
+    from harness.conformance.ledger import known
+
+    return e.form in known() and known()[e.form].form.approximate
 
 
 def _by_opcode(entries: Mapping[str, Entry]) -> Any:

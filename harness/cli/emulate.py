@@ -89,7 +89,27 @@ def main(args: argparse.Namespace) -> int:
         print(f"{type(e).__name__}: {e}{_with_suffix(e, args.target)}")
         return 1
     _print(inputs, outputs, results)
+    if words := _remark(form, args):
+        print(words)
     return 0
+
+
+def _remark(form: AsmForm, args: argparse.Namespace) -> str:
+    """Whose bits approximate instructions have, where those are not known to be the target's."""
+    from harness.ptx import analyse
+    from harness.ptx.binding.approximate import ROUNDED
+    from harness.ptx.targets import GENERATION, of_generation
+
+    names = analyse(form.text, form.constraints, target=args.target).approximate
+    if not names:
+        return ""
+    if args.approximate == ROUNDED:
+        return f"{', '.join(names)}: rounded to nearest, which no GPU does"
+    return (
+        ""
+        if of_generation(args.target)
+        else f"{', '.join(names)}: {GENERATION}'s bits, not confirmed for {args.target}"
+    )
 
 
 def _form(args: argparse.Namespace, inputs: Sequence[Any], outputs: Sequence[Any]) -> AsmForm:

@@ -11,6 +11,7 @@ from harness.cli import UsageError
 
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _COLUMNS = 32
+_FACTOR = 8
 
 
 def lines(errors: Mapping[str, Any]) -> Iterator[str]:
@@ -22,11 +23,17 @@ def lines(errors: Mapping[str, Any]) -> Iterator[str]:
     half = len(profile) // 2
     step = max(half // _COLUMNS, 1)
     bias = half // 2 - 1
+    yield f"by exponent of the argument, each step a factor of {_FACTOR}:"
     for sign, side in (("+", profile[:half]), ("-", profile[half:])):
         if any(side):
             tops = [max(side[i : i + step]) for i in range(0, half, step)]
-            bar = "".join(_LEVELS[math.ceil(t / top * 8)] for t in tops)
-            yield f"by exponent, {sign}2^{1 - bias} to 2^{half - 2 - bias}: |{bar}|"
+            bar = "".join(_LEVELS[_level(t / top)] for t in tops)
+            yield f"{sign}2^{1 - bias} to 2^{half - 2 - bias}: |{bar}|"
+
+
+def _level(share: float) -> int:
+    """Of 8 levels: the eighth for the greatest error, and one less for each factor; the first for any error."""
+    return max(8 - math.floor(math.log(1 / share, _FACTOR)), 1) if share else 0
 
 
 def write(path: Path, found: Mapping[str, Mapping[str, Any]]) -> None:
@@ -45,7 +52,7 @@ def write(path: Path, found: Mapping[str, Mapping[str, Any]]) -> None:
         .mark_line(interpolate="step")
         .encode(
             x=altair.X("exponent:Q", title="exponent of the argument"),
-            y=altair.Y("error:Q", title="largest error"),
+            y=altair.Y("error:Q", title="largest error").scale(type="log"),
             color=altair.Color("sign:N", title="argument"),
             row=altair.Row("form:N", title=None),
         )

@@ -37,20 +37,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="with --accept, accept failures, errors and what is newly unsupported too; the baseline lists them",
     )
     parser.add_argument(
+        "--digests", action="store_true", help="with --accept, keep digests alone: small enough for git"
+    )
+    parser.add_argument(
         "--replace", action="store_true", help="with --accept, forget what this run lacks (default: other runs' keep)"
     )
 
 
 def main(args: argparse.Namespace) -> int:
     """Print every decision and return the exit code; with --accept, write the baseline after showing what changes."""
+    from harness.gating import digests
     from harness.gating.baseline import BaselineError, load
     from harness.gating.gate import Policy, gate
     from harness.model.targets import normal
     from harness.records import RecordError, read
     from harness.records.compare import CompareError
 
-    if (args.accept_failures or args.replace) and not args.accept:
-        raise UsageError("--accept-failures and --replace say how to --accept a run; add --accept, or leave them out")
+    if (args.accept_failures or args.replace or args.digests) and not args.accept:
+        raise UsageError(
+            "--accept-failures, --digests and --replace say how to --accept a run; add --accept, or leave them out"
+        )
     folder = Path(args.baseline)
     try:
         run = read(Path(args.run))
@@ -64,7 +70,12 @@ def main(args: argparse.Namespace) -> int:
             targets=tuple(normal(t) for t in args.target),
             fresh=args.fresh,
         )
-        decision = gate(run, load(folder), policy)
+        if digests.is_digests(folder):
+            if args.speed:
+                raise UsageError(f"--speed: {folder} holds digests, and no timings; leave it out")
+            decision = gate(digests.condensed(run), digests.load(folder), policy)
+        else:
+            decision = gate(run, load(folder), policy)
     except (RecordError, BaselineError, CompareError, ValueError, OSError) as e:
         raise UsageError(str(e)) from None
     for finding in decision.findings:
@@ -75,14 +86,20 @@ def main(args: argparse.Namespace) -> int:
 
 def _accept(run: RunRecords, folder: Path, args: argparse.Namespace) -> int:
     """Make a run the baseline, unless it was cut short, or has failures and `--accept-failures` is not given."""
-    from harness.gating.baseline import BaselineError, load, write
+    from harness.gating import baseline, digests
+    from harness.gating.baseline import BaselineError
     from harness.gating.gate import no_passes, unacceptable
     from harness.records import EXPECTED, evidence_of_passes, passes
     from harness.records.compare import compare
 
     old = None
+    held, there = digests.is_digests(folder), any(folder.glob("*.jsonl"))
+    short = args.digests or held
+    if there and short != held and not args.replace:
+        raise UsageError(f"--digests: {folder} holds full records; add --replace to keep digests of this run instead")
+    form = digests if short else baseline
     try:
-        old = load(folder) if any(folder.glob("*.jsonl")) else None
+        old = form.load(folder) if there and short == held else None
     except BaselineError as e:
         if not args.replace:
             raise
@@ -97,7 +114,8 @@ def _accept(run: RunRecords, folder: Path, args: argparse.Namespace) -> int:
             say(f"✗ {finding.subject}: {finding.text}")
         say("repair them; or accept the run with --accept-failures, and the baseline lists them")
         return 1
-    for difference in compare(old, run).differences if old else ():
+    made = digests.condensed(run) if short else run
+    for difference in compare(old, made).differences if old else ():
         say(str(difference))
     for finding in wrong:
         say(f"✗ accepted, and listed in the baseline: {finding.subject}: {finding.text}")
@@ -108,6 +126,6 @@ def _accept(run: RunRecords, folder: Path, args: argparse.Namespace) -> int:
         say(f"{len(expected)} variants fail as their cases declare: {', '.join(expected)}")
     models = evidence_of_passes(run.results).get("model", 0)
     say(passes(run.results) + (": a model alone satisfies no gate without --allow-model" if models else ""))
-    files = write(run, folder, keep=None if args.replace else old)
+    files = form.write(made, folder, keep=None if args.replace else old)
     say(f"{len(files)} files written to {folder}; review them with git diff before you commit")
     return 0

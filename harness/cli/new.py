@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import re
 from pathlib import Path
@@ -13,7 +14,7 @@ from harness.ours import ROOT
 _TEMPLATE = '''"""{title}"""
 
 from harness import Case, asm
-from references.formats import F32
+from references.formats import {imported}
 
 
 def reference({inputs}):
@@ -23,7 +24,7 @@ def reference({inputs}):
 
 case = Case(
     inputs={{{formats}}},
-    outputs={{"y": F32}},
+    outputs={{"y": {output}}},
     reference=reference,
     variants={{
         # Operands are numbered outputs first. An approximate instruction takes match=ulp(N, source="...").
@@ -60,25 +61,81 @@ def main(args: argparse.Namespace) -> int:
     text = known[args.example].read_text(encoding="utf-8") if args.example else _template(args)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
-    print(f"{path}\nrun it: pytest {path}")
+    print(path)
+    for helper in helpers(known[args.example]) if args.example else []:
+        beside = path.parent / helper.relative_to(known[args.example].parent)
+        if not beside.exists():
+            beside.parent.mkdir(parents=True, exist_ok=True)
+            beside.write_text(helper.read_text(encoding="utf-8"), encoding="utf-8")
+            print(beside)
+    print(f"run it: pytest {path}")
     return 0
 
 
 def _template(args: argparse.Namespace) -> str:
-    text = _with_operands(args.instruction)
-    last = max((int(n) for n in re.findall(r"\$(\d+)", text)), default=1)
-    inputs = ["x"] if last < 2 else [f"x{n}" for n in range(1, last + 1)]
-    title, formats = f"{args.name}: what it computes.", ", ".join(f'"{n}": F32' for n in inputs)
-    instruction = json.dumps(text, ensure_ascii=False)  # in double quotes
-    return _TEMPLATE.format(title=title, instruction=instruction, inputs=", ".join(inputs), formats=formats)
+    text, output, formats = _with_operands(args.instruction)
+    inputs = ["x"] if len(formats) < 2 else [f"x{n}" for n in range(1, len(formats) + 1)]
+    return _TEMPLATE.format(
+        title=f"{args.name}: what it computes.",
+        imported=", ".join(sorted({output, *formats})),
+        instruction=json.dumps(text, ensure_ascii=False),  # in double quotes
+        inputs=", ".join(inputs),
+        formats=", ".join(f'"{n}": {f}' for n, f in zip(inputs, formats, strict=True)),
+        output=output,
+    )
 
 
-def _with_operands(instruction: str) -> str:
-    """The instruction as asm has it, operands and semicolon added where they are missing."""
+def _with_operands(instruction: str) -> tuple[str, str, list[str]]:
+    """The instruction as asm has it, with what is missing added; the output's format and the inputs', by name."""
     text = instruction.strip().rstrip(";").rstrip()
     if not text:
         raise UsageError("--instruction is empty; write one such as rcp.rn.f32")
-    return f"{text};" if "$" in text else f"{text} $0, $1;"
+    known = _known(text.split()[0])
+    if "$" not in text and known:
+        operands, output, formats = known
+        return f"{text} {', '.join(operands)};", output, formats
+    text = f"{text};" if "$" in text else f"{text} $0, $1;"
+    last = max((int(n) for n in re.findall(r"\$(\d+)", text)), default=1)
+    output, formats = known[1:] if known and len(known[2]) == last else ("F32", ["F32"] * max(last, 1))
+    return text, output, formats
+
+
+def _known(spelling: str) -> tuple[list[str], str, list[str]] | None:
+    """Operands, the output's format and the inputs' of an instruction with one result; None for any other."""
+    from harness.ptx import isa
+    from harness.ptx.isa.forms import find
+    from references import formats
+
+    isa.load()
+    opcode, *modifiers = spelling.split(".")
+    form = next(iter(find(opcode, tuple(modifiers))), None)
+    if form is None or len(form.form.destinations) != 1 or any(o.vector or o.selector for o in form.form.operands):
+        return None
+    given = [o for o in form.form.operands if o.destination or not o.optional]
+    types = [form.type_of(o) for o in given if not o.constant]
+    names = [t.name.upper() if hasattr(formats, t.name.upper()) else f"U{t.width}" for t in types]
+    if not all(hasattr(formats, n) for n in names):
+        return None
+    numbers = iter(range(len(given)))
+    operands = ["0" if o.constant else f"${next(numbers)}" for o in given]
+    if opcode == "cvt" and names[0].endswith("X2") and names[1:] == [names[1]] * 2:
+        return ["$0", "$2", "$1"], names[0].removesuffix("X2"), names[1:2]  # neighbours, the second in the upper half
+    return operands, names[0], names[1:]
+
+
+def helpers(example: Path) -> list[Path]:
+    """The files beside an example that it imports, and that these import."""
+    found: list[Path] = []
+    todo = [example]
+    while todo:
+        file = todo.pop()
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                target = file.parents[node.level - 1].joinpath(*(node.module or "").split(".")).with_suffix(".py")
+                if target.is_file() and target not in found:
+                    found.append(target)
+                    todo.append(target)
+    return sorted(found)
 
 
 def examples() -> dict[str, Path]:

@@ -27,11 +27,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="give up work on a GPU, and each run on the emulator, after so long",
     )
+    parser.add_argument(
+        "--approximate", choices=("hopper", "rounded"), default="hopper",
+        help="bits of approximate instructions on the emulator: a Hopper GPU's, or the nearest to the true value",
+    )  # fmt: skip
     parser.add_argument("--sanitize", action="store_true", help="run kernels on a GPU under compute-sanitizer")
     parser.add_argument(
         "--sanitizer", choices=("memcheck", "racecheck", "initcheck", "synccheck"), default="memcheck",
         help="the tool for --sanitize (default: memcheck)",
     )  # fmt: skip
+    parser.add_argument("--compiler", action="append", default=[], metavar="NAME=PATH", help="where a Triton build is")
+    parser.add_argument("--also", action="append", default=[], metavar="NAME", help="run all with this build as well")
     parser.add_argument("--fresh", action="store_true", help="run everything: reuse nothing of earlier runs")
     parser.add_argument("--output", default="build/records", metavar="PATH", help="records: a .jsonl file or a folder")
     parser.add_argument("--report", metavar="FILE", help="write the HTML report here")
@@ -57,8 +63,10 @@ def main(args: argparse.Namespace) -> int:
     words += [f"--ptx-cases={p.partition('::')[0]}" for p in paths]
     words += [f"--ptx-backend={b}" for b in args.backend] + [f"--ptx-target={t}" for t in args.target]
     words += ["--ptx-require-gpu"] * args.require_gpu + ["--ptx-timing"] * args.timing
+    words += [f"--ptx-compiler={c}" for c in args.compiler] + [f"--ptx-also={name}" for name in args.also]
     words += [f"--ptx-limit={args.limit}"] * (args.limit is not None)
     words += ["--ptx-fresh"] * args.fresh
+    words += [f"--ptx-approximate={args.approximate}"] * (args.approximate != "hopper")
     words += [f"--ptx-sanitize={args.sanitizer}"] * args.sanitize
     words += args.rest
     if args.sanitize and not args.backend:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cli import NAMES, UsageError, named, say
@@ -16,6 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", nargs="+", metavar="NAME", help=f"{NAMES} (default: all variants)")
     parser.add_argument("--target", help="default: the one that the name says, or sm_90a")
     parser.add_argument("--pack", type=int, help="elements an invocation (default: the smallest there is)")
+    parser.add_argument("--compiler", action="append", default=[], metavar="NAME=PATH", help="where a Triton build is")
     parser.add_argument("--fusion", action="store_true", help="compile with multiplications and additions fused")
     parser.add_argument(
         "--only", choices=("asm", "ptx", "sass", "resources"), action="append", help="parts to show (repeatable)"
@@ -27,7 +29,12 @@ def main(args: argparse.Namespace) -> int:
     from harness.model.naming import agreed
     from harness.model.targets import normal
     from harness.model.variants import CaseError
+    from harness.triton import builds
 
+    try:
+        builds.give(builds.parse(words, Path.cwd()) for words in args.compiler)
+    except ValueError as e:
+        raise UsageError(f"--compiler: {e}") from None
     shown = []
     for chosen in named(args.what):
         try:
@@ -43,7 +50,9 @@ def _show(loaded: LoadedCase, name: str, target: str, args: argparse.Namespace) 
     from dataclasses import replace
 
     from harness.backends.assembler import AssemblerBackend
+    from harness.backends.builds import unavailable
     from harness.jobs import Job, Setup
+    from harness.model.compilers import compiler_of
     from harness.model.derive import asm_form, compiled_form, packs_of
     from harness.model.variants import AsmVariant, CaseError
 
@@ -63,7 +72,7 @@ def _show(loaded: LoadedCase, name: str, target: str, args: argparse.Namespace) 
     if loaded.case.sizes:
         setup = replace(setup, shape=(), sizes=dict(loaded.case.sizes[0]))
     backend = AssemblerBackend(disassemble="always" if "sass" in parts else "never")
-    reason = backend.unavailable(target)
+    reason = unavailable(compiler_of(loaded.case, variant), backend.name, target) or backend.unavailable(target)
     if reason is not None:
         raise UsageError(reason)
     outcome = backend.run(Job(loaded.case, loaded.name, loaded.path, name, variant, target, setup))

@@ -22,6 +22,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--size", action="append", default=[], metavar="SIZE",
         help="small, L2, large, or elements as a number or 2^28 (repeatable; default: large)",
     )  # fmt: skip
+    parser.add_argument(
+        "--in-registers", action="store_true",
+        help="time elementwise variants in registers instead, as throughput and latency",
+    )  # fmt: skip
     parser.add_argument("--seconds", type=float, default=1.0, metavar="S", help="of launches at each size (default: 1)")
 
 
@@ -48,6 +52,11 @@ def main(args: argparse.Namespace) -> int:
     missed = 0
     for n in chosen:
         loaded, variants = n.loaded, () if n.whole else n.variants
+        if args.in_registers:
+            from harness.cli.registers import time_case
+
+            missed += not time_case(console, loaded, target, variants)
+            continue
         try:
             session = time_on_device(
                 None, str(loaded.path.resolve()), loaded.attribute, target, variants, sizes, args.seconds

@@ -10,6 +10,7 @@ from typing import Any
 
 from harness.model.case import Case
 from harness.model.derive import asm_form, packs_of
+from harness.model.ptxvariant import PtxVariant
 from harness.model.variants import AsmVariant, CaseError, Variant
 
 
@@ -40,6 +41,8 @@ def _texts(case: Case, variant: Variant) -> Iterator[str]:
                 yield asm_form(case, variant, pack).text
             except CaseError:  # a run of the case says what is wrong with this form
                 continue
+    elif isinstance(variant, PtxVariant):
+        yield variant.text
     else:
         given = {**getattr(variant, "constants", {}), **getattr(variant, "meta", {})}
         yield from _strings([variant.function, *given.values()])  # type: ignore[attr-defined]
@@ -67,10 +70,11 @@ def _strings(values: list[Any]) -> Iterator[str]:
 def _names(text: str) -> Iterator[str]:
     from harness.ptx import PtxError
     from harness.ptx.text.nodes import CodeBlock, Instruction
-    from harness.ptx.text.parser import parse_asm
+    from harness.ptx.text.parser import parse_asm, parse_module
 
     try:
-        waiting: list[Any] = [parse_asm(text)[0]]
+        whole = ".version" in text and ".entry" in text
+        waiting: list[Any] = [f.body for f in parse_module(text).functions] if whole else [parse_asm(text)[0]]
     except PtxError:  # no PTX: a docstring, or constraints
         return
     while waiting:

@@ -7,6 +7,7 @@ itself is within half an ulp of the true value.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -70,6 +71,14 @@ MEASURES = {
 def bound(form: str) -> str:
     """The bound that the ISA states of a form; empty where it states none, or the form is exact."""
     return next((words for pattern, words in BOUNDS.items() if fnmatchcase(form, pattern)), "")
+
+
+def promises(form: str) -> tuple[float, ...]:
+    """The numbers of the form's bound, in ulps or in the order of its measures; empty where it has none."""
+    words = bound(form)
+    if "ulp" in words:
+        return (float(words.split(" ")[0]),)
+    return tuple(2.0 ** float(power) for power in re.findall(r"2\^(-[\d.]+)", words))
 
 
 def measures(form: str) -> tuple[Measure, ...]:

@@ -107,10 +107,15 @@ class CudaContext:
 
     def launch(self, kernel: ctypes.c_void_p, arguments: Sequence[int], items: int) -> None:
         """Start a kernel whose arguments are all 64-bit words, with threads for up to `items` items."""
+        self.start(kernel, arguments, max(1, min(-(-items // THREADS), self.processors * 16)), THREADS)
+
+    def start(
+        self, kernel: ctypes.c_void_p, arguments: Sequence[int], blocks: int, threads: int, shared: int = 0
+    ) -> None:
+        """Start a kernel whose arguments fit 64-bit words, each where its parameter begins. shared: dynamic bytes."""
         words = [ctypes.c_uint64(a & 0xFFFFFFFFFFFFFFFF) for a in arguments]
         pointers = (ctypes.c_void_p * len(words))(*(ctypes.addressof(w) for w in words))
-        blocks = max(1, min(-(-items // THREADS), self.processors * 16))
-        self._call("cuLaunchKernel", kernel, blocks, 1, 1, THREADS, 1, 1, 0, None, pointers, None)
+        self._call("cuLaunchKernel", kernel, blocks, 1, 1, threads, 1, 1, shared, None, pointers, None)
 
     def _attribute(self, which: int) -> int:
         value = ctypes.c_int()

@@ -1,7 +1,8 @@
 """How far an approximate form is from the true value: the largest error over all inputs, in the ISA's own measure.
 
 Computed from the form's definition, without a GPU. It speaks for hardware where the ledger confirms the definition.
-True values are numpy's float64 functions, whose own error is below 2**-50 of the value.
+True values are numpy's float64 functions, whose own error is below 2**-50 of the value; of float64 results, numpy's
+longdouble ones.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from harness.ptx.numeric.vectorise import ArrayFunction, register_helpers, wrapp
 
 Floats = NDArray[np.float64]
 
-_PIECE = 1 << 16
-_PAIRS = 1 << 26
-"""Inputs of a form of two operands, drawn as a campaign draws them."""
+_PIECE = 1 << 18
+_DRAWN = 1 << 26
+"""Inputs of a form that has more than 2**32, drawn as a campaign draws them."""
 
 _TRUE: dict[str, Callable[..., Any]] = {
     "rcp": lambda x: 1.0 / x,
@@ -40,6 +41,9 @@ _TRUE: dict[str, Callable[..., Any]] = {
     "ex2": np.exp2,
     "tanh": np.tanh,
 }
+
+_LONG = "rsqrt.approx.f64"
+"""The form whose results have all bits of float64."""
 
 _ULPS = Measure(False, "ulp")
 """Stands for errors in units in the last place."""
@@ -59,7 +63,8 @@ class Errors:
     """What is known of a form's errors.
 
     `profile`: for forms of one operand, the largest error of each sign and exponent of the argument, in the measure
-    that the ISA has for it; 0 where no result is finite and nonzero.
+    that the ISA has for it, an absolute one where it has none for such an argument; 0 where no result is finite and
+    nonzero. Empty for drawn inputs.
     """
 
     inputs: int
@@ -67,19 +72,15 @@ class Errors:
     profile: tuple[float, ...]
 
     def json(self) -> dict[str, Any]:
-        """As the ledger keeps it: errors with four digits."""
-        found = [{"measure": m.words, "error": _short(m.error), "at": list(m.at)} for m in self.largest]
-        return {"inputs": self.inputs, "largest": found, "profile": [_short(e) for e in self.profile]}
-
-
-def _short(error: float) -> float:
-    return float(f"{error:.4g}")
+        """As the ledger keeps it: the largest errors with seven digits, the profile with three."""
+        found = [{"measure": m.words, "error": float(f"{m.error:.7g}"), "at": list(m.at)} for m in self.largest]
+        return {"inputs": self.inputs, "largest": found, "profile": [float(f"{e:.3g}") for e in self.profile]}
 
 
 def measurable(form: str) -> bool:
-    """Whether errors of a form can be computed: approximate, and not float64 in full (its true value has more bits)."""
+    """Whether errors of a form can be computed: approximate, and for all bits of float64 with a wider longdouble."""
     bound = bounds_of()[form]
-    return bound.form.approximate and form != "rsqrt.approx.f64"
+    return bound.form.approximate and (form != _LONG or np.finfo(np.longdouble).nmant >= 63)
 
 
 def errors_of(form: str) -> Errors:
@@ -92,9 +93,9 @@ def errors_of(form: str) -> Errors:
     measures = _measures(form)
     largest = [Largest(_words(m)) for m in measures]
     kind = _Format.of(form)
-    if len(bound.form.sources) == 2:
-        _pairs(form, run, kind, measures, largest)
-        return Errors(_PAIRS, tuple(largest), ())
+    if len(bound.form.sources) == 2 or form == _LONG:
+        _drawn(form, run, kind, measures[0], largest[0])
+        return Errors(_DRAWN, tuple(largest), ())
     buckets = 1 << kind.exponent_bits + 1
     found: dict[int, tuple[list[Largest], float]] = {}
 
@@ -152,7 +153,7 @@ def _measures(form: str) -> tuple[Measure, ...]:
     found = bounds.measures(form)
     if found:
         return found
-    return (Measure(True),) if form.endswith("f64") else (_ULPS,)
+    return (Measure(True),) if form.endswith(".ftz.f64") else (_ULPS,)
 
 
 def _words(measure: Measure) -> str:
@@ -182,31 +183,49 @@ def _error(x: float, true: float, got: float, kind: int, low: float, high: float
     return -1.0 if not counts or flushed or (kind == 1 and not normal) else apart * scale
 
 
-def _errors(found: Floats, x: Floats, true: Floats, got: Floats, measure: Measure, least: int) -> None:
-    """`_error` over arrays, compiled."""
+_loops: list[Any] = []
+_lock = threading.Lock()
+
+
+def _peak(
+    x: Floats, true: Floats, got: Floats, measures: tuple[Measure, ...], least: int
+) -> tuple[float, Floats, NDArray[np.int64]]:
+    """The greatest error in the first measure that applies to each input; of each measure, the greatest and its place.
+
+    Compiled and in one call, because threads wait for each other between calls.
+    """
     if not _loops:
         with _lock:
             if not _loops:
                 _loops.append(_compiled())
-    kind = 0 if measure is _ULPS else (1 if measure.relative else 2)
-    _loops[0](found, x, true, got, kind, measure.low, measure.high, int(measure.outside), least)
-
-
-_loops: list[Any] = []
-_lock = threading.Lock()
+    kinds = np.array([0 if m is _ULPS else (1 if m.relative else 2) for m in measures], np.int64)
+    lows, highs = np.array([m.low for m in measures]), np.array([m.high for m in measures])
+    outside = np.array([m.outside for m in measures], np.int64)
+    best, at = np.zeros(len(measures)), np.zeros(len(measures), np.int64)
+    return _loops[0](x, true, got, kinds, lows, highs, outside, least, best, at), best, at
 
 
 def _compiled() -> Any:
     numba = register_helpers()
 
-    def loop(found, x, true, got, kind, low, high, outside, least):  # type: ignore[no-untyped-def]
-        for i in range(found.size):
-            found[i] = _error(x[i], true[i], got[i], kind, low, high, outside, least)
+    def loop(x, true, got, kinds, lows, highs, outside, least, best, at):  # type: ignore[no-untyped-def]
+        peak = 0.0
+        for i in range(x.size):
+            told = -1.0
+            for m in range(kinds.size):
+                error = _error(x[i], true[i], got[i], kinds[m], lows[m], highs[m], outside[m], least)
+                if error > best[m]:
+                    best[m] = error
+                    at[m] = i
+                if told < 0.0:
+                    told = error
+            peak = max(peak, told)
+        return peak
 
-    floats = numba.types.Array(numba.float64, 1, "C")
-    numbers = (numba.int64, numba.float64, numba.float64, numba.int64, numba.int64)
+    floats, integers = (numba.types.Array(kind, 1, "C") for kind in (numba.float64, numba.int64))
+    kinds = (*[floats] * 3, integers, floats, floats, integers, numba.int64, floats, integers)
     with wrapping():
-        return numba.njit(numba.void(*[floats] * 4, *numbers), nogil=True, error_model="numpy")(loop)
+        return numba.njit(numba.float64(*kinds), nogil=True, error_model="numpy")(loop)
 
 
 def _bucket(
@@ -214,20 +233,19 @@ def _bucket(
 ) -> tuple[list[Largest], float]:
     """The largest errors of one sign and exponent, and the largest in the measure that the ISA has for each input."""
     found = [Largest("") for _ in measures]
+    if not any(m.relative or m is _ULPS for m in measures):
+        measures = (*measures, Measure(False))
     peak = 0.0
     for codes in _codes(kind, number):
         argument = kind.values(codes)
         with np.errstate(all="ignore"):
             true = _TRUE[form.split(".")[0]](argument)
         got = kind.values(run.compiled(len(codes), codes))
-        errors, told = np.empty((2, len(codes)))
-        for place, (mine, measure) in enumerate(zip(found, measures, strict=True)):
-            _errors(errors, argument, true, got, measure, kind.least)
-            top = int(np.argmax(errors))
-            if errors[top] > mine.error:
-                mine.error, mine.at = float(errors[top]), (f"{int(codes[top]):#0{kind.width // 4 + 2}x}",)
-            told = np.where(told < 0, errors, told) if place else errors.copy()
-        peak = max(peak, float(told.max()))
+        top, best, at = _peak(argument, true, got, measures, kind.least)
+        peak = max(peak, top)
+        for mine, error, place in zip(found, best, at, strict=False):
+            if error > mine.error:
+                mine.error, mine.at = float(error), (f"{int(codes[place]):#0{kind.width // 4 + 2}x}",)
     return found, peak
 
 
@@ -235,46 +253,54 @@ def _codes(kind: _Format, number: int) -> Iterator[NDArray[Any]]:
     """All patterns of one sign and exponent, in pieces."""
     size = 1 << kind.fraction_bits
     dtype = np.dtype(f"u{kind.width // 8}")
+    places = (np.arange(min(size, _PIECE), dtype=np.uint64) << np.uint64(kind.shift)).astype(dtype)
     for start in range(0, size, _PIECE):
-        places = np.arange(start, min(start + _PIECE, size), dtype=np.uint64)
-        yield ((places + np.uint64(number << kind.fraction_bits)) << np.uint64(kind.shift)).astype(dtype)
+        yield places + dtype.type((number << kind.fraction_bits) + start << kind.shift)
 
 
-def _pairs(form: str, run: ArrayFunction, kind: _Format, measures: tuple[Measure, ...], largest: list[Largest]) -> None:
-    """Errors of a form of two operands, on inputs as a campaign draws them."""
+def _drawn(form: str, run: ArrayFunction, kind: _Format, measure: Measure, largest: Largest) -> None:
+    """The largest error of a form of two operands, or of float64 in full, on inputs as a campaign draws them."""
     inputs = Inputs(snippets(form)[0])
-    limited = form.startswith("div.approx")
-    for start in range(0, _PAIRS, 1 << 20):
-        columns = inputs.drawn(start, 1 << 20)
+    for start in range(0, _DRAWN, _PIECE):
+        columns = inputs.drawn(start, _PIECE)
         values = [kind.values(c) for c in columns]
+        got = kind.values(run.compiled(_PIECE, *columns))
         with np.errstate(all="ignore"):
-            true = _TRUE[form.split(".")[0]](*values)
-        got = kind.values(run.compiled(len(true), *columns))
-        errors = np.empty(len(true))
-        _errors(errors, values[0], true, got, measures[0], kind.least)
-        if limited:
-            size = np.abs(values[1])
-            errors = np.where((size >= 2.0**-126) & (size <= 2.0**126), errors, -1.0)
-        errors = np.where(np.abs(true) >= 2.0**-126, errors, -1.0)
-        place = int(np.argmax(errors))
-        if errors[place] > largest[0].error:
-            largest[0].error = float(errors[place])
-            largest[0].at = tuple(f"{int(c[place]):#010x}" for c in columns)
+            if form == _LONG:
+                errors = _long_errors(values[0], got)
+                place = int(np.argmax(errors))
+                error = float(errors[place])
+            else:
+                true = _TRUE["div"](*values)
+                kept = np.abs(true) >= 2.0**-126
+                if form.startswith("div.approx"):
+                    kept &= (np.abs(values[1]) >= 2.0**-126) & (np.abs(values[1]) <= 2.0**126)
+                error, _, at = _peak(values[0], true, np.where(kept, got, np.inf), (measure,), kind.least)
+                place = int(at[0])
+        if error > largest.error:
+            largest.error = error
+            largest.at = tuple(f"{int(c[place]):#0{kind.width // 4 + 2}x}" for c in columns)
 
 
-def described(errors: Any) -> list[str]:
-    """The largest errors in words, from what the ledger keeps."""
-    count = f"{errors['inputs']:,} inputs"
+def _long_errors(x: Floats, got: Floats) -> Floats:
+    """Errors of reciprocal square roots in ulps of float64; -1 where either is no finite number but zero."""
+    true = 1.0 / np.sqrt(x.astype(np.longdouble))
+    unit = np.ldexp(np.longdouble(1.0), np.frexp(true)[1] - 53)
+    apart = np.asarray(np.abs(got - true) / unit, np.float64)
+    return np.where(np.isfinite(apart) & (got != 0.0), apart, -1.0)
+
+
+def described(form: str, errors: Any) -> list[str]:
+    """The largest errors in words, from what the ledger keeps, and which of them break the ISA's promise."""
+    what = "upper halves" if form.endswith(".ftz.f64") else "inputs"
+    count = f"{'all ' * bool(errors['profile'])}{errors['inputs']:,} {what}"
     lines = []
-    for item in errors["largest"]:
-        error, measure = item["error"], item["measure"]
-        size = (
-            f"{error:.4g} ulp"
-            if measure == "ulp"
-            else f"{measure.split(' ')[0]} 2^{math.log2(error):.2f}"
-            if error
-            else "0"
-        )
-        where = measure.partition(" ")[2]
-        lines.append(f"{size}{' ' + where if where else ''} at {', '.join(item['at'])} of {count}")
+    promised = (*bounds.promises(form), *[math.inf] * len(errors["largest"]))
+    for item, promise in zip(errors["largest"], promised, strict=False):
+        error, (kind, _, where) = item["error"], item["measure"].partition(" ")
+        # Rounded up, as a bound is.
+        power = f"{kind} 2^{math.ceil(math.log2(error) * 1000) / 1000:.3f}" if error else "0"
+        size = f"{error:.4g} ulp" if kind == "ulp" else power
+        beyond = ", more than the ISA promises" if error > promise else ""
+        lines.append(f"{size}{' ' + where if where else ''} at {', '.join(item['at'])} of {count}{beyond}")
     return lines

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -95,15 +95,22 @@ class Runner(Protocol):
 def fit(design: Design, results: Callable[[int, Words], Words], segments: Iterable[int] | None = None) -> Table:
     """Fit a design's segments (all, or some). `results`: of a segment's arguments. Raises Misfit."""
     square = truncated_squares(STEP_BITS, SQUARE_CUT)
-    found, count = [], 0
+    found: list[list[tuple[int, int, int, int]]] = []
+    count = 0
     numbers = list(range(design.segments) if segments is None else segments)
     for number in numbers:
         arguments, steps = design.inputs(number)
-        low, high = interval(design, results(number, arguments))
+        given = results(number, arguments)
         if design.exact and number == 0:
-            steps, low, high = steps[1:], low[1:], high[1:]
+            steps, given = steps[1:], given[1:]
         count += len(steps)
-        found.append(_segment(design, number, steps, square[steps], low, high))
+        solutions = _segment(design, steps, square, given)
+        if not solutions:
+            raise Misfit(
+                f"{design.form}, segment {number}: no quadratic with a square of {STEP_BITS} bits cut at "
+                f"2**{SQUARE_CUT} gives its {len(steps):,} results; {_otherwise(design, steps, given)}"
+            )
+        found.append(solutions)
     rounding = _rounding(design, found)
     rows = [_row(design, f, rounding) for f in found]
     constant, slope, curve = (tuple(column) for column in zip(*rows, strict=True))
@@ -137,10 +144,28 @@ def _margins(
     return (low - sums).max(axis=1), (high - sums).min(axis=1)
 
 
-def _segment(
-    design: Design, number: int, steps: Integers, square: Integers, low: Integers, high: Integers
-) -> list[tuple[int, int, int, int]]:
-    """All (curve, slope, least constant, greatest constant) that give a segment's results. Raises Misfit for none."""
+def _otherwise(design: Design, steps: Integers, given: Words) -> str:
+    """Where else the square may be cut such that a quadratic gives a segment's results, in words."""
+    cuts = []
+    for cut in range(SQUARE_CUT - 5, SQUARE_CUT + 6):
+        # A unit that cuts fewer columns adds in smaller units; one that cuts more leaves zeros in ours.
+        more = max(SQUARE_CUT - cut, 0)
+        square = truncated_squares(STEP_BITS, cut) << max(cut - SQUARE_CUT, 0)
+        finer = {name: getattr(design, name) + more for name in ("fraction", "constant", "slope")}
+        if cut != SQUARE_CUT and _segment(replace(design, **finer), steps, square, given):
+            cuts.append(f"2**{cut}")
+    if cuts:
+        return f"with the square cut at {' or '.join(cuts)} one does"
+    return "nor does one with a square cut up to five columns before or behind that: widths, segments or form differ"
+
+
+def _segment(design: Design, steps: Integers, squares: Integers, given: Words) -> list[tuple[int, int, int, int]]:
+    """All (curve, slope, least constant, greatest constant) that give a segment's results.
+
+    squares: the truncated squares of all numbers of steps.
+    """
+    low, high = interval(design, given)
+    square = squares[steps]
     some = np.unique(np.linspace(0, len(steps) - 1, 4097).astype(np.int64))
     columns = np.stack([np.ones(len(some)), steps[some], square[some]], axis=1).astype(np.float64)
     scale = np.maximum(columns.max(axis=0), 1.0)
@@ -165,11 +190,6 @@ def _segment(
         least, greatest = _margins(candidate[None, :], steps, square, low, high)
         if least[0] <= greatest[0]:
             found.append((int(candidate[0]), int(candidate[1]), int(least[0]), int(greatest[0])))
-    if not found:
-        raise Misfit(
-            f"{design.form}, segment {number}: no quadratic with a square of {STEP_BITS} bits cut at 2**{SQUARE_CUT} "
-            f"gives its {len(steps):,} results"
-        )
     return found
 
 

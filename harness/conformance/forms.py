@@ -101,17 +101,22 @@ def lacking(form: str, target: str) -> str:
 def bounds_of() -> Mapping[str, Bound]:
     """Every form that a snippet can hold, by name and sorted."""
     isa.load()
-    found: dict[str, Bound] = {}
-    for opcode, forms in FORMS.items():
-        if opcode in REFUSED:
-            continue
-        for form in forms:
-            if form.function is None and form.operation not in OPERATIONS:
-                continue
-            for bound in form.spellings():
-                assert bound.name not in found, f"two forms are called {bound.name}"
-                found[bound.name] = bound
+    found = {name: bound for opcode in FORMS for name, bound in bounds_with(opcode).items()}
     return {name: found[name] for name in sorted(found)}
+
+
+@cache
+def bounds_with(opcode: str) -> Mapping[str, Bound]:
+    """Those of `bounds_of` with one opcode: naming all forms takes a second."""
+    isa.load()
+    found: dict[str, Bound] = {}
+    for form in FORMS.get(opcode, []) if opcode not in REFUSED else []:
+        if form.function is None and form.operation not in OPERATIONS:
+            continue
+        for bound in form.spellings():
+            assert bound.name not in found, f"two forms are called {bound.name}"
+            found[bound.name] = bound
+    return found
 
 
 def snippets(form: str) -> tuple[FormSnippet, ...]:

@@ -157,6 +157,15 @@ def known() -> Mapping[str, Bound]:
     return {name: found[name] for name in sorted(found)}
 
 
+def bound_of(form: str) -> Bound | None:
+    """The form of that name in `known`; None where there is none. It looks at forms with the same opcode alone."""
+    from harness.conformance import forms, productforms
+
+    opcode = re.split(r"[. ]", form, maxsplit=1)[0]
+    products = productforms.bounds_of() if opcode in ("mma", "wgmma") else {}
+    return products.get(form) or forms.bounds_with(opcode).get(form)
+
+
 def current(book: Ledger | None = None) -> dict[str, Entry]:
     """Every form of the registry with its entry; one that is missing or out of date is unconfirmed."""
     entries = (book or _committed()).entries
@@ -178,7 +187,25 @@ def _committed() -> Ledger:
 
 
 # Operations that compute nothing: what they move or where they go has no definition to be wrong about.
-_MOVING = frozenset({"ld", "st", "cvta", "bra", "exit", "nothing", "nothing_here", "barrier", "warp_barrier", "fence"})
+_MOVING = frozenset(
+    [
+        "ld",
+        "ldu",
+        "st",
+        "cvta",
+        "bra",
+        "exit",
+        "nothing",
+        "nothing_here",
+        "barrier",
+        "warp_barrier",
+        "fence",
+        "proxy_fence",
+        "wgmma_fence",
+        "wgmma_commit",
+        "wgmma_wait",
+    ]
+)
 
 
 def confirmed(forms: Iterable[str]) -> bool:
@@ -188,14 +215,15 @@ def confirmed(forms: Iterable[str]) -> bool:
 
 @cache
 def _confirmed(form: str) -> bool:
-    from harness.ptx.isa.forms import FORMS
+    from harness.ptx.isa.forms import find
 
-    found = known()
-    rows = FORMS.get(form.split(".")[0], [])
-    if rows and all(r.operation in _MOVING for r in rows):
+    found = bound_of(form)
+    opcode, *modifiers = form.split(".")
+    bounds = find(opcode, tuple(modifiers))
+    if bounds and all(b.form.operation in _MOVING for b in bounds):
         return True
     entry = _committed().entries.get(form)
-    return entry is not None and form in found and entry.status == CONFIRMED and entry.definition == digest(form)
+    return entry is not None and found is not None and entry.status == CONFIRMED and entry.definition == digest(form)
 
 
 # From measurements to entries ----------------------------------------------------------------------------------
@@ -311,9 +339,11 @@ def digest(form: str) -> str:
     """Eight digits that change when a form's definition does: its code, that of its helpers, and its constants."""
     from harness.conformance import productforms
 
-    bound = known()[form]
+    bound = bound_of(form)
+    if bound is None:
+        raise KeyError(form)
     function = bound.form.function
-    if bound.form.operation == "mma":
+    if bound.form.operation in ("mma", "wgmma"):
         text = productforms.definition(form, _code, digest)
     elif function is None:
         text = bound.form.operation

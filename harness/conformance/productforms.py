@@ -1,4 +1,4 @@
-"""The forms of mma, and what the emulator's definition of each is made of."""
+"""The forms of mma and wgmma, and what the emulator's definition of each is made of."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from harness.ptx import isa
-from harness.ptx.isa.forms import FORMS, Bound
+from harness.ptx.isa.forms import FORMS, Bound, Form
 from harness.ptx.targets import Target
 
 
@@ -16,8 +16,12 @@ from harness.ptx.targets import Target
 def bounds_of() -> Mapping[str, Bound]:
     """Every form by name, sorted."""
     isa.load()
-    found = {b.name: b for form in FORMS["mma"] for b in form.spellings()}
+    found = {b.name: b for form in (*FORMS["mma"], *FORMS["wgmma"]) if _multiplies(form) for b in form.spellings()}
     return MappingProxyType({name: found[name] for name in sorted(found)})
+
+
+def _multiplies(form: Form) -> bool:
+    return form.operation in ("mma", "wgmma")
 
 
 def target_of(bound: Bound) -> str:
@@ -43,6 +47,8 @@ def definition(form: str, code: Callable[[Callable[..., object]], str], digest: 
     from harness.ptx.numeric import tensorcore
 
     bound = bounds_of()[form]
+    if bound.form.operation == "wgmma":
+        return _of_a_warpgroup(form, bound, code)
     how = tensor.arithmetic_of(bound, Target.parse(target_of(bound)))
     functions: list[Any] = [
         fragments.of_a, fragments.of_b, fragments.of_c, fragments.of_quads, multiply.arithmetic,
@@ -51,3 +57,18 @@ def definition(form: str, code: Callable[[Callable[..., object]], str], digest: 
     parts = [code(getattr(f, "__wrapped__", f)) for f in functions]
     used = [digest(name) for name in _BY_INSTRUCTIONS.get(how.way if how else "", ())]
     return f"{form} {how} {parts} {used} {tensorcore.FLOATS} {tensorcore.BITS}"
+
+
+def _of_a_warpgroup(form: str, bound: Bound, code: Callable[[Callable[..., object]], str]) -> str:
+    """See `definition`: the arithmetic of a wgmma, and where its elements lie in registers and in shared memory."""
+    from harness.ptx.kernel import descriptors, fragments, multiply, warpgroup
+    from harness.ptx.numeric import tensorcore
+
+    functions: list[Any] = [
+        fragments.of_a, fragments.of_c, warpgroup.accumulators, warpgroup.arranged, warpgroup.signed,
+        descriptors.decoded, descriptors.addresses, descriptors._along, *multiply.functions(), tensorcore.dot,
+        tensorcore._dot,
+    ]  # fmt: skip
+    parts = [code(getattr(f, "__wrapped__", f)) for f in functions]
+    how = warpgroup.arithmetic_of(bound)
+    return f"{form} {how} {parts} {descriptors.SWIZZLES} {tensorcore.FLOATS} {tensorcore.BITS}"

@@ -26,6 +26,7 @@ from harness.conformance.measure import OFFENDERS, Tally, WrongInput
 from harness.conformance.productforms import bounds_of
 from harness.ptx.errors import NotElementwise, PtxError
 from harness.ptx.isa.forms import Bound
+from harness.ptx.kernel.multiply import Arithmetic
 from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
 from harness.ptx.kernel.tensor import Product
 from harness.ptx.numeric.tensorcore import FLOATS, Float
@@ -139,18 +140,18 @@ def drawn(form: str, target: str, start: int, count: int) -> list[Array]:
     product = known.product
     shapes = [(count * t.shape[0], *t.shape[1:]) for t in product.tables]
     kind = np.repeat(np.arange(count) % len(KINDS), product.tables[0].shape[0])
-    codes = [
-        _codes(rng, name, shape, kind, i)
+    found = [
+        codes(rng, name, shape, kind, i)
         for i, (name, shape) in enumerate(zip(product.arithmetic.types, shapes, strict=True))
     ]
-    _cancel(rng, product, codes, kind)
-    return codes[1:]
+    cancel(rng, product.arithmetic, found, kind)
+    return found[1:]
 
 
 _F64 = Float(11, 52)
 
 
-def _codes(rng: np.random.Generator, name: str, shape: tuple[int, ...], kind: Array, operand: int) -> Array:
+def codes(rng: np.random.Generator, name: str, shape: tuple[int, ...], kind: Array, operand: int) -> Array:
     """Codes of a type: at random; of floats with the exponents of each tile's kind."""
     found = FLOATS.get(name, _F64 if name == "f64" else None)
     bits = {"b1": 1, "s4": 4, "u4": 4, "s8": 8, "u8": 8, "s32": 32}.get(name)
@@ -187,13 +188,13 @@ def _codes(rng: np.random.Generator, name: str, shape: tuple[int, ...], kind: Ar
     return codes
 
 
-def _cancel(rng: np.random.Generator, product: Product, codes: list[Array], kind: Array) -> None:
+def cancel(rng: np.random.Generator, how: Arithmetic, codes: list[Array], kind: Array) -> None:
     """In tiles of the kind `cancelling`, make half of k the other half's negative, but for low bits, in any order."""
-    a_type = product.arithmetic.types[1]
+    a_type, b_type = how.types[1:3]
     found = FLOATS.get(a_type, _F64 if a_type == "f64" else None)
     a, b = codes[1], codes[2]
     some = np.flatnonzero(kind == KINDS.index("cancelling"))
-    if found is None or not len(some) or a.shape[2] < 2 or product.arithmetic.types[1] != product.arithmetic.types[2]:
+    if found is None or not len(some) or a.shape[2] < 2 or a_type != b_type:
         return
     half = a.shape[2] // 2
     sign = np.uint64(1 << (found.exponent + found.fraction + found.ignored))
@@ -244,22 +245,28 @@ class ProductDevice:
 
     def run(self, known: ProductKernel, operands: list[Array]) -> Array:
         """Registers of d. Raises PtxError with ptxas's words."""
-        cubin = kernels.assembled(known.text, self.gpu.target, self._assembler)
+        result = np.zeros(known.shape(0, len(operands[0])), known.dtypes[0])
+        self.launch(self.kernel(known.text), [*operands, result], 32 * len(result))
+        return result
+
+    def kernel(self, text: str) -> Any:
+        """A kernel `product`, loaded. Raises PtxError with ptxas's words."""
+        cubin = kernels.assembled(text, self.gpu.target, self._assembler)
         if not isinstance(cubin, bytes):
             raise PtxError(f"ptxas: {cubin.words[:500]}")
-        kernel = self.gpu.kernel(self.gpu.load(cubin), "product")
-        count = len(operands[0])
-        result = np.zeros(known.shape(0, count), known.dtypes[0])
-        places = [self.gpu.allocate(x.nbytes) for x in (*operands, result)]
+        return self.gpu.kernel(self.gpu.load(cubin), "product")
+
+    def launch(self, kernel: Any, arrays: list[Array], threads: int) -> None:
+        """Run a kernel on copies of arrays, whose number of rows is its last parameter, and fetch the last of them."""
+        places = [self.gpu.allocate(x.nbytes) for x in arrays]
         try:
-            for place, array in zip(places, (*operands, result), strict=True):
+            for place, array in zip(places, arrays, strict=True):
                 self.gpu.upload(place, array)
-            self.gpu.launch(kernel, [*places, count], 32 * count)
-            self.gpu.download(result, places[-1])
+            self.gpu.launch(kernel, [*places, len(arrays[-1])], threads)
+            self.gpu.download(arrays[-1], places[-1])
         finally:
             for place in places:
                 self.gpu.free(place)
-        return result
 
 
 def measured(device: ProductDevice, form: str, count: int, seconds: float = math.inf) -> Tally:
@@ -325,10 +332,15 @@ def _begin(cores: Any) -> None:
         os.sched_setaffinity(0, {cores.get()})
 
 
-def _measured(form: str, count: int, ends: float) -> Tally:
+def _measured(form: str, count: int, ends: float, share: float) -> Tally:
+    from harness.conformance import groupproducts
+
     if not _device:
         _device.append(ProductDevice())
-    return measured(_device[0], form, count, ends - time.time())
+    left = ends - time.time()
+    if form.startswith("wgmma"):
+        return groupproducts.measured(_device[0], form, count, min(left, share))
+    return measured(_device[0], form, count, left)
 
 
 def campaign(
@@ -354,7 +366,9 @@ def campaign(
         for place in range(number):
             cores.put(free[place % len(free)])
         with ProcessPoolExecutor(number, context, _begin, (cores,)) as pool:
-            waiting = {name: pool.submit(_measured, name, count, ends) for name in chosen}
+            # A tile of wgmma is a hundred of mma's: each form gets its share of the time.
+            share = seconds * number / max(len(chosen), 1)
+            waiting = {name: pool.submit(_measured, name, count, ends, share) for name in chosen}
             for name, future in waiting.items():
                 tally = future.result()
                 found[name] = [tally]

@@ -85,7 +85,7 @@ def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> l
         timings[t.key.case].append(t)
     written = []
     for case in sorted(results.keys() | timings.keys()):
-        path = folder / f"{_file_name(case)}.jsonl"
+        path = folder / f"{file_name(case)}.jsonl"
         path.write_bytes(_lines(run.run, results[case], timings[case]))
         written.append(path)
     for stale in set(folder.glob("*.jsonl")) - set(written):
@@ -93,7 +93,8 @@ def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> l
     return written
 
 
-def _file_name(case: str) -> str:
+def file_name(case: str) -> str:
+    """The name of a case's file, without its ending: characters that file systems may refuse are spelled out."""
     name = re.sub(r"[^A-Za-z0-9_.-]", lambda m: f"~{ord(m[0]):x}~", case)
     return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}~{text_hash(case)}"
 

@@ -113,21 +113,21 @@ def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
     formats = {name: format_of(a) for name, a in case.inputs.items()}
     bits = sum(f.unit_bits for f in formats.values())
     results = [format_of(a) for a in case.outputs.values()]
-    within = functools.partial(_within, case.where, formats)
+    inside = functools.partial(within, case.where, formats)
     # A name stands for the same inputs everywhere, so that what is larger at a higher effort has a name of its own.
     size = "" if effort == "quick" else "-full"
     builders: list[tuple[str, Callable[[np.random.Generator], list[Codes]]]] = [
         ("hard/1", lambda rng: _hard(case, formats)),
     ]
     if bits <= _ALL_BITS[effort] and case.where is None:
-        yield _exhaustive(formats, bits)
+        yield exhaustive(formats, bits)
         if bits > 20:  # too many to run in every shape: the edges are
             builders.append(_edge_builder(formats, effort, size))
     else:
         builders += [
             _edge_builder(formats, effort, size),
             (f"ties{size}/1", lambda rng: _ties(case, formats, effort, rng)),
-            (f"outputs{size}/1", lambda rng: output_inputs(case, formats, effort, rng, within)),
+            (f"outputs{size}/1", lambda rng: output_inputs(case, formats, effort, rng, inside)),
             (f"rounding{size}/1", lambda rng: rounding_inputs(formats, results, effort, rng)),
             (f"random{size}/1", lambda rng: [_random(f, _RANDOM[effort], rng) for f in formats.values()]),
         ]
@@ -160,14 +160,14 @@ def _listed(
         return InputSet(name, int(name.startswith("edges")), seed, lambda first, last: {})
     units = {n: c.astype(f.numpy_dtype()) for (n, f), c in zip(formats.items(), columns, strict=True)}
     if where is not None and len(columns[0]):
-        keep = _within(where, formats, units)
+        keep = within(where, formats, units)
         units = {n: u[keep] for n, u in units.items()}
     count = len(next(iter(units.values())))
     units = {n: read_only(u) for n, u in units.items()}
     return InputSet(name, count, seed, lambda first, last: {n: u[first:last] for n, u in units.items()})
 
 
-def _within(where: Domain | None, formats: Mapping[str, Format], units: Units) -> NDArray[np.bool_]:
+def within(where: Domain | None, formats: Mapping[str, Format], units: Units) -> NDArray[np.bool_]:
     """Which rows of storage units lie in a domain; a unit of several codes lies in it with all of them."""
     count = len(next(iter(units.values())))
     if where is None:
@@ -176,7 +176,7 @@ def _within(where: Domain | None, formats: Mapping[str, Format], units: Units) -
     return np.asarray(holds.reshape(count, -1).all(axis=1))
 
 
-def _exhaustive(formats: Mapping[str, Format], bits: int) -> InputSet:
+def exhaustive(formats: Mapping[str, Format], bits: int) -> InputSet:
     """Every input, counted up: the last input's bits vary fastest."""
     return generated_set("exhaustive/1", 1 << bits, 0, Counted(formats))
 

@@ -20,7 +20,9 @@ def settle(results: list[Result], expected: ExpectedFailure | None, label: str) 
 
 def _settle(results: list[Result], expected: ExpectedFailure, context: Context, label: str) -> None:
     concerned = [
-        k for k, r in enumerate(results) if r.key.context == context and r.verdict in ("pass", "fail") and r.total
+        k
+        for k, r in enumerate(results)
+        if r.key.context == context and r.verdict in ("pass", "fail") and (r.total or r.diagnosis == expected.diagnosis)
     ]
     for k in concerned:
         if results[k].verdict == "fail" and results[k].diagnosis == expected.diagnosis:

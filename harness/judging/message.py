@@ -13,7 +13,7 @@ _EVIDENCE = {
     "hardware": "bits computed by the device",
     "confirmed": "bits computed by the emulator, with instructions that hardware has confirmed",
     "specification": "bits computed by the emulator from the specification, not confirmed on hardware",
-    "model": "bits computed by the emulator, with another GPU generation's bits for an approximate instruction",
+    "model": "bits computed by the emulator, those of an approximate instruction not known to be this GPU's",
     "none": "nothing was executed",
 }
 

@@ -3,4 +3,3 @@
 from harness.ours import first
 
 first("references")  # before any module of this package, or a case file, imports them
-first("device_functions")

@@ -9,8 +9,9 @@ from harness.model.arguments import flushes, format_of
 from harness.model.declaration import CaseDeclaration
 from harness.model.match import Match
 from harness.model.policies import policies, valid_policy_names
+from harness.model.ptxvariant import PtxVariant
 from harness.model.targets import TargetSet, normal
-from harness.model.variants import AsmVariant, CaseError, ExpectedFailure, Meets, Variant
+from harness.model.variants import COMPILER_NAME, AsmVariant, CaseError, Differs, ExpectedFailure, Meets, Variant
 from references.formats import Format, Scalar, Shaped, fraction
 
 
@@ -23,7 +24,10 @@ def check_case(case: CaseDeclaration) -> None:
     for name, variant in case.variants.items():
         where = f"variant {name!r}"
         if not isinstance(variant, Variant):
-            raise CaseError(f"{where} is a {type(variant).__name__}; write asm(...), plain(...) or kernel(...)")
+            raise CaseError(
+                f"{where} is a {type(variant).__name__}; write asm(...), plain(...), kernel(...) or ptx(...)"
+            )
+        _check_compiler(where, variant.compiler)
         _check_policy_words(where, variant)
         _check_variant(case, where, variant)
 
@@ -48,8 +52,17 @@ def _check_arguments(case: CaseDeclaration) -> None:
         raise CaseError(f"pytorch={case.pytorch!r}; give a function from torch tensors to torch tensors")
     if not isinstance(case.family, str) or case.family != " ".join(case.family.split()):
         raise CaseError(f"family={case.family!r}; give the words that `ptxdiff list` puts above it: family='bits'")
+    _check_compiler("the case", case.compiler)
     if not isinstance(case.variants, Mapping):
         raise CaseError("variants are given by name: variants={'name': asm(...)}")
+
+
+def _check_compiler(where: str, name: object) -> None:
+    if not isinstance(name, str) or (name and not COMPILER_NAME.fullmatch(name)):
+        raise CaseError(
+            f"{where}: compiler={name!r}; give the name of a Triton build, such as compiler='tlx': letters, digits, "
+            "dots, dashes and underscores; --ptx-compiler NAME=PATH says where it is"
+        )
 
 
 def _check_sizes(case: CaseDeclaration) -> None:
@@ -165,6 +178,8 @@ def _check_variant(case: CaseDeclaration, where: str, variant: Variant) -> None:
             raise CaseError(f"{where}: a pack is a number of elements, at least 1, got {bad[0]!r}")
         if not case.elementwise:
             raise CaseError(f"{where}: asm() computes elementwise; arguments with dimensions need kernel(...)")
+    elif isinstance(variant, PtxVariant):
+        _check_parameters(case, where, variant)
     else:
         _check_function(case, where, variant)
     _check_differs(where, variant, resolved.targets)
@@ -183,7 +198,11 @@ def _check_differs(where: str, variant: Variant, targets: TargetSet) -> None:
         except (ValueError, AttributeError) as e:
             raise CaseError(f"{where}: differs=: {e}") from None
         if target not in targets:
-            raise CaseError(f"{where}: differs= names {target}, which targets= leaves out; it would never be judged")
+            raise CaseError(f"{where}: differs= names {target}, which targets= leaves out; name it there as well")
+        if isinstance(reason, Differs):
+            if not callable(reason.reference):
+                raise CaseError(f"{where}: differs= for {target}: {reason.reference!r} is no function of codes")
+            reason = reason.why
         if not isinstance(reason, str) or not reason.strip():
             raise CaseError(f"{where}: differs= gives no reason for {target}; say why it gives other bits there")
     if variant.expected_failure:
@@ -200,6 +219,18 @@ def _check_expected(where: str, variant: Variant, expected: ExpectedFailure, car
         raise CaseError(
             f'{where}: a missing early clobber shows where registers are shared: context="shared", or, where carry= '
             'makes it show in the loop too, context=("shared", "loop")'
+        )
+
+
+def _check_parameters(case: CaseDeclaration, where: str, variant: PtxVariant) -> None:
+    """Every tensor is given to the kernel, and every name in `parameters` means something."""
+    sizes = {name for sizes in case.sizes for name in sizes} | ({"n"} if case.elementwise else set())
+    known = dict.fromkeys([*case.inputs, *case.outputs, *sorted(sizes), *variant.meta])
+    _known(where, "parameters=", [p for p in variant.parameters if isinstance(p, str)], known, "arguments and sizes")
+    missing = [n for n in (*case.inputs, *case.outputs) if n not in variant.parameters]
+    if missing:
+        raise CaseError(
+            f"{where}: parameters= does not name {_listed(missing)}; the kernel is to be given all arguments"
         )
 
 

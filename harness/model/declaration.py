@@ -30,6 +30,8 @@ class CaseDeclaration:
     pytorch: the operation as PyTorch has it, a function of one tensor for each input: timed after torch.compile beside
     the variants, and not judged.
     source: where the reference's rule is written down.
+    compiler: the name of the Triton build that compiles the variants that name none (`--ptx-compiler NAME=PATH`); "" is
+    the Triton of this environment.
     family: the group of operations under which `ptxdiff list` shows it; it decides nothing else.
     """
 
@@ -50,6 +52,7 @@ class CaseDeclaration:
     pytorch: Callable[..., Any] | None = None
     source: str = ""
     family: str = ""
+    compiler: str = ""
 
     @property
     def elementwise(self) -> bool:

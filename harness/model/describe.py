@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from harness.model.derive import asm_form, compiled_form, packs_of
 from harness.model.load import LoadedCase
 from harness.model.match import FtzPolicy
 from harness.model.policies import Policies, policies
+from harness.model.ptxvariant import PtxVariant
 from harness.model.targets import normal
 from harness.model.variants import AsmVariant, CaseError, Variant
 from harness.records import CaseInfo, VariantInfo
@@ -52,6 +53,8 @@ def variant_info(loaded: LoadedCase, variant: Variant) -> VariantInfo:
                 texts[str(pack)], constraints[str(pack)] = form.text, form.constraints
             except CaseError as e:
                 texts[str(pack)] = f"// {e}"
+    elif isinstance(variant, PtxVariant):
+        texts["1"] = variant.text
     else:
         texts["1"] = inspect.getsource(variant.function.fn)  # type: ignore[attr-defined]
     own = f"own reference {reference_name(variant.reference)}" if variant.reference else ""
@@ -61,15 +64,27 @@ def variant_info(loaded: LoadedCase, variant: Variant) -> VariantInfo:
         ftz=ftz_words(policy.ftz),
         nan=policy.nan,
         targets=policy.targets.text,
-        note="; ".join(t for t in (variant.note, own) if t),
+        note="; ".join(t for t in (variant.note, own, *_elsewhere(variant)) if t),
         expected_failure=f"{expected.diagnosis} in the context {' and '.join(expected.contexts)}: {expected.reason}"
         if expected
-        else "; ".join(f"other bits on {normal(name)}: {why}" for name, why in (variant.differs or {}).items()),
+        else "; ".join(_differing(variant)),
         texts=texts,
         constraints=constraints,
         bound=_bound(policy),
         line=_line(loaded, variant),
     )
+
+
+def _differing(variant: Variant) -> Iterator[str]:
+    for name, found in (variant.differs or {}).items():
+        if isinstance(found, str):
+            yield f"other bits on {normal(name)}: {found}"
+
+
+def _elsewhere(variant: Variant) -> Iterator[str]:
+    for name, found in (variant.differs or {}).items():
+        if not isinstance(found, str):
+            yield f"on {normal(name)} held to {reference_name(found.reference)}: {found.why}"
 
 
 def _bound(policy: Policies) -> float | None:

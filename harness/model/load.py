@@ -21,7 +21,8 @@ from typing import Any
 
 from harness.model import files
 from harness.model.case import Case
-from harness.model.identity.modules import execute_file
+from harness.model.compilers import with_twins
+from harness.model.identity.modules import execute_file, module_name
 from harness.model.variants import CaseError
 
 
@@ -53,7 +54,7 @@ def cases_of(path: Path) -> list[LoadedCase]:
     """The cases of a file, or none. Raises CaseError where the file cannot be executed, with the line at fault."""
     try:
         module = load_module(path)
-        found = cases_in(vars(module))
+        found = {name: with_twins(case) for name, case in cases_in(vars(module)).items()}
     except Exception as e:
         raise CaseError(f"{_place(path, e)}: {_words(path, e)}") from e
     title = (inspect.getdoc(module) or "").partition("\n")[0]
@@ -133,12 +134,10 @@ def _words(path: Path, error: Exception) -> str:
 
 
 def load_module(path: Path) -> ModuleType:
-    """The file as a module, executed once a process; its folder is not put on sys.path."""
+    """The file as a module, executed once a process; its folder is a package, and not on sys.path."""
     path = path.resolve()
-    name = f"ptxdiff_case_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
-    if name in sys.modules:
-        return sys.modules[name]
-    return execute_file(path, name)
+    name = f"case_{hashlib.sha256(path.name.encode()).hexdigest()[:8]}"  # a stem may hold a dot
+    return sys.modules.get(module_name(path, name)) or execute_file(path, name)
 
 
 def in_folder(folder: Path) -> list[LoadedCase]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.model.arguments import flushes
 from harness.model.declaration import CaseDeclaration
 from harness.model.match import FTZ_POLICIES, NAN_POLICIES, FtzPolicy, Match, NanPolicy, exact
 from harness.model.targets import ALL, TargetSet, normal, target_set
-from harness.model.variants import FtzPolicies, Meets, Reference, Variant
+from harness.model.variants import Differs, FtzPolicies, Meets, Reference, Variant
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,30 @@ class Policies:
 
 
 def differs_on(variant: Variant, target: str) -> str:
-    """Why a variant is known to give other bits on a target; "" where it is not."""
+    """Why a variant is known to give other bits on a target, whatever these are; "" where it is not."""
+    found = _declared(variant, target)
+    return found if isinstance(found, str) else ""
+
+
+def variant_on(variant: Variant, target: str) -> Variant:
+    """The variant as it is judged on a target: with the reference that `differs=` has for it. Always the same object.
+
+    Nothing that is kept of a variant then has to know of targets: another reference is another variant.
+    """
+    found = _declared(variant, target)
+    if isinstance(found, str):
+        return variant
+    key = (id(variant), target)
+    if key not in _on_target:
+        _on_target[key] = (variant, replace(variant, reference=found.reference, meets=None, differs=None))
+    return _on_target[key][1]
+
+
+_on_target: dict[tuple[int, str], tuple[Variant, Variant]] = {}
+"""By the id of the variant, which is kept alive, so that no other object gets it."""
+
+
+def _declared(variant: Variant, target: str) -> str | Differs:
     return next((why for name, why in (variant.differs or {}).items() if normal(name) == target), "")
 
 

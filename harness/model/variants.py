@@ -5,6 +5,7 @@ References see torch tensors, or numpy arrays where marked with `numpy_reference
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, get_args
@@ -23,7 +24,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # What a failure can be diagnosed as, beyond its class of difference. `harness.running.diagnosis` tests for each by
 # reproducing the wrong bits.
-DIAGNOSES = ("missing early clobber",)
+CLOBBER = "missing early clobber"
+REVERSED = "results reversed within registers"
+UNDEFINED = "undefined bits stored"
+DIAGNOSES = (CLOBBER, REVERSED, UNDEFINED)
+
+
+COMPILER_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
+"""How a Triton build may be called."""
 
 
 class CaseError(ValueError):
@@ -63,6 +71,14 @@ class Meets:
 
     on: Domain
     match: Match
+
+
+@dataclass(frozen=True)
+class Differs:
+    """Other bits on a target, with the reason, and what is right there: results on that target are held to it."""
+
+    why: str
+    reference: Reference
 
 
 @dataclass(frozen=True)
@@ -107,9 +123,11 @@ class Variant:
     domain on which it must also meet the case's.
     targets: where it must work. refused: where it must not assemble.
     differs: targets on which it is known to give other bits than it should, each with the reason. It still runs there
-    and has to differ; the result is an expected failure, and a gate refuses bits that no baseline has accepted.
+    and has to differ; the result is an expected failure, and a gate refuses bits that no baseline has accepted. With a
+    reference in place of the bare reason (`Differs`), the result is held to that reference, and passes or fails.
     carry: output to input, for the loop context.
     fusion: run with Triton's fusion of multiplications and additions on or off only; None runs both.
+    compiler: the name of the Triton build that compiles it (`--ptx-compiler NAME=PATH`); "" is as the case says.
     """
 
     match: MatchPolicy | None = None
@@ -119,11 +137,12 @@ class Variant:
     meets: Meets | None = None
     targets: Targets | None = None
     refused: Targets | None = None
-    differs: Mapping[str, str] | None = None
+    differs: Mapping[str, str | Differs] | None = None
     carry: Mapping[str, str] | None = None
     fusion: bool | None = None
     expected_failure: ExpectedFailure | None = None
     note: str = ""
+    compiler: str = ""
 
     @property
     def kind(self) -> str:
@@ -152,17 +171,24 @@ class PlainVariant(Variant):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelVariant(Variant):
-    """A whole @triton.jit kernel with its own launch.
+class LaunchedVariant(Variant):
+    """A whole kernel with its own launch.
 
     Its parameters are filled by name: inputs and outputs by pointer (scalars by value), sizes as integers, the rest
-    from `meta`. `grid` is a tuple, or a function of the mapping of all sizes and meta values.
+    from `meta`. `grid` has one to three sizes, each an integer or an expression in names of sizes and meta values, such
+    as "ceil(N/BLOCK)"; or it is a function of the mapping of all these to such sizes.
     """
 
-    function: Any
-    grid: Callable[[Mapping[str, Any]], tuple[int, ...]] | tuple[int, ...]
+    grid: Callable[[Mapping[str, Any]], Any] | tuple[int | str, ...] | int | str
     meta: Mapping[str, Any] = field(default_factory=dict)
     num_warps: int = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelVariant(LaunchedVariant):
+    """A whole @triton.jit kernel."""
+
+    function: Any
 
 
 DERIVED_PACKS = (1, 2, 4)

@@ -16,8 +16,10 @@ import pickle
 import queue
 import select
 import signal
+import site
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 import time
@@ -68,11 +70,14 @@ class Worker:
     """One process that answers calls, a compiler's by default; started when first used.
 
     One thread at a time may `call` and `close`; `stop` may come from any.
-    environment: of the process; without it the one that compilers get. prefix: a program to run it under.
+    environment: of the process; without it the one that compilers get. prefix: a program to run it under. python: the
+    interpreter of another environment, whose packages the process then has in the place of ours.
     """
 
-    def __init__(self, environment: Mapping[str, str] | None = None, prefix: Sequence[str] = ()) -> None:
-        self._environment, self._prefix = environment, tuple(prefix)
+    def __init__(
+        self, environment: Mapping[str, str] | None = None, prefix: Sequence[str] = (), python: str = ""
+    ) -> None:
+        self._environment, self._prefix, self._python = environment, tuple(prefix), python
         self._process: subprocess.Popen[bytes] | None = None
         self._guard = threading.Lock()  # between `stop` and the process being reaped: its id may be another's by then
         self._stopped = False
@@ -91,7 +96,8 @@ class Worker:
             if self._process is None:
                 self._start()
             if self._path != (path := tuple(sys.path)):
-                write_message(self._requests, ImportPath(path))
+                sent = ImportPath(theirs_too(path), before=True) if self._python else ImportPath(path)
+                write_message(self._requests, sent)
                 self._path = path
             os.ftruncate(self._stderr, 0)
             write_message(self._requests, call)
@@ -110,7 +116,7 @@ class Worker:
         self._replies, reply_end = os.pipe()
         self._stderr = nameless_file()
         module = ["-P", "-m", "harness.processes.worker"]
-        command = [*self._prefix, sys.executable, *module, str(request_end), str(reply_end)]
+        command = [*self._prefix, self._python or sys.executable, *module, str(request_end), str(reply_end)]
         try:
             self._process = subprocess.Popen(
                 command,
@@ -118,7 +124,7 @@ class Worker:
                 stdout=subprocess.DEVNULL,
                 stderr=self._stderr,
                 pass_fds=(request_end, reply_end),
-                env=_environment() if self._environment is None else with_harness(self._environment),
+                env=_environment(self._python) if self._environment is None else with_harness(self._environment),
                 # Of its own session: a Ctrl-C is for the harness to handle, and what the worker started dies with it.
                 start_new_session=True,
             )
@@ -224,11 +230,13 @@ class _Job:
 class Pool:
     """Up to `size` workers, started as they are needed; `submit` may be called from any thread.
 
-    The threads that wait for workers are daemons: calls still queued when Python exits are dropped, not finished.
+    python: the interpreter that runs them; "" for this one. The threads that wait for workers are daemons: calls still
+    queued when Python exits are dropped, not finished.
     """
 
-    def __init__(self, size: int | None = None) -> None:
+    def __init__(self, size: int | None = None, python: str = "") -> None:
         self.size = size or default_size()
+        self._python = python
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._workers: list[tuple[Worker, threading.Thread]] = []
@@ -255,7 +263,7 @@ class Pool:
         return job.future
 
     def _add_worker(self) -> None:
-        worker = Worker()
+        worker = Worker(python=self._python)
         thread = threading.Thread(target=self._serve, args=(worker,), name="ptxdiff-compile", daemon=True)
         self._workers.append((worker, thread))
         thread.start()
@@ -306,8 +314,28 @@ def default_size() -> int:
     return max(1, min(MAX_WORKERS, cpus // beside))
 
 
-def _environment() -> dict[str, str]:
-    return with_harness({name: value for name, value in os.environ.items() if not changes_compilers(name)})
+def _environment(python: str = "") -> dict[str, str]:
+    left_out = ("PYTHONPATH", "PYTHONHOME") if python else ()  # they would put our packages before its own
+    kept = {n: v for n, v in os.environ.items() if not changes_compilers(n) and n not in left_out}
+    return with_harness(kept)
+
+
+def theirs_too(path: Sequence[str]) -> tuple[str, ...]:
+    """The entries of `sys.path` that an interpreter of another environment shall have too: the user's own folders.
+
+    Left out are this interpreter's library and packages, and every other folder that holds a Triton.
+    """
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    schemes = [sysconfig.get_paths(), sysconfig.get_paths(vars={"base": sys.base_prefix, "platbase": sys.base_prefix})]
+    library = {os.path.realpath(paths[n]) for paths in schemes for n in names}
+    library |= {os.path.realpath(p) for p in (*site.getsitepackages(), site.getusersitepackages())}
+
+    def ours(entry: str) -> bool:
+        place = os.path.realpath(entry)
+        inside = any(place == p or place.startswith(f"{p}{os.sep}") for p in library)
+        return inside or place.endswith(".zip") or os.path.isfile(os.path.join(place, "triton", "__init__.py"))
+
+    return tuple(p for p in path if not ours(p))
 
 
 def changes_compilers(variable: str) -> bool:
@@ -322,15 +350,17 @@ def with_harness(environment: Mapping[str, str]) -> dict[str, str]:
     return {**environment, **compilers_caches(), "PYTHONPATH": path}
 
 
-_shared: Pool | None = None
+_shared: dict[str, Pool] = {}
 _shared_lock = threading.Lock()
 
 
-def shared_pool() -> Pool:
-    """This process's pool, made when first asked for and ended when Python exits. A fork gets its own."""
-    global _shared
+def shared_pool(python: str = "") -> Pool:
+    """This process's pool, made when first asked for and ended when Python exits. A fork gets its own.
+
+    python: the interpreter of another environment, which has a pool of its own.
+    """
     with _shared_lock:
-        if _shared is None or not _shared.usable:
-            _shared = Pool()
-            atexit.register(_shared.close)
-        return _shared
+        if python not in _shared or not _shared[python].usable:
+            _shared[python] = Pool(python=python)
+            atexit.register(_shared[python].close)
+        return _shared[python]

@@ -30,9 +30,13 @@ HEADER = struct.Struct(">Q")
 
 @dataclass(frozen=True)
 class ImportPath:
-    """Makes the worker see the modules that its parent sees."""
+    """Makes the worker see the modules that its parent sees.
+
+    before: the worker keeps the path that its own interpreter gave it, behind this one.
+    """
 
     path: tuple[str, ...]
+    before: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,13 +120,15 @@ def _resolved(call: Call) -> Any:
 
 def serve(requests: int, replies: int) -> None:
     """Answer requests from one pipe on another until the parent closes its end."""
+    own = tuple(sys.path)
     while True:
         try:
             request = read_message(requests)
         except EOFError:
             return
         if isinstance(request, ImportPath):
-            sys.path[:] = request.path
+            behind = own if request.before else ()
+            sys.path[:] = dict.fromkeys((*request.path, *behind))
             continue
         reply = answer(_resolved, (request,))
         sys.stdout.flush()

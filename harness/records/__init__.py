@@ -2,7 +2,8 @@
 
 A records file holds one `run` line (the environment, once), then in the order in which they came: `case` lines (what a
 report must know of a case, so that it needs no case file), `text` lines (asm, PTX and SASS, each stored once under its
-hash), `result` and `timing` lines; then `disagreement` lines, and an `end` line that a run which was cut short lacks.
+hash), `result` and `timing` lines; then `disagreement` lines, `mutation` lines of
+`ptxdiff mutate`, and an `end` line that a run which was cut short lacks.
 Every line ends in a checksum, so that nothing that was changed or lost is read as if it had been measured (`seal`).
 Values are bits in hexadecimal, because JSON has no NaN. Reports, comparisons and gates read these and nothing else.
 
@@ -37,6 +38,7 @@ from harness.records.types import (
     Evidence,
     Grid,
     Key,
+    Mutation,
     Offender,
     Record,
     RecordError,
@@ -44,6 +46,7 @@ from harness.records.types import (
     Run,
     RunRecords,
     Share,
+    Survivor,
     Text,
     TextKind,
     Timing,
@@ -73,6 +76,7 @@ __all__ = [
     "FileLock",
     "Grid",
     "Key",
+    "Mutation",
     "Offender",
     "Record",
     "RecordError",
@@ -82,6 +86,7 @@ __all__ = [
     "Seal",
     "Share",
     "Split",
+    "Survivor",
     "Text",
     "TextKind",
     "Timing",

@@ -92,7 +92,7 @@ def _variants(results: Sequence[Result]) -> Iterator[Split]:
 def _promise(r: Result) -> object:
     """What two variants must have in common: the inputs, the place, the reference and the policy."""
     made_of = (r.fingerprint.get("reference", ""), r.fingerprint.get("policy", ""))
-    anybody = replace(r.key, variant="", pack=0, num_warps=0, fusion=False)
+    anybody = replace(r.key, variant="", pack=0, num_warps=0, fusion=False, compiler="")
     return anybody, made_of
 
 

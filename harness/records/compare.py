@@ -164,11 +164,12 @@ def strength(evidence: str) -> int:
 
 def worst_ulp(r: Result) -> int | None:
     """The greatest distance in a result's histogram, or the upper end of its last class; None where there is none."""
-    return max(map(_distance, r.ulps), default=None)
+    return max(map(distance, r.ulps), default=None)
 
 
 @lru_cache(maxsize=4096)
-def _distance(label: str) -> int:
+def distance(label: str) -> int:
+    """The greatest distance that a label of a ulp histogram stands for: 2 for `-2`, 32 for `17..32`."""
     return max((int(n) for n in re.findall(r"\d+", label)), default=0)
 
 

@@ -21,6 +21,7 @@ from harness.records.types import (
     Count,
     Disagreement,
     End,
+    Mutation,
     Record,
     RecordError,
     Result,
@@ -36,6 +37,7 @@ _KINDS: dict[str, type[Any]] = {
     "result": Result,
     "timing": Timing,
     "disagreement": Disagreement,
+    "mutation": Mutation,
     "end": End,
 }
 _NAMES = {cls: name for name, cls in _KINDS.items()}

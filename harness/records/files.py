@@ -19,6 +19,7 @@ from harness.records.types import (
     CaseInfo,
     Disagreement,
     End,
+    Mutation,
     Record,
     RecordError,
     Result,
@@ -203,6 +204,7 @@ def in_order(found: RunRecords) -> RunRecords:
     found.results.sort(key=lambda r: r.key.item)
     found.timings.sort(key=lambda t: (t.key.case, t.key.target))
     found.disagreements.sort(key=lambda d: (d.one, d.other))
+    found.mutations.sort(key=lambda m: (m.case, m.subject, m.variant, m.target))
     return found
 
 
@@ -239,6 +241,8 @@ def collect(records: Iterable[Record], path: Path | None = None) -> RunRecords:
             found.timings.append(record)
         elif isinstance(record, Disagreement):
             found.disagreements.append(record)
+        elif isinstance(record, Mutation):
+            found.mutations.append(record)
         else:
             found.end = record
     if found is None:

@@ -31,6 +31,7 @@ def merged(runs: Sequence[RunRecords]) -> RunRecords:
         found.texts |= run.texts
         found.timings += run.timings
         found.disagreements += (d for d in run.disagreements if d not in found.disagreements)
+        found.mutations += (m for m in run.mutations if m not in found.mutations)
     _merge_results(runs, found)
     ends = [r.end for r in runs if r.end is not None]
     if len(ends) == len(runs):

@@ -18,6 +18,7 @@ from harness.records.types import (
     End,
     Grid,
     Key,
+    Mutation,
     Record,
     Result,
     Run,
@@ -74,6 +75,16 @@ def _timing(t: Timing) -> None:
         raise ContradictionError(f"median {t.median} s, within {t.low} to {t.high}")
 
 
+FATES = ("missed", "equivalent", "sampled", "allowed", "undecided")
+
+
+def _mutation(m: Mutation) -> None:
+    if m.subject not in ("asm", "reference"):
+        raise ContradictionError(f"subject {m.subject!a}; asm or reference")
+    if unknown := {s.fate for s in m.survivors} - {*FATES}:
+        raise ContradictionError(f"fate {min(unknown)!a}; one of {', '.join(FATES)}")
+
+
 def _run(run: Run) -> None:
     machines = run.environment.get("machines")
     if machines is not None and not (isinstance(machines, list) and all(isinstance(m, Mapping) for m in machines)):
@@ -86,7 +97,13 @@ def _end(end: End) -> None:
         raise ContradictionError(f"verdicts: none is called {min(unknown)!a}")
 
 
-_RULES: dict[type[Any], Callable[[Any], None]] = {Result: _result, Timing: _timing, Run: _run, End: _end}
+_RULES: dict[type[Any], Callable[[Any], None]] = {
+    Result: _result,
+    Timing: _timing,
+    Mutation: _mutation,
+    Run: _run,
+    End: _end,
+}
 
 
 class Contents:
@@ -137,4 +154,6 @@ def _name(record: Record) -> tuple[str, Key | str | tuple[Key, Key]] | None:
         return "case", record.case
     if isinstance(record, Disagreement):
         return "disagreement of", (record.one, record.other)
+    if isinstance(record, Mutation):
+        return "mutation of", f"{record.case}::{record.variant} {record.subject} {record.target}"
     return None

@@ -45,6 +45,8 @@ class Key:
     """What a result is about. Two results with equal keys measured the same thing, on any machine, at any time.
 
     shape is `1023`, `7x129` or `M=4,N=64`; alignment is in bytes; input_set carries its version: `edges/1`.
+    compiler: name and version of the Triton build that a variant names, or that the run was asked for as well; "" for
+    the Triton of the run's own environment.
     """
 
     case: str
@@ -58,6 +60,7 @@ class Key:
     context: str = "straight"
     fusion: bool = False
     input_set: str = ""
+    compiler: str = ""
 
     @property
     def item(self) -> tuple[str, str, str, str]:
@@ -69,6 +72,7 @@ class Key:
             f"{self.case}::{self.variant}[{self.target}-{self.backend}] pack={self.pack} shape={self.shape} "
             f"align={self.alignment} num_warps={self.num_warps} {self.context} "
             f"fusion={'on' if self.fusion else 'off'} inputs={self.input_set}"
+            + (f" compiler={self.compiler}" if self.compiler else "")
         )
 
 
@@ -327,6 +331,48 @@ class Timing:
 
 
 @dataclass(frozen=True)
+class Survivor:
+    """A planted mistake that quick effort did not fail.
+
+    operator: the kind of mistake. change: the code before and after it. fate: "missed" where an input is known on which
+    it is wrong, "equivalent" (the same bits on all inputs), "sampled" (on those that were tried), "allowed" (other
+    bits, within the policies) or "undecided" (it did not run). words: on what that rests. edge: that input's codes by
+    name.
+    """
+
+    operator: str
+    change: str
+    fate: str
+    words: str = ""
+    edge: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """Planted mistakes in one variant's asm, or in a reference of a case, and how many of them a quick run fails.
+
+    subject: "asm" or "reference". variant: the variant, or those that are held to the reference. killed: mutants that
+    fail, by operator. refused: those that the binder, or the reference itself, refuses. left_out: those that were not
+    tried, as there are more than were asked for. survivors: the others. words: why nothing was tried; "" else.
+    """
+
+    case: str
+    subject: str
+    variant: str
+    target: str
+    killed: Mapping[str, Count] = field(default_factory=dict)
+    refused: Count = 0
+    left_out: Count = 0
+    survivors: tuple[Survivor, ...] = ()
+    words: str = ""
+    seconds: Amount = 0.0
+
+    def count(self, fate: str) -> int:
+        """How many mutants were killed, or survived with a fate."""
+        return sum(self.killed.values()) if fate == "killed" else sum(s.fate == fate for s in self.survivors)
+
+
+@dataclass(frozen=True)
 class Text:
     """A text stored once: kind is asm, ptx or sass."""
 
@@ -362,7 +408,7 @@ class End:
     verdicts: Mapping[str, Count]
 
 
-Record = Run | CaseInfo | Text | Result | Timing | Disagreement | End
+Record = Run | CaseInfo | Text | Result | Timing | Disagreement | Mutation | End
 
 
 @dataclass(frozen=True)
@@ -386,6 +432,7 @@ class RunRecords:
     path: Path | None = None
     conflicts: list[Conflict] = field(default_factory=list)
     disagreements: list[Disagreement] = field(default_factory=list)
+    mutations: list[Mutation] = field(default_factory=list)
 
 
 def text_hash(text: str) -> str:

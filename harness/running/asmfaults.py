@@ -18,9 +18,13 @@ def fault_of(job: Job, form: AsmForm) -> str | None:
 
     job: with inputs of any number, for asm that reads a special register; without inputs only the text is looked at.
     """
-    from harness.ptx import written_input
+    from harness.ptx import repeated_name, written_input
 
-    words = written_input(form.text, form.constraints) or _depends_on_the_machine(job, form)
+    words = (
+        written_input(form.text, form.constraints)
+        or repeated_name(form.text, form.constraints)
+        or _depends_on_the_machine(job, form)
+    )
     return " ".join(words.split()) if words else None
 
 

@@ -237,10 +237,10 @@ class VariantItem(pytest.Item):
 
     @property
     def _settings(self) -> tuple[Any, ...]:
-        """What decides the results beside the item: effort, limit, and the words that repeat the item."""
+        """What decides the results beside the item: options, and the words that repeat the item."""
         option = self.config.option
         limits = str(option.ptx_limit), str(self.config.getini("ptx_limit"))
-        return option.ptx_effort, limits, self.address, _disassembled(self.config)
+        return option.ptx_effort, option.ptx_approximate, limits, self.address, _disassembled(self.config)
 
     def _check_unchanged(self, done: ItemResults) -> None:
         """Results of another form of the variant are no results of this one."""
@@ -325,6 +325,7 @@ def backend_of(config: pytest.Config, name: str) -> Backend:
             limit=float(limit) if limit else None,
             sanitize=config.option.ptx_sanitize or "",
             disassembled=_disassembled(config),
+            approximate=config.option.ptx_approximate,
         )
     return made[name]
 

@@ -1,7 +1,9 @@
 """Diagnoses: explanations of a failure that were tested by reproducing its bits.
 
 A diagnosis is never a guess from the asm's text. "missing early clobber" is given only when the emulator, made to put
-an output and an input in one register, computes the very bits that the variant gave.
+an output and an input in one register, computes the very bits that the variant gave. "results reversed within
+registers" is given to a kernel whose results are right once those that share a register are put in the opposite order,
+and "undefined bits stored" where the emulator found such bits on their way to memory.
 """
 
 from __future__ import annotations
@@ -11,25 +13,54 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.backends.snippet import fed_back
 from harness.jobs import Job, Outcome
 from harness.model.derive import asm_form
 from harness.model.policies import policies
-from harness.model.variants import AsmVariant, CaseError
+from harness.model.variants import CLOBBER, REVERSED, UNDEFINED, AsmVariant, CaseError, KernelVariant
+from harness.running.judged import judged
 
 
 def diagnose(job: Job, outcome: Outcome) -> str:
     """The diagnosis that reproduces the outcome's outputs, one of `harness.model.variants.DIAGNOSES`, or an empty
     string."""
-    if not isinstance(job.variant, AsmVariant) or job.setup.context == "straight" or not outcome.outputs:
+    if outcome.undefined:
+        return UNDEFINED
+    if not outcome.outputs:
+        return ""
+    if isinstance(job.variant, KernelVariant) and not outcome.findings:
+        return REVERSED if _right_in_reverse(job, outcome.outputs) else ""
+    if not isinstance(job.variant, AsmVariant) or job.setup.context == "straight":
         return ""
     if job.setup.context == "shared":
-        return "missing early clobber"  # what this context does is to share registers
+        return CLOBBER  # what this context does is to share registers
     shared = _with_shared_registers(job)
     if shared is not None and _same_bits(shared, outcome.outputs):
-        return "missing early clobber"
+        return CLOBBER
     return ""
+
+
+# How many results share a register, and how far apart a thread's results lie: side by side, or a warp's width.
+_REGISTERS = ((2, 1), (4, 1), (2, 32), (4, 32))
+
+
+def _right_in_reverse(job: Job, outputs: Mapping[str, Any]) -> bool:
+    """Whether a kernel's outputs pass once results that share a register change places, all of them alike."""
+    policy = policies(job.case, job.variant)
+    for many, apart in _REGISTERS:
+        if any(np.size(units) % (many * apart) for units in outputs.values()):
+            continue
+        turned = {n: _reversed(np.asarray(units), many, apart) for n, units in outputs.items()}
+        if judged(job.case, job.variant, policy, job.inputs, turned, job.setup.pack).passed:
+            return True
+    return False
+
+
+def _reversed(units: NDArray[Any], many: int, apart: int) -> NDArray[Any]:
+    """Units in which those `apart` from each other, `many` at a time, stand in the opposite order."""
+    return np.ascontiguousarray(units.reshape(-1, many, apart)[:, ::-1]).reshape(units.shape)
 
 
 def _with_shared_registers(job: Job) -> Mapping[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import platform
@@ -13,13 +14,14 @@ from typing import Any
 from harness.model.identity.experiment import harness
 
 _PACKAGES = ("ptxdiff", "triton", "torch", "numpy", "numba", "ml_dtypes")
-_DECIDING = ("python", *_PACKAGES, "harness", "ptxas", "cuda", "driver")
+_DECIDING = ("python", *_PACKAGES, "harness", "approximate", "ptxas", "cuda", "driver")
 
 
-def environment(folder: Path, *, gpu: bool) -> dict[str, Any]:
+def environment(folder: Path, *, gpu: bool, approximate: str = "hopper") -> dict[str, Any]:
     """The facts, by name; what cannot be found out is left out.
 
-    folder: the checkout whose revision counts. gpu: whether devices may be asked for (that loads torch).
+    folder: the checkout whose revision counts. gpu: whether devices may be asked for (that loads torch). approximate:
+    the bits that approximate instructions have on the emulator.
     """
     facts: dict[str, Any] = {
         "python": platform.python_version(),
@@ -27,9 +29,10 @@ def environment(folder: Path, *, gpu: bool) -> dict[str, Any]:
         "host_cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
     }
     facts |= {name: v for name in _PACKAGES if (v := _version(name))}
-    facts |= {"harness": harness()}
+    facts |= {"harness": harness(), "approximate": approximate}
     facts |= {"git": git} if (git := revision(folder)) else {}
     facts |= {"ptxas": assemblers} if (assemblers := _assemblers()) else {}
+    facts |= {"compilers": others} if (others := _compilers()) else {}
     if gpu:
         facts |= devices()
     return facts
@@ -37,11 +40,31 @@ def environment(folder: Path, *, gpu: bool) -> dict[str, Any]:
 
 def other_environment(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """The first fact that decides bits or verdicts and differs now, in words; "" where none does."""
+    if (was := before.get("compilers", {})) != (found := now.get("compilers", {})):
+        return f"the compilers {_named(was)}; here are {_named(found)}"
     for name in _DECIDING:
         if name in before and name in now and before[name] != now[name]:
             what = "the harness's own code" if name == "harness" else f"{name} {before[name]}"
             return f"{what}; here is {'another' if name == 'harness' else now[name]}"
     return ""
+
+
+def _named(compilers: Mapping[str, Any]) -> str:
+    found = ", ".join(f"{name} {c['triton']} ({c['files'][:8]})" for name, c in compilers.items())
+    return found or "of this environment alone"
+
+
+def _compilers() -> dict[str, dict[str, str]]:
+    """The other Triton builds that are known here, by name: versions, and a digest of their files."""
+    from harness.triton.builds import NoBuild, build_called, installation_of, known
+
+    found = {}
+    for name in known():
+        with contextlib.suppress(NoBuild):  # what is wrong with it is said where it is asked to compile
+            build = build_called(name)
+            files = installation_of(name)[:16]
+            found[name] = {"triton": build.version, "python": build.python_version, "files": files}
+    return found
 
 
 def _version(package: str) -> str | None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from harness.model.compilers import compiler_of
 from harness.model.identity.definition import definition
 from harness.model.load import LoadedCase
+from harness.model.policies import variant_on
 from harness.model.variants import Variant
 from harness.records import Key, Result, Text, TextKind, Verdict, text_hash
+from harness.triton.builds import label
 
 
 @dataclass
@@ -46,8 +49,13 @@ class Item:
 
     @property
     def variant(self) -> Variant:
-        """The variant itself."""
-        return self.loaded.case.variants[self.variant_name]
+        """The variant as it is judged on the target."""
+        return variant_on(self.loaded.case.variants[self.variant_name], self.target)
+
+    @property
+    def compiler(self) -> str:
+        """The name of the Triton build that compiles it; "" for the Triton of this environment."""
+        return compiler_of(self.loaded.case, self.variant)
 
     @property
     def label(self) -> str:
@@ -62,5 +70,5 @@ def fingerprint_of(item: Item) -> dict[str, str]:
 
 def not_run(item: Item, reason: str) -> ItemResults:
     """The results of an item that nothing here can run."""
-    key = Key(item.loaded.name, item.variant_name, item.target, item.backend)
+    key = Key(item.loaded.name, item.variant_name, item.target, item.backend, compiler=label(item.compiler))
     return ItemResults([Result(key=key, verdict="not run", words=reason)])

@@ -6,10 +6,21 @@ which is about inputs, and pairwise on a GPU.
 
 At quick effort the emulator and the assembler share the rows out between the case's targets: every pair of values is
 run on one of them, and each target runs one row or more. Compiling takes most of a quick run, and a pair (such as pack
-4 with eight warps) seldom fails on one target alone. What shows asm that mixes elements or loses a carried one is not
-shared out: every target runs, at every pack, shuffled inputs, chosen padding of a partial pack, and a loop. The
-emulator runs asm by itself wherever that says the same: there, and on every input set. Triton's kernel around the asm
-runs on the edges, in the rows that the assembler compiles too.
+4 with eight warps) seldom fails on one target alone. What an author's own code may get wrong is not shared out, so that
+a run on one target finds it. Every target runs:
+
+- at every pack, shuffled inputs, chosen padding of a partial pack, and a loop: they show asm that mixes elements or
+  loses one that it carries;
+- both fusions of Triton functions, and of asm that ptxas may contract;
+- Triton functions with one warp, which makes the packs of the asm that they call whole;
+- every text that the author wrote for a pack, compiled;
+- kernels in every shape and at each alignment.
+
+A target may still have no row in which a thread holds several packs. So names that a second copy of a block declares
+again are looked for in its text (`harness.ptx.repeated_name`).
+
+The emulator runs asm by itself where that says the same as Triton's kernel around it: in the rows above, and on every
+input set. Triton's kernel around the asm runs on the edges, in the rows that the assembler compiles too.
 """
 
 from __future__ import annotations
@@ -25,10 +36,10 @@ from harness.inputs.fill import has_blocks
 from harness.jobs import Setup, block_of
 from harness.model.arguments import format_of
 from harness.model.case import Case
-from harness.model.derive import packs_of
+from harness.model.derive import asm_form, packs_of
 from harness.model.policies import policies
 from harness.model.targets import KNOWN, TargetSet, capability
-from harness.model.variants import AsmVariant, KernelVariant, Variant
+from harness.model.variants import AsmVariant, CaseError, LaunchedVariant, Variant
 from harness.records import Key
 from harness.running.covering import pairwise, share
 from harness.sweep import LARGE
@@ -66,10 +77,11 @@ class WorkItem:
 def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str, target: str) -> list[WorkItem]:
     """The work of one test item, in the order in which it is run: the plain setup first."""
     if not case.elementwise:
-        assert isinstance(variant, KernelVariant)
+        assert isinstance(variant, LaunchedVariant)
         return list(_kernel_items(case, variant, backend, effort))
     packs = packs_of(case, variant) if isinstance(variant, AsmVariant) else (1,)
-    part = _part(policies(case, variant).targets, target) if effort == "quick" else (0, 1)
+    shared_out = effort == "quick" and not (isinstance(variant, LaunchedVariant) or _unread(case, variant, packs))
+    part = _part(policies(case, variant).targets, target) if shared_out else (0, 1)
     if backend == "assembler":
         return _unique(list(_assembly_items(case, variant, packs, effort, part)))
     sets = [s.name for s in sets_of(case, case_name, backend, effort)]
@@ -80,7 +92,7 @@ def plan(case: Case, case_name: str, variant: Variant, backend: str, effort: str
         items += _shared_items(case, case_name, variant, packs, effort)
     crossed = _edge_like(sets)
     if crossed:
-        rows = _crossed(case, variant, packs, backend, effort, part)
+        rows = _crossed(case, variant, packs, backend, effort, part, target)
         items += [WorkItem(setup, crossed, seed) for setup, seed in rows]
     return _unique(items)
 
@@ -93,6 +105,21 @@ def _part(targets: TargetSet, target: str) -> tuple[int, int]:
     declared = list(targets) if target in targets else list(KNOWN)
     place = declared.index(target) if target in declared else capability(target)
     return place % len(declared), len(declared)
+
+
+def _unread(case: Case, variant: Variant, packs: Sequence[int]) -> bool:
+    """Whether asm cannot be parsed here: names that a second copy declares again then show in compiled rows alone."""
+    from harness.ptx import PtxError
+    from harness.ptx.text.parser import parse_asm
+
+    if not isinstance(variant, AsmVariant):
+        return False
+    try:
+        for pack in packs:
+            parse_asm(asm_form(case, variant, pack).text)
+    except (PtxError, CaseError):
+        return True
+    return False
 
 
 def _shared_items(
@@ -139,17 +166,17 @@ def _unique(items: Sequence[WorkItem]) -> list[WorkItem]:
 
 
 def _contexts(case: Case, variant: Variant) -> tuple[str, ...]:
-    loops = policies(case, variant).carry and not isinstance(variant, KernelVariant)  # its loops are its own
+    loops = policies(case, variant).carry and not isinstance(variant, LaunchedVariant)  # its loops are its own
     return ("straight", "loop") if loops else ("straight",)
 
 
 def _num_warps(variant: Variant) -> tuple[int, ...]:
-    return (variant.num_warps,) if isinstance(variant, KernelVariant) else (4, 1, 8)
+    return (variant.num_warps,) if isinstance(variant, LaunchedVariant) else (4, 1, 8)
 
 
 def _shapes(variant: Variant) -> tuple[str, ...]:
     """Rows lie apart in memory, which a kernel of the case's own knows nothing of: it gets one dimension."""
-    return tuple(s for s in _SHAPES if s != "rows" or not isinstance(variant, KernelVariant))
+    return tuple(s for s in _SHAPES if s != "rows" or not isinstance(variant, LaunchedVariant))
 
 
 def _setup(values: dict[str, Any]) -> Setup:
@@ -187,11 +214,11 @@ def _unit_bytes(case: Case) -> int:
 
 
 def _crossed(
-    case: Case, variant: Variant, packs: Sequence[int], backend: str, effort: str, part: tuple[int, int]
+    case: Case, variant: Variant, packs: Sequence[int], backend: str, effort: str, part: tuple[int, int], target: str
 ) -> Iterator[tuple[Setup, int | None]]:
     """Setups in which the edges are run again, each with the seed that shuffles them."""
     if effort == "quick" and backend == "emulator":
-        yield from _placed(case, variant, packs)
+        yield from _placed(case, variant, packs, target)
         for setup in _compiled(case, variant, packs, part):
             yield setup, None
         if _emulated_alone(variant, backend):
@@ -207,20 +234,36 @@ def _crossed(
         yield _setup(values), shuffled
 
 
-def _placed(case: Case, variant: Variant, packs: Sequence[int]) -> Iterator[tuple[Setup, int | None]]:
+def _placed(case: Case, variant: Variant, packs: Sequence[int], target: str) -> Iterator[tuple[Setup, int | None]]:
     """What every target runs at every pack: shuffled inputs, chosen padding of a partial pack, and a loop.
 
-    Asm that mixes elements, or loses one that it carries, is wrong on each target by itself.
+    Asm that mixes elements, or loses one that it carries, is wrong on each target by itself. Of a Triton function, the
+    shuffled inputs run with fusion, Triton's default, and with one warp: a thread then has eight elements.
     """
     alone = isinstance(variant, AsmVariant)
     plain: dict[str, Any] = {"fusion": bool(variant.fusion), "num_warps": _num_warps(variant)[0], "context": "straight"}
+    otherwise = {} if alone else {"fusion": _fusions(variant)[-1], "num_warps": min(_num_warps(variant))}
     for pack in packs:
         values = {**plain, "pack": pack}
-        yield Setup(**values, block=block_of(pack), alone=alone), _SHUFFLE_SEED
+        yield Setup(**{**values, **otherwise}, block=block_of(pack), alone=alone), _SHUFFLE_SEED
+        if alone and len(_fusions(variant)) > 1 and _contraction_open(case, variant, pack, target):
+            yield Setup(**{**values, "fusion": True}, block=block_of(pack), alone=True), None
         if alone:
             yield replace(_setup({**values, "shape": "prime", "padding": _PADDING_SEED}), alone=True), _SHUFFLE_SEED
         if "loop" in _contexts(case, variant):
             yield replace(_setup({**values, "shape": "blocks", "context": "loop"}), alone=alone), None
+
+
+def _contraction_open(case: Case, variant: Variant, pack: int, target: str) -> bool:
+    """Whether ptxas may fuse a multiplication and an addition of the asm."""
+    from harness.ptx import PtxError, analyse
+
+    assert isinstance(variant, AsmVariant)
+    try:
+        form = asm_form(case, variant, pack)
+        return analyse(form.text, form.constraints, target=target).contraction_open
+    except (PtxError, CaseError):
+        return False  # the item ends with what is wrong
 
 
 def _compiled(case: Case, variant: Variant, packs: Sequence[int], part: tuple[int, int]) -> Iterator[Setup]:
@@ -228,8 +271,13 @@ def _compiled(case: Case, variant: Variant, packs: Sequence[int], part: tuple[in
     axes = _axes(case, variant, packs, "assembler")
     for axis in ("context", "shuffled", "padding"):
         del axes[axis]  # `_placed` has them all
-    axes["shape"] = [kind for kind in ("ragged", "one", "blocks", "rows") if kind != "rows" or "rows" in axes["shape"]]
-    for row in share(list(axes.values()), *part):
+    if not isinstance(variant, LaunchedVariant):  # its masks are its own
+        axes["shape"] = ["ragged", "one", "blocks", "rows"]
+    rows = share(list(axes.values()), *part)
+    if isinstance(variant, AsmVariant) and not variant.derived_packs:
+        first = [axis[0] for axis in axes.values()]
+        rows += [(pack, *first[1:]) for pack in packs if all(row[0] != pack for row in rows)]
+    for row in rows:
         values: dict[str, Any] = {"context": "straight", **dict(zip(axes, row, strict=True))}
         if values["shape"] == "ragged":
             values["shape"] = _RAGGED[part[0] % len(_RAGGED)]
@@ -265,7 +313,7 @@ def _assembly_items(
     }
     if effort == "quick":
         yield from (WorkItem(setup, "none") for setup in _compiled(case, variant, packs, part))
-        if isinstance(variant, KernelVariant) or "loop" not in axes["context"]:
+        if isinstance(variant, LaunchedVariant) or "loop" not in axes["context"]:
             return
         axes["context"] = ("loop",)
         axes["pack"] = [packs[part[0] % len(packs)]]
@@ -279,7 +327,7 @@ def _assembly_items(
         yield WorkItem(_setup({"shape": "blocks", **dict(zip(axes, row, strict=True))}), "none")
 
 
-def _kernel_items(case: Case, variant: KernelVariant, backend: str, effort: str) -> Iterator[WorkItem]:
+def _kernel_items(case: Case, variant: LaunchedVariant, backend: str, effort: str) -> Iterator[WorkItem]:
     alignments = (16,) if effort == "quick" else (16, _unit_bytes(case))
     made = ("generated/1",) * (case.generate is not None)
     runs = (blocks.NAME,) * any(has_blocks(a) for a in case.inputs.values())
@@ -295,12 +343,16 @@ def sized(item: WorkItem, count: int) -> WorkItem:
     return replace(item, setup=replace(item.setup, shape=(count,)))
 
 
-def key_of(case_name: str, variant_name: str, target: str, backend: str, item: WorkItem) -> Key:
-    """The record key of a sized item. The input set's name tells the placement: `edges/1+shuffled+padded`."""
+def key_of(case_name: str, variant_name: str, target: str, backend: str, item: WorkItem, compiler: str = "") -> Key:
+    """The record key of a sized item. The input set's name tells the placement: `edges/1+shuffled+padded`.
+
+    compiler: name and version of another Triton build.
+    """
     s = item.setup
     placement = "+shuffled" * (item.shuffled is not None) + "+padded" * (s.padding is not None)
     return Key(
         case_name, variant_name, target, backend,
         pack=s.pack, shape=s.shape_text, alignment=s.alignment, num_warps=s.num_warps,
         context=s.context, fusion=s.fusion, input_set=item.input_set + placement,
+        compiler=compiler,
     )  # fmt: skip

@@ -175,12 +175,13 @@ class Recorder:
         return self.writer
 
     def _head(self) -> Run:
+        option = self.config.option
         return Run(
             run_id=self.run_id,
             started=datetime.fromtimestamp(self.started, UTC).isoformat(timespec="seconds"),
-            effort=self.config.option.ptx_effort,
+            effort=option.ptx_effort,
             seed=0,
-            environment=environment(self.config.rootpath, gpu=gpu_visible()),
+            environment=environment(self.config.rootpath, gpu=gpu_visible(), approximate=option.ptx_approximate),
             arguments=tuple(str(a) for a in self.config.invocation_params.args),
             planned=self.progress.items,
         )

@@ -12,10 +12,12 @@ from harness.jobs import Backend, Job, Outcome
 from harness.judging.failingmap import axes_of, packed
 from harness.judging.judge import Judgement
 from harness.model.arguments import format_of
+from harness.model.compilers import twin
 from harness.model.derive import AsmForm, asm_form
 from harness.model.describe import reference_name
 from harness.model.policies import policies
 from harness.model.variants import AsmVariant, CaseError
+from harness.ptx.binding.approximate import HOPPER
 from harness.records import Key, Result, Share, Verdict
 from harness.records.provenance import block_digests, digest
 from harness.running import plan as planning
@@ -23,6 +25,7 @@ from harness.running.item import Item, ItemResults, fingerprint_of
 from harness.running.plan import WorkItem
 from harness.running.replay import Origin, Replay, remarks, token
 from harness.sweep import Swept
+from harness.triton.builds import build_called, label
 
 
 class Recording:
@@ -30,6 +33,7 @@ class Recording:
 
     def __init__(self, item: Item, backend: Backend, effort: str, node: str, dump: Path | None = None) -> None:
         self.item, self.backend, self.effort = item, backend, effort
+        self.approximate: str = getattr(backend, "approximate", HOPPER)  # the emulator's
         self.case, self.variant = item.loaded.case, item.variant
         self.policy = policies(self.case, self.variant)
         self.node = node or f"{item.loaded.path}::{item.label}"
@@ -40,7 +44,8 @@ class Recording:
         self.judged: dict[str, Mapping[str, Share]] = {}  # by input set, of the straight runs
 
     def _key(self, item: WorkItem) -> Key:
-        return planning.key_of(self.item.loaded.name, self.item.variant_name, self.item.target, self.backend.name, item)
+        place = self.item.loaded.name, self.item.variant_name, self.item.target, self.backend.name
+        return planning.key_of(*place, item, label(self.item.compiler))
 
     def _set(self, name: str) -> InputSet:
         sets = planning.sets_of(self.case, self.item.loaded.name, self.backend.name, self.effort)
@@ -55,7 +60,16 @@ class Recording:
         return reference_name(self.policy.reference) + (" (the variant's own)" if self.variant.reference else "")
 
     def _command(self, result: Result) -> str:
-        return f"pytest {shlex.quote(self.node)} --ptx-replay={shlex.quote(result.replay)}"
+        words = [f"pytest {shlex.quote(self.node)}", *self._builds()]
+        words += [f"--ptx-approximate={self.approximate}"] * (self.approximate != HOPPER)
+        return " ".join([*words, f"--ptx-replay={shlex.quote(result.replay)}"])
+
+    def _builds(self) -> list[str]:
+        """The options by which another run knows the Triton build that compiled the variant."""
+        if not (name := self.item.compiler):
+            return []
+        words = [f"--ptx-compiler={shlex.quote(f'{name}={build_called(name).python}')}"]
+        return words + [f"--ptx-also={name}"] * self.item.variant_name.endswith(twin("", name))
 
     def _record(self, item: WorkItem, outcome: Outcome, verdict: Verdict, seconds: float, words: str = "") -> None:
         result = self._result(item, None, outcome, verdict, seconds, Judgement())
@@ -70,7 +84,7 @@ class Recording:
     ) -> Result:  # fmt: skip
         key = self._key(item)
         first = judgement.offenders[0].index if judgement.offenders else 0
-        place = swept.place if swept else self._unit(judgement, first)
+        place = swept.place if swept else self._unit(judgement, first) if judgement.offenders else outcome.element
         setup = job.setup if job and swept else item.setup
         artifacts = outcome.artifacts
         replayed = ""
@@ -115,8 +129,6 @@ class Recording:
 
     def _unit(self, judgement: Judgement, code_index: int) -> int:
         """The input element behind a code of the first offender's output."""
-        if not judgement.offenders:
-            return 0
         name = judgement.offenders[0].output.partition(" ")[0]
         return code_index // format_of(self.case.outputs[name]).codes_per_unit
 

@@ -3,7 +3,8 @@
 What is looked up is one test item of the emulator or the assembler. Its key holds the definitions of the variant and of
 the whole case (the case's reference decides the inputs), the text of the case file, the place of the item, effort and
 limits, the text of the harness and its ledger, and what is installed: Python, the packages that compute, and each file
-of Triton. A part that cannot be encoded is equal to nothing of another process.
+of Triton, or of the Triton build that compiles the variant. A part that cannot be encoded is equal to nothing of
+another process.
 
 Nothing is kept by a process in whose lifetime the harness was edited: it may run the text of before.
 Kept are items that ended in verdicts which repeat: no errors, and nothing that was not run. A reference that reads a
@@ -28,12 +29,14 @@ from typing import Any
 import harness as harness_package
 import references
 from harness.diskcache import DiskCache
+from harness.model.case import Case
 from harness.model.identity import digest, digest_with_code
 from harness.model.identity.definition import definition
 from harness.model.identity.experiment import harness
 from harness.model.identity.source import file_text
 from harness.records import RecordError, Result, Text, from_json, to_json
 from harness.running.item import Item, ItemResults, fingerprint_of
+from harness.triton.builds import NoBuild, installation_of
 
 BACKENDS = ("emulator", "assembler")
 _VERDICTS = ("pass", "fail", "unsupported")
@@ -46,7 +49,10 @@ def find(item: Item, *settings: Any) -> ItemResults | None:
 
     settings: what else decides the results, such as the effort.
     """
-    stored = _kept.get(*_key(item, settings))
+    try:
+        stored = _kept.get(*_key(item, settings))
+    except NoBuild:  # what compiled it is not here
+        return None
     if stored is None:
         return None
     try:
@@ -78,23 +84,35 @@ def keep(item: Item, found: ItemResults, run: str, *settings: Any) -> None:
 
 def _key(item: Item, settings: tuple[Any, ...]) -> tuple[bytes, ...]:
     place = (item.loaded.name, str(item.loaded.path), item.variant_name, item.target, item.backend)
-    return digest((place, settings)).encode(), _case(item).encode(), _surroundings().encode()
+    parts = [digest((place, settings)), _case(item), _surroundings()]
+    if item.compiler:
+        parts.append(f"{item.compiler} {installation_of(item.compiler)}")
+    return tuple(part.encode() for part in parts)
 
 
 def _case(item: Item) -> str:
     case, variant = item.loaded.case, item.variant
     known = _cases.get((id(case), id(variant)))
     if known is None:
-        whole = digest_with_code(case, exact=True)
         path = item.loaded.path.resolve()
         beside = [file_text(str(folder / "conftest.py")) for folder in path.parents]  # they may patch anything
-        made = digest((definition(case, variant, exact=True), whole, file_text(str(path)), beside))
+        made = digest((definition(case, variant, exact=True), _whole(case), file_text(str(path)), beside))
         known = _cases[id(case), id(variant)] = (case, variant, made)
     return known[2]
 
 
+def _whole(case: Case) -> str:
+    """The digest of a case with all its variants, which all of them share."""
+    if id(case) not in _wholes:
+        _wholes[id(case)] = (case, digest_with_code(case, exact=True))
+    return _wholes[id(case)][1]
+
+
+_wholes: dict[int, tuple[Case, str]] = {}
+
+
 _cases: dict[tuple[int, int], tuple[Any, Any, str]] = {}
-"""By the ids of case and variant, which are kept alive, so that no other object gets them."""
+"""By the ids of case and variant, which are kept alive, so that no other object gets them; `_wholes` likewise."""
 
 
 def _edited_meanwhile() -> bool:
@@ -119,6 +137,7 @@ def _began() -> float:
 @functools.cache
 def _surroundings() -> str:
     """A digest of what runs the items: the harness, its ledger, what is installed, and settings of Triton."""
+    from harness.backends.emulator import ASM_ALONE
     from harness.conformance.ledger import PATH
     from harness.triton.installation import NoTriton, installation
 
@@ -127,7 +146,7 @@ def _surroundings() -> str:
     except NoTriton:
         triton = ""
     ledger = hashlib.sha256(PATH.read_bytes()).hexdigest() if PATH.exists() else ""
-    settings = sorted((n, v) for n, v in os.environ.items() if n.startswith(("TRITON_", "NUMBA_", "TORCH_")))
+    settings = sorted((n, v) for n, v in os.environ.items() if n.startswith(("TRITON_", "NUMBA_", "TORCH_", ASM_ALONE)))
     return digest((harness(), ledger, triton, platform.python_version(), platform.machine(), _versions(), settings))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.backends import builds
 from harness.inputs.fill import kernel_inputs, shaped
 from harness.jobs import Backend, Job, Outcome, Setup, block_of
 from harness.judging.expectation import settle, settle_declared
@@ -48,14 +49,21 @@ def run_item(
     node: str = "",
     replay: Replay | None = None,
     dump: Path | None = None,
+    stop: bool = False,
 ) -> ItemResults:
     """Run an item's whole plan, or one replay instead.
 
-    node: what pytest calls the item, for the repeat command. dump: a folder for the arrays of failures.
+    node: what pytest calls the item, for the repeat command. dump: a folder for the arrays of failures. stop: leave out
+    what the plan has behind the first failure.
 
     A compiler's or device's complaint ends the item: what one setup cannot do, the rest would only repeat.
     """
-    return _ItemRun(item, backend, effort, node, dump).all(replay)
+    return _ItemRun(item, backend, effort, node, dump).all(replay, stop)
+
+
+def judge_job(item: Item, backend: Backend, job: Job, outcome: Outcome) -> Judgement:
+    """What the judge says of one job's outcome, as within a run of the item. Raises ReferenceFault or DomainError."""
+    return _ItemRun(item, backend, "quick", "")._judgement(job, outcome)
 
 
 def run_again(
@@ -70,18 +78,19 @@ def run_again(
 
 
 class _ItemRun(Recording):
-    def all(self, replay: Replay | None) -> ItemResults:
+    def all(self, replay: Replay | None, stop: bool = False) -> ItemResults:
         item = WorkItem(Setup(), "")
         try:
             self.replay = replay
             work = self._replayed(replay) if replay else self._planned()
-            reason = self.backend.unavailable(self.item.target)
+            reason = builds.unavailable(self.item.compiler, self.backend.name, self.item.target)
+            reason = reason or self.backend.unavailable(self.item.target)
             if reason is not None:
                 self._record(work[0], Outcome("not run", reason), "not run", 0.0)
                 return self.found
             keys = set()
             for item in work:
-                if self._faulty(item):
+                if self._faulty(item) or (stop and self._failed()):
                     break
                 if replay is None and self._is_large(item):
                     if not self._sweep(item):
@@ -101,6 +110,9 @@ class _ItemRun(Recording):
             settle_declared(self.found.results, differs_on(self.variant, self.item.target), self.item.label)
             self._settle_promises()
         return self.found
+
+    def _failed(self) -> bool:
+        return bool(self.found.results) and self.found.results[-1].verdict in ("fail", "error")
 
     def again(self, key: Key, block: tuple[int, int]) -> tuple[Job, Outcome]:
         """See `run_again`."""
@@ -170,7 +182,7 @@ class _ItemRun(Recording):
     def _job(self, item: WorkItem, inputs: Units) -> Job:
         return Job(
             self.case, self.item.loaded.name, self.item.loaded.path, self.item.variant_name, self.variant,
-            self.item.target, item.setup, inputs,
+            self.item.target, item.setup, inputs, self.approximate,
         )  # fmt: skip
 
     def _is_large(self, item: WorkItem) -> bool:

@@ -16,6 +16,7 @@ from harness.model.policies import Policies
 from harness.sweep import OracleFault, Swept
 from harness.sweep.device import DeviceSweep, chunk_size
 from harness.sweep.devicetime import copy_floor
+from harness.sweep.fused.writer import NotFused
 from harness.sweep.result import blocks_of
 from harness.triton.diagnostics import Refusal
 from harness.triton.launch import launch_of
@@ -28,15 +29,14 @@ def run(job: Job, policy: Policies, inputs: InputSet) -> Swept:
     """
     try:
         return _run(job, policy, inputs, compiled=gpu.DEVICE != "cpu")
-    except _NotCompiled as error:
+    except NotFused as error:
         swept = _run(job, policy, inputs, compiled=False)
-        return replace(
-            swept, notes=(f"torch.compile did not take the reference, which ran eagerly: {error}", *swept.notes)
-        )
+        words = f"no kernel can be made of the reference, which ran as eager operations, slower: {_line(error)}"
+        return replace(swept, notes=(words, *swept.notes))
 
 
-class _NotCompiled(Exception):
-    """What torch.compile had against the reference."""
+def _line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def _run(job: Job, policy: Policies, inputs: InputSet, *, compiled: bool) -> Swept:
@@ -62,14 +62,9 @@ def _run(job: Job, policy: Policies, inputs: InputSet, *, compiled: bool) -> Swe
             device=gpu.DEVICE, compiled=compiled, first=inputs.first,
         ).run()  # fmt: skip
         floor = copy_floor(inputs.count * unit_bytes // 2, gpu.DEVICE)
-    except OracleFault:
+    except (OracleFault, NotFused):
         raise
     except Exception as error:
-        if compiled and type(error).__module__.startswith(
-            ("torch._dynamo", "torch._inductor", "harness.sweep.fused.writer")
-        ):
-            first = str(error).strip().partition("\n")[0]
-            raise _NotCompiled(f"{type(error).__name__}: {first}") from error
         return Swept(Outcome("error", gpu.fault_words(error), artifacts=artifacts(built)), Judgement())
     outcome = Outcome(
         "ran",

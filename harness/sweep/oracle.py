@@ -1,13 +1,13 @@
 """The reference and the judge's rules as one function of the inputs' numbers and the outputs: what is fused on a GPU.
 
 For each row of `ROW` inputs the function gives tallies, few enough to send home. It is built from torch operations
-without data-dependent control flow, so that `torch.compile` makes one kernel of it that reads the outputs and writes
-the tallies; without a compiler it runs as it stands, in smaller pieces.
+without data-dependent control flow, so that `harness.sweep.fused` makes one kernel of it that reads the outputs and
+writes the tallies; where that cannot be, it runs as it stands, in smaller pieces.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,6 @@ from harness.model.match import FtzPolicy, Match
 from harness.model.policies import Policies
 from harness.model.variants import Reference, alternatives
 from harness.sweep.agree import agrees
-from harness.sweep.fused.writer import NotFused
 from harness.sweep.result import ROW, hashed
 from references.formats import Format, as_codes, is_finite, magnitude, ordinal, sign, unpack
 
@@ -216,28 +215,3 @@ def _applied(case: Case, reference: Reference, codes: Codes, flushing: bool = Fa
     answer = reference(*given, **({"ftz": "results"} if flushing else {}))
     answers = answer if isinstance(answer, (tuple, list)) else (answer,)
     return {name: answers[k] for k, name in enumerate(case.outputs)}
-
-
-class Fused:
-    """A function of tensors as one compiled kernel, or a few: torch.compile on the operations of its first call.
-
-    The operations are recorded by running the function on fake tensors. So whatever Python stands between them is
-    Python's affair, of which torch.compile's own tracing knows only a part; and no form shares a code object, of which
-    torch keeps but a few compilations.
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-        self._compiled: Callable[..., Any] | None = None
-
-    def __call__(self, *tensors: Tensor) -> Any:
-        """Run it; all calls have tensors of the same shapes and types."""
-        if self._compiled is None:
-            from torch.fx.experimental.proxy_tensor import make_fx
-
-            try:
-                graph = make_fx(self._function, tracing_mode="fake")(*tensors)
-            except Exception as error:
-                raise NotFused(f"{type(error).__name__}: {error}") from error
-            self._compiled = torch.compile(graph, fullgraph=True, dynamic=False)
-        return self._compiled(*tensors)

@@ -17,6 +17,7 @@ from harness.inputs.sets import seed_of
 from harness.jobs import Job, Setup
 from harness.model.arguments import format_of
 from harness.model.case import Case
+from harness.model.compilers import compiler_of
 from harness.model.load import LoadedCase
 from harness.records import PYTORCH
 from harness.timing.rounds import COPY, EMPTY, TWIN, TimedCall
@@ -52,6 +53,9 @@ def arms_of(loaded: LoadedCase, target: str, size: Size, variants: Sequence[str]
     notes: list[str] = []
     outputs: dict[str, Any] = {}
     for name in variants or case.variants:
+        if compiler := compiler_of(case, case.variants[name]):
+            notes.append(f"{name}: compiled by {compiler}, whose kernels are not launched here")
+            continue
         setup = setup_of(case, case.variants[name], size)
         job = Job(case, loaded.name, loaded.path, name, case.variants[name], target, setup, scalars)
         launch = launch_of(job)

@@ -10,7 +10,7 @@ from harness.jobs import FILLING_BLOCK, Setup, block_of
 from harness.model.arguments import format_of
 from harness.model.case import Case
 from harness.model.derive import packs_of
-from harness.model.variants import AsmVariant, KernelVariant, Variant
+from harness.model.variants import AsmVariant, LaunchedVariant, Variant
 from references.formats import Shaped
 
 SMALL = 1 << 16  # elements
@@ -86,7 +86,7 @@ def unit_bytes(case: Case) -> int:
 
 def setup_of(case: Case, variant: Variant, size: Size) -> Setup:
     """How a variant is launched to be timed: its largest pack, blocks of 1024 elements, pointers aligned."""
-    if isinstance(variant, KernelVariant):
+    if isinstance(variant, LaunchedVariant):
         shape = () if size.sizes else (size.elements,)
         return Setup(shape=shape, sizes=size.sizes, num_warps=variant.num_warps, fusion=bool(variant.fusion))
     pack = max(packs_of(case, variant)) if isinstance(variant, AsmVariant) else 1

@@ -105,7 +105,7 @@ def _assemble(compilation: Compilation) -> Assembled:
         source.write_text(compilation.ptx)
         command = [compilation.ptxas.path, "-lineinfo", *contraction, "-v", f"--gpu-name={spec.target}"]
         try:
-            status, said = _run([*command, str(source), "-o", str(cubin)])
+            status, said = run_tool([*command, str(source), "-o", str(cubin)], PTXAS_TIMEOUT)
         except subprocess.TimeoutExpired:
             return Refusal(
                 "error", f"ptxas {compilation.ptxas.version} did not finish in {PTXAS_TIMEOUT:g} s", stage="ptxas"
@@ -116,7 +116,7 @@ def _assemble(compilation: Compilation) -> Assembled:
         return Assembly(cubin.read_bytes(), resources(said), warnings)
 
 
-def _run(command: Sequence[str]) -> tuple[int, str]:
+def run_tool(command: Sequence[str], timeout: float) -> tuple[int, str]:
     """A program's exit status, and what it said. Raises TimeoutExpired, and then nothing that it started is left."""
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -124,7 +124,7 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
     )  # fmt: skip
     with process:
         try:
-            said, _ = process.communicate(timeout=PTXAS_TIMEOUT)
+            said, _ = process.communicate(timeout=timeout)
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             raise

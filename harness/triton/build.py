@@ -10,8 +10,8 @@ from harness.model.targets import capability
 from harness.triton.assemble import Assembly, assemble
 from harness.triton.compile import compile_kernel
 from harness.triton.diagnostics import Refusal
-from harness.triton.spec import Compilation, KernelSpec
-from harness.triton.targets import available
+from harness.triton.spec import UNASKED, Compilation, KernelSpec
+from harness.triton.targets import assembler, available
 
 # LLVM knows no instruction of the target for what a kernel asks.
 _NO_INSTRUCTION = re.compile(r"Cannot select")
@@ -35,7 +35,7 @@ def build(spec: KernelSpec) -> Built | Refusal:
     built = _build(spec)
     if not isinstance(built, Refusal) or built.kind == "unsupported" or not _could_be_the_targets(built):
         return built
-    taken = accepting(spec, (t for t in _newest_first() if t != spec.target))
+    taken = accepting(spec, (t for t in _newest_first(spec.compiler) if t != spec.target))
     return replace(built, kind="unsupported", words=f"{built.words}; {taken} takes it") if taken else built
 
 
@@ -48,6 +48,8 @@ def _build(spec: KernelSpec) -> Built | Refusal:
     compilation = compile_kernel(spec)
     if isinstance(compilation, Refusal):
         return compilation
+    if compilation.ptxas == UNASKED:
+        compilation = replace(compilation, ptxas=assembler(spec.target))
     assembly = assemble(compilation)
     return assembly if isinstance(assembly, Refusal) else Built(compilation, assembly)
 
@@ -57,5 +59,5 @@ def _could_be_the_targets(refusal: Refusal) -> bool:
     return refusal.stage == "ptxas" or bool(_NO_INSTRUCTION.search(refusal.words))
 
 
-def _newest_first() -> list[str]:
-    return sorted(available(), key=capability, reverse=True)
+def _newest_first(compiler: str) -> list[str]:
+    return sorted(available(compiler), key=capability, reverse=True)

@@ -9,14 +9,18 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import os
+import re
 from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
 from harness.model.identity import digest_with_code
 from harness.processes.pool import DEFAULT_TIMEOUT, CallEnd, shared_pool
-from harness.triton import kept
+from harness.triton import builds, kept
 from harness.triton.diagnostics import Refusal, from_outcome
+from harness.triton.elementwise import TEMPLATES
+from harness.triton.given import taken_as_given
+from harness.triton.ptxtext import BEGIN
 from harness.triton.spec import Compilation, Compiled, FunctionRef, KernelSpec, Lowered, Memo, Tool
 
 _memo: Memo[Compiled] = Memo(4096)
@@ -25,7 +29,8 @@ _memo: Memo[Compiled] = Memo(4096)
 def identity_of(spec: KernelSpec) -> str:
     """What decides the PTX: the kernel's code with all it calls, types and bits of constants, options, and versions."""
     tools = sorted((n, v) for n, v in os.environ.items() if n.startswith("TRITON_") and n.endswith("_PATH"))
-    return digest_with_code((spec, _triton_version(), tools), exact=True)  # constants may be of a user's class
+    version = builds.installation_of(spec.compiler) if spec.compiler else _triton_version()
+    return digest_with_code((spec, version, tools), exact=True)  # constants may be of a user's class
 
 
 @functools.cache
@@ -41,16 +46,20 @@ Held = Mapping[FunctionRef, Any]
 
 
 def submit(spec: KernelSpec, *, held: Held | None = None, timeout: float = DEFAULT_TIMEOUT) -> Future[Compiled]:
-    """Have a worker compile `spec` to PTX; equal specs are compiled once a process.
+    """Have a worker compile `spec` to PTX; equal specs are compiled once a process. Raises NoTriton.
 
     held: those of the spec's functions that a worker would not find. A fork of this process then compiles, at once, and
     nothing is kept on disk: patches and settings of this process may have had a part in it.
     """
+    if spec.compiler and held:
+        raise ValueError(f"compiler {spec.compiler} compiles functions that it finds by name alone")
     identity = identity_of(spec)
     result, first = _memo.claim(identity)
     if first:
         try:
-            if held:
+            if spec.given is not None:
+                result.set_result(taken_as_given(spec))
+            elif held:
                 result.set_result(_judge(spec, "", _in_fork(spec, held, timeout)))
             else:
                 _start(spec, identity, timeout, result)
@@ -73,7 +82,7 @@ def _in_fork(spec: KernelSpec, held: Held, timeout: float) -> CallEnd:
 
 
 def _start(spec: KernelSpec, identity: str, timeout: float, result: Future[Compiled]) -> None:
-    if found := kept.find(identity):
+    if found := kept.find(identity, spec.compiler):
         result.set_result(_compiled(spec, *found))
         return
 
@@ -85,7 +94,8 @@ def _start(spec: KernelSpec, identity: str, timeout: float, result: Future[Compi
         else:
             result.set_result(_judge(spec, identity, done.result()))
 
-    shared_pool().submit("harness.triton.lower:lower", spec, timeout=timeout).add_done_callback(finish)
+    pool = shared_pool(builds.build_called(spec.compiler).python) if spec.compiler else shared_pool()
+    pool.submit("harness.triton.lower:lower", spec, timeout=timeout).add_done_callback(finish)
 
 
 def _judge(spec: KernelSpec, identity: str, outcome: CallEnd) -> Compiled:
@@ -94,16 +104,28 @@ def _judge(spec: KernelSpec, identity: str, outcome: CallEnd) -> Compiled:
     if refusal or outcome.reply is None:
         return refusal or Refusal("error", "the compiler gave no answer")
     lowered: Lowered = outcome.reply.value
+    if spec.compiler and (words := _another(lowered.triton, spec.compiler)):
+        return Refusal("error", words)
     if identity:
-        kept.keep(identity, lowered, outcome.reply.warnings)
+        kept.keep(identity, lowered, outcome.reply.warnings, spec.compiler)
     return _compiled(spec, lowered, outcome.reply.warnings)
+
+
+def _another(used: str, compiler: str) -> str:
+    """What is wrong with the Triton that a worker of a build used; "" where it is that build's."""
+    meant = builds.build_called(compiler).folder
+    if os.path.realpath(used) == os.path.realpath(meant):
+        return ""
+    return f"compiler {compiler}: its worker found the Triton in {used} and not the one in {meant}"
 
 
 def _compiled(spec: KernelSpec, lowered: Lowered, notes: tuple[str, ...]) -> Compiled:
     from harness.ptx import written_input
 
+    ours = spec.function.module == TEMPLATES  # a user's own kernel may be right with one copy of a block
     for text, constraints in lowered.asm:
-        if words := written_input(text, constraints):
+        called = ours and BEGIN not in text  # a variant's own asm was looked at before: `harness.running.asmfaults`
+        if words := written_input(text, constraints) or (called and _no_function(text, constraints)):
             return Refusal("error", f"inline asm, {' '.join(words.split())}")
     return Compilation(
         spec=spec,
@@ -113,4 +135,21 @@ def _compiled(spec: KernelSpec, lowered: Lowered, notes: tuple[str, ...]) -> Com
         num_warps=lowered.num_warps,
         ptxas=Tool(*lowered.ptxas),
         notes=notes,
+        scratch=lowered.scratch,
+        descriptors=lowered.descriptors,
     )
+
+
+def _no_function(text: str, constraints: str) -> str | None:
+    """Why a block called from an elementwise function is none of its elements alone; None where nothing is found.
+
+    Such a function runs in a few layouts, and says nothing of those that it is used in.
+    """
+    from harness.ptx import repeated_name
+
+    if found := _PLACEMENT.search(text):
+        return f"{found[0]} says where Triton has placed an element, which is no input of the function: use kernel(...)"
+    return repeated_name(text, constraints)
+
+
+_PLACEMENT = re.compile(r"%(?:n?tid|n?ctaid|n?warpid|laneid|lanemask_[a-z]+)\b")

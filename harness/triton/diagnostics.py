@@ -33,6 +33,9 @@ _UNSUPPORTED = re.compile(
     r"|cannot be compiled for architecture"
     r"|not supported in this architecture"
     r"|requires NVIDIA SM\d+"
+    r"|requires compute capability"
+    # Where tensor cores lack a dot of integers Triton makes multiply-adds of it, and knows those of floats alone.
+    r"|'arith\.extf' op operand #0 must be floating-point-like, but got 'tensor<\w*xi8"
 )
 
 # What LLVM and ptxas say of faults that inline asm is prone to, and what its author can do about them.

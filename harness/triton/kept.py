@@ -19,16 +19,20 @@ from pathlib import Path
 
 from harness.diskcache import DiskCache
 from harness.model.identity.experiment import harness
+from harness.triton.builds import installation_of
 from harness.triton.installation import installation
-from harness.triton.spec import Lowered
+from harness.triton.spec import DescriptorLayout, Lowered
 
 _kept = DiskCache("ptx", 40_000, 1 << 30)
 _FILE = re.compile(r'^\s*\.file\s+\d+\s+"((?:[^"\\]|\\.)*)"', re.M)
 
 
-def find(identity: str) -> tuple[Lowered, tuple[str, ...]] | None:
-    """The compiled kernel of that identity with the warnings that compiling it gave; None where none is kept."""
-    stored = _kept.get(*_key(identity))
+def find(identity: str, compiler: str = "") -> tuple[Lowered, tuple[str, ...]] | None:
+    """The compiled kernel of that identity with the warnings that compiling it gave; None where none is kept.
+
+    compiler: the name of the Triton build that compiles it.
+    """
+    stored = _kept.get(*_key(identity, compiler))
     if stored is None:
         return None
     try:
@@ -36,23 +40,27 @@ def find(identity: str) -> tuple[Lowered, tuple[str, ...]] | None:
         fields = entry["lowered"]
         asm = tuple((text, constraints) for text, constraints in fields.pop("asm"))
         path, version = fields.pop("ptxas")
-        lowered = Lowered(**fields, ptxas=(path, version), asm=asm)
+        descriptors = tuple(
+            DescriptorLayout(d["swizzle"], d["element"], tuple(d["box"])) for d in fields.pop("descriptors")
+        )
+        lowered = Lowered(**fields, ptxas=(path, version), asm=asm, descriptors=descriptors)
         files, notes = entry["files"], tuple(entry["notes"])
     except (ValueError, KeyError, TypeError, zlib.error):
         return None
     return (lowered, notes) if files == files_named(lowered.ptx) else None
 
 
-def keep(identity: str, lowered: Lowered, notes: tuple[str, ...]) -> None:
-    """Keep what a worker made of the kernel of that identity."""
+def keep(identity: str, lowered: Lowered, notes: tuple[str, ...], compiler: str = "") -> None:
+    """Keep what a worker of that Triton build made of the kernel of that identity."""
     if lowered.harness != harness():
         return
     entry = {"lowered": dataclasses.asdict(lowered), "notes": notes, "files": files_named(lowered.ptx)}
-    _kept.put(zlib.compress(json.dumps(entry).encode(), 1), *_key(identity))
+    _kept.put(zlib.compress(json.dumps(entry).encode(), 1), *_key(identity, compiler))
 
 
-def _key(identity: str) -> tuple[bytes, ...]:
-    return identity.encode(), installation().encode(), harness().encode()
+def _key(identity: str, compiler: str = "") -> tuple[bytes, ...]:
+    made_by = installation_of(compiler) if compiler else installation()
+    return identity.encode(), made_by.encode(), harness().encode()
 
 
 def files_named(ptx: str) -> dict[str, str]:

@@ -7,22 +7,27 @@ from __future__ import annotations
 
 import inspect
 import math
+import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.jobs import Job, Setup
 from harness.model.arguments import Argument, format_of
 from harness.model.case import Case
+from harness.model.compilers import compiler_of
 from harness.model.derive import asm_form, compiled_form
 from harness.model.identity.experiment import Experiment, experiment
 from harness.model.policies import policies
-from harness.model.variants import AsmVariant, CaseError, KernelVariant, PlainVariant
+from harness.model.ptxvariant import PtxVariant
+from harness.model.variants import AsmVariant, CaseError, KernelVariant, LaunchedVariant, PlainVariant
 from harness.triton.build import Built, build
 from harness.triton.diagnostics import Refusal
 from harness.triton.elementwise import Elementwise, InlineAsm, PlainFunction
-from harness.triton.spec import Compilation, FunctionRef, KernelSpec
+from harness.triton.given import given_spec
+from harness.triton.spec import Compilation, FunctionRef, GivenPtx, KernelSpec
 from harness.triton.specialise import Parameters, PointerType, entry_values, specialise
+from references.description import size_of
 from references.formats import Format, Scalar, Shaped
 
 
@@ -47,8 +52,9 @@ class TensorLayout:
 class Launch:
     """A kernel launch, its pointers left open.
 
-    function: the kernel; None for the harness's own templates, which `elementwise` describes.
-    inputs, outputs: the tensors passed by pointer. fixed: the other arguments, by name.
+    function: the kernel; None for the harness's own templates, which `elementwise` describes, and for `given` PTX.
+    inputs, outputs: the tensors passed by pointer. fixed: the other arguments, by name. compiler: the Triton build that
+    compiles it.
     """
 
     inputs: tuple[TensorLayout, ...]
@@ -59,6 +65,8 @@ class Launch:
     function: Any = None
     names: tuple[str, ...] = ()
     fixed: Mapping[str, Any] | None = None
+    given: GivenPtx | None = None
+    compiler: str = ""
 
     @property
     def tensors(self) -> tuple[TensorLayout, ...]:
@@ -75,15 +83,20 @@ class Launch:
 
     def spec(self, target: str) -> KernelSpec:
         """What a worker compiles for this launch."""
-        setup = self.setup
+        return replace(self._spec(target), compiler=self.compiler)
+
+    def _spec(self, target: str) -> KernelSpec:
+        setup, portable = self.setup, bool(self.compiler)
         if self.elementwise is not None:
             return self.elementwise.spec(target, enable_fp_fusion=setup.fusion)
+        if self.given is not None:
+            return given_spec(self.given, self.names, target, enable_fp_fusion=setup.fusion)
         aligned = setup.alignment % 16 == 0
         pointers = {t.name: PointerType(t.format.element_type, aligned) for t in self.tensors}
         arguments = self.arguments(pointers, constexpr=lambda value: value)
         return specialise(
-            FunctionRef.of(self.function),
-            {name: _by_reference(value) for name, value in arguments.items()},
+            FunctionRef.of(self.function, portable=portable),
+            {name: _by_reference(value, portable) for name, value in arguments.items()},
             Parameters.of(self.function),
             target=target,
             enable_fp_fusion=setup.fusion,
@@ -119,8 +132,8 @@ def launched_experiment(
     return experiment(machine, compilation.ptx if code is None else code, given, job.inputs)
 
 
-def _by_reference(value: Any) -> Any:
-    return FunctionRef.of(value) if hasattr(value, "arg_names") else value
+def _by_reference(value: Any, portable: bool) -> Any:
+    return FunctionRef.of(value, portable=portable) if hasattr(value, "arg_names") else value
 
 
 def launch_of(job: Job) -> Launch:
@@ -128,6 +141,8 @@ def launch_of(job: Job) -> Launch:
 
     Raises CaseError, ValueError or TypeError for a variant that cannot be launched so; the message says what to change.
     """
+    if isinstance(job.variant, PtxVariant):
+        return _given(job, job.variant)
     if isinstance(job.variant, KernelVariant):
         return _kernel(job, job.variant)
     return _elementwise(job)
@@ -155,7 +170,10 @@ def _elementwise(job: Job) -> Launch:
     def tensors(arguments: Mapping[str, Argument]) -> tuple[TensorLayout, ...]:
         return tuple(TensorLayout(n, format_of(a), setup.shape, stride) for n, a in arguments.items())
 
-    return Launch(tensors(case.inputs), tensors(case.outputs), kernel.grid, setup, elementwise=kernel)
+    compiler = compiler_of(case, job.variant)
+    return Launch(
+        tensors(case.inputs), tensors(case.outputs), kernel.grid, setup, elementwise=kernel, compiler=compiler
+    )
 
 
 def _carried(case: Case, carry: Mapping[str, str]) -> tuple[int, ...]:
@@ -170,11 +188,12 @@ def _computation(case: Case, variant: Any, setup: Setup) -> InlineAsm | PlainFun
         form = compiled_form(case, asm_form(case, variant, setup.pack))
         return InlineAsm(form.text, form.constraints, form.pack)
     if isinstance(variant, PlainVariant):
-        return PlainFunction(FunctionRef.of(variant.function), _constants(case, variant))
+        portable = bool(compiler_of(case, variant))
+        return PlainFunction(FunctionRef.of(variant.function, portable=portable), _constants(case, variant, portable))
     raise CaseError(f"a {type(variant).__name__} is no elementwise variant")
 
 
-def _constants(case: Case, variant: PlainVariant) -> tuple[Any, ...]:
+def _constants(case: Case, variant: PlainVariant, portable: bool) -> tuple[Any, ...]:
     """The constants in the order of the function's parameters after the inputs; defaults fill the gaps."""
     parameters = list(inspect.signature(variant.function.fn).parameters.values())
     name = variant.function.fn.__name__
@@ -189,18 +208,12 @@ def _constants(case: Case, variant: PlainVariant) -> tuple[Any, ...]:
         raise CaseError(
             f"{name}: no value for {missing[0]!r}; give it in plain(..., constants={{{missing[0]!r}: ...}})"
         )
-    return tuple(_by_reference(variant.constants.get(p.name, p.default)) for p in rest)
+    return tuple(_by_reference(variant.constants.get(p.name, p.default), portable) for p in rest)
 
 
 def _kernel(job: Job, variant: KernelVariant) -> Launch:
-    case, setup = job.case, job.setup
     FunctionRef.of(variant.function)  # refuses what no worker could find, before anything else can fail
-    sizes = dict(setup.sizes)
-    by_pointer = {n: a for n, a in {**case.inputs, **case.outputs}.items() if not isinstance(a, Scalar)}
-    tensors = {n: TensorLayout(n, format_of(a), _shape(a, setup)) for n, a in by_pointer.items()}
-    if case.elementwise:
-        sizes.setdefault("n", math.prod(setup.shape))
-    scalars = {n: _scalar(a.format, job.inputs.get(n)) for n, a in case.inputs.items() if isinstance(a, Scalar)}
+    tensors, sizes, scalars = _given_to_kernels(job)
     parameters = inspect.signature(variant.function.fn).parameters
     values = {**sizes, **scalars, **variant.meta}
     fixed = {}
@@ -214,21 +227,79 @@ def _kernel(job: Job, variant: KernelVariant) -> Launch:
         else:
             raise CaseError(
                 f"{variant.function.fn.__name__}: parameter {name!r} is no input, output or size "
-                f"({', '.join((*tensors, *sizes))}); give its value in meta="
+                f"({', '.join((*tensors, *sizes))}); name an input or output of the case "
+                "as the kernel names its pointer, or give the value in meta="
             )
     unused = [n for n in tensors if n not in parameters]
     if unused:
         raise CaseError(f"{variant.function.fn.__name__} has no parameter {unused[0]!r}; arguments are passed by name")
-    grid = variant.grid({**sizes, **variant.meta}) if callable(variant.grid) else variant.grid
     return Launch(
-        tuple(t for n, t in tensors.items() if n in case.inputs),
-        tuple(t for n, t in tensors.items() if n in case.outputs),
-        tuple(int(g) for g in grid),
-        setup,
+        *_by_side(job.case, tensors),
+        grid_of(variant, sizes),
+        job.setup,
         function=variant.function,
         names=tuple(parameters),
         fixed=fixed,
+        compiler=compiler_of(job.case, variant),
     )
+
+
+def _given(job: Job, variant: PtxVariant) -> Launch:
+    """The launch of a kernel in PTX: its parameters in order, named by what they are given where that is a tensor."""
+    tensors, sizes, scalars = _given_to_kernels(job)
+    values = {**sizes, **scalars, **variant.meta}
+    names, fixed = [], {}
+    for number, parameter in enumerate(variant.parameters):
+        if isinstance(parameter, str) and parameter in tensors:
+            names.append(parameter)
+            continue
+        if isinstance(parameter, str) and parameter not in values:
+            raise CaseError(
+                f"ptx(): parameter {number} is {parameter!r}, which is no input, output or size "
+                f"({', '.join((*tensors, *values))}); give its value in meta="
+            )
+        names.append(f"parameter {number}")
+        fixed[names[-1]] = values[parameter] if isinstance(parameter, str) else parameter
+    if unused := [n for n in tensors if n not in names]:
+        raise CaseError(f"ptx(): parameters= does not name {unused[0]!r}; arguments are passed by name")
+    given = GivenPtx(variant.text, variant.entry, variant.block, variant.shared)
+    sides = _by_side(job.case, tensors)
+    return Launch(*sides, grid_of(variant, sizes), job.setup, names=tuple(names), fixed=fixed, given=given)
+
+
+def _given_to_kernels(job: Job) -> tuple[dict[str, TensorLayout], dict[str, int], dict[str, Any]]:
+    """By name: the tensors, the sizes, and the arguments passed by value."""
+    case, setup = job.case, job.setup
+    sizes = dict(setup.sizes)
+    by_pointer = {n: a for n, a in {**case.inputs, **case.outputs}.items() if not isinstance(a, Scalar)}
+    tensors = {n: TensorLayout(n, format_of(a), _shape(a, setup)) for n, a in by_pointer.items()}
+    if case.elementwise:
+        sizes.setdefault("n", math.prod(setup.shape))
+    scalars = {n: _scalar(a.format, job.inputs.get(n)) for n, a in case.inputs.items() if isinstance(a, Scalar)}
+    return tensors, sizes, scalars
+
+
+def _by_side(
+    case: Case, tensors: Mapping[str, TensorLayout]
+) -> tuple[tuple[TensorLayout, ...], tuple[TensorLayout, ...]]:
+    inputs, outputs = (tuple(t for n, t in tensors.items() if n in side) for side in (case.inputs, case.outputs))
+    return inputs, outputs
+
+
+def grid_of(variant: LaunchedVariant, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """The grid of a kernel for the sizes given. Raises CaseError where it has no whole, non-negative value."""
+    values = {**sizes, **variant.meta}
+    grid = variant.grid(values) if callable(variant.grid) else variant.grid
+    whole = {n: int(v) for n, v in values.items() if isinstance(v, int)}
+    try:
+        sizes_of_grid = grid if isinstance(grid, tuple | list) else (grid,)
+        return tuple(size_of(g if isinstance(g, str) else operator.index(g), whole) for g in sizes_of_grid)
+    except (TypeError, ValueError) as e:
+        raise CaseError(f"grid={grid!r} of {_name(variant)}: {e}") from None
+
+
+def _name(variant: LaunchedVariant) -> str:
+    return str(variant.function.fn.__name__) if isinstance(variant, KernelVariant) else "ptx()"
 
 
 def _shape(argument: Argument, setup: Setup) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import triton
 from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import ASTSource, make_backend
@@ -27,7 +28,7 @@ from harness.model.identity.modules import execute_file
 from harness.model.targets import capability
 from harness.processes.worker import forget_output
 from harness.triton.ptxtext import asm_blocks
-from harness.triton.spec import FunctionRef, KernelSpec, Lowered
+from harness.triton.spec import DescriptorLayout, FunctionRef, KernelSpec, Lowered
 
 
 class CompileFailure(Exception):
@@ -43,7 +44,7 @@ def lower(spec: KernelSpec, held: Mapping[FunctionRef, Any] | None = None) -> Lo
     constants = {place: _loaded(value, held) for place, value in spec.constants}
     forget_output()
     attributes = {place: [["tt.divisibility", 16]] for place in spec.divisible}
-    source = ASTSource(function, dict(spec.signature), constants, attributes)
+    source = _source_of(function)(function, dict(spec.signature), constants, attributes)
     options = {"num_warps": spec.num_warps, "enable_fp_fusion": spec.enable_fp_fusion, **dict(spec.options)}
     try:
         ptx, metadata, blocks = _run_stages(source, capability(spec.target), options)
@@ -57,7 +58,31 @@ def lower(spec: KernelSpec, held: Mapping[FunctionRef, Any] | None = None) -> Lo
         ptxas=_ptxas(capability(spec.target)),
         asm=asm_blocks(blocks),
         harness=harness(),
+        triton=os.path.dirname(triton.__file__),
+        scratch=_scratch(metadata),
+        descriptors=tuple(_descriptor(d) for d in metadata.get("tensordesc_meta") or ()),
     )
+
+
+def _scratch(metadata: Mapping[str, Any]) -> int:
+    """Bytes of global scratch memory for each block, as Triton's launcher gives them."""
+    size, align = metadata.get("global_scratch_size") or 0, metadata.get("global_scratch_align") or 1
+    return -(-size // align) * align
+
+
+def _descriptor(found: Mapping[str, Any]) -> DescriptorLayout:
+    if found.get("is_im2col") or found.get("fp4_padded"):
+        raise CompileFailure("a tensor descriptor of im2col, or of padded 4-bit elements: the emulator runs neither")
+    return DescriptorLayout(found["swizzle"], found["elem_type"], tuple(found["block_size"]))
+
+
+def _source_of(function: Any) -> Any:
+    """What reads a function: a Gluon kernel states its layouts, and begins a stage later."""
+    if type(function).__name__ != "GluonJITFunction":
+        return ASTSource
+    from triton.experimental.gluon._runtime import GluonASTSource
+
+    return GluonASTSource
 
 
 def _run_stages(source: Any, arch: int, given: dict[str, Any]) -> tuple[str, dict[str, Any], str]:
@@ -73,7 +98,7 @@ def _run_stages(source: Any, arch: int, given: dict[str, Any]) -> tuple[str, dic
     codegen = backend.get_codegen_implementation(options)
     module = source.make_ir(target, options, codegen, backend.get_module_map(), context)
     metadata: dict[str, Any] = {"target": target}
-    dialect = ""
+    dialect = str(module)  # of Gluon's dialect, which has no stage of the name below
     for name, stage in stages.items():
         module = stage(module, metadata)
         if name == "ttir":
@@ -137,7 +162,7 @@ def load(ref: FunctionRef, held: Mapping[FunctionRef, Any] | None = None) -> Any
         return found
     made = (f for f in _made if f.fn.__qualname__ == ref.qualname and module and f.fn.__globals__ is vars(module))
     for function in ([found] if found is not None else []) + list(made):
-        if digest_with_code(function, exact=True) == ref.code:
+        if digest_with_code(function, exact=not ref.portable) == ref.code:
             return function
     raise CompileFailure(
         f"{ref.path} has no function {ref.qualname} as it was handed over: the file was changed meanwhile, or makes "

@@ -37,9 +37,14 @@ def asm_blocks(dialect: str) -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys((plain(text), plain(constraints)) for text, constraints in _ASM.findall(dialect)))
 
 
+def without_comments(ptx: str) -> str:
+    """The PTX with a space for each comment."""
+    return _ANY_COMMENT.sub(lambda found: found[1] or " ", ptx)
+
+
 def body(ptx: str) -> str:
     """The code of the PTX: no header, comments, line numbers, debug labels or debug sections; one space for many."""
-    code = _ANY_COMMENT.sub(lambda found: found[1] or " ", ptx)
+    code = without_comments(ptx)
     end = code.find("\n\t.file")
     lines = []
     for line in code[: end if end >= 0 else None].splitlines():

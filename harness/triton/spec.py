@@ -29,22 +29,25 @@ class FunctionRef:
 
     module: the name it was imported under, used if that name leads to the same file; else `path` is loaded by itself.
     code: digest of the function's code and of all that it calls; who compiles refuses another function of that name. ""
-    for a function of the harness's own.
+    for a function of the harness's own. portable: the digest is one that every Python and Triton finds.
     """
 
     module: str
     path: str
     qualname: str
     code: str = ""
+    portable: bool = False
 
     @classmethod
-    def of(cls, function: Any) -> FunctionRef:
+    def of(cls, function: Any, *, portable: bool = False) -> FunctionRef:
         """The reference to a function; raises ValueError for one that cannot be found by its name.
+
+        portable: for a compiler of another environment.
 
         Accepts a @triton.jit function and looks through @triton.heuristics; refuses @triton.autotune, whose choice
         depends on timing.
         """
-        reference = cls.of_any(function)
+        reference = cls.of_any(function, portable=portable)
         if "<" in reference.qualname:
             raise ValueError(
                 f"{reference.qualname} in {reference.path} is defined inside a function; the compiler "
@@ -53,7 +56,7 @@ class FunctionRef:
         return reference
 
     @classmethod
-    def of_any(cls, function: Any) -> FunctionRef:
+    def of_any(cls, function: Any, *, portable: bool = False) -> FunctionRef:
         """As `of`, also for a function that is not found by its name, which has to be `held` to be compiled."""
         while type(function).__name__ in ("Heuristics", "Autotuner"):
             if type(function).__name__ == "Autotuner":
@@ -63,7 +66,8 @@ class FunctionRef:
         if not inspect.isfunction(plain) or not hasattr(function, "arg_names"):
             raise ValueError(f"{_name(function)} is a {type(function).__name__}, not a @triton.jit function")
         path = str(Path(plain.__code__.co_filename).resolve())
-        return cls(plain.__module__, path, plain.__qualname__, digest_with_code(function, exact=True))
+        code = digest_with_code(function, exact=not portable)
+        return cls(plain.__module__, path, plain.__qualname__, code, portable)
 
     def is_found(self, function: Any) -> bool:
         """Whether a worker that imports this reference's module finds `function` there, as far as can be told here.
@@ -85,8 +89,21 @@ def _name(function: Any) -> str:
 
 
 @dataclass(frozen=True)
+class GivenPtx:
+    """A kernel that needs no compiler: a PTX module as its author gave it.
+
+    block: threads along x, y and z. shared: bytes of dynamic shared memory.
+    """
+
+    text: str
+    entry: str
+    block: tuple[int, int, int]
+    shared: int
+
+
+@dataclass(frozen=True)
 class KernelSpec:
-    """One compilation of a @triton.jit kernel for one target. Hashable and picklable.
+    """One compilation of a @triton.jit kernel for one target, or a kernel given as PTX. Hashable and picklable.
 
     signature: a Triton type for each parameter in order ("*fp32", "i32", "constexpr"), tuples for tuples.
     constants: the value of each "constexpr", by place; a `FunctionRef` stands for a @triton.jit function.
@@ -94,6 +111,8 @@ class KernelSpec:
     target: "sm_90a"; Triton compiles for the capability in it.
     enable_fp_fusion: never left to Triton, whose default changes between releases.
     options: further options of Triton's compiler, such as ("num_stages", 2).
+    given: the PTX, where nothing is to be compiled; of the other fields signature, target and enable_fp_fusion count.
+    compiler: the name of the Triton build that compiles (`harness.triton.builds`).
     """
 
     function: FunctionRef
@@ -104,6 +123,8 @@ class KernelSpec:
     enable_fp_fusion: bool
     num_warps: int = 4
     options: tuple[tuple[str, Any], ...] = ()
+    given: GivenPtx | None = None
+    compiler: str = ""
 
     def for_target(self, target: str) -> KernelSpec:
         """The same kernel for another target."""
@@ -118,12 +139,27 @@ class Tool:
     version: str
 
 
+UNASKED = Tool("", "")
+"""Whichever assembler serves the target: who assembles finds out."""
+
+
+@dataclass(frozen=True)
+class DescriptorLayout:
+    """What the compiler settles of a tensor descriptor that the host makes: the codes of tensor maps, and the box."""
+
+    swizzle: int
+    element: int
+    box: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Compilation:
     """A kernel compiled to PTX.
 
     entry: the kernel's name in the PTX. shared: bytes of shared memory that the launch must give.
-    ptxas: the assembler that Triton would use for this target. notes: warnings that Python raised on the way.
+    ptxas: the assembler that Triton would use for this target; `UNASKED` where it was not asked. notes: warnings that
+    Python raised on the way. scratch: bytes of global memory that each block gets. descriptors: of each tensor
+    descriptor among the arguments.
     """
 
     spec: KernelSpec
@@ -133,6 +169,8 @@ class Compilation:
     num_warps: int
     ptxas: Tool
     notes: tuple[str, ...] = ()
+    scratch: int = 0
+    descriptors: tuple[DescriptorLayout, ...] = ()
 
     @cached_property
     def body_hash(self) -> str:
@@ -183,3 +221,7 @@ class Lowered:
     """Text and constraints of the inline asm in it."""
     harness: str = ""
     """Digest of the harness that the worker runs."""
+    triton: str = ""
+    """The folder of the Triton that compiled."""
+    scratch: int = 0
+    descriptors: tuple[DescriptorLayout, ...] = ()

@@ -23,6 +23,14 @@ class PointerType:
 
 
 @dataclass(frozen=True)
+class DescriptorType:
+    """A tensor descriptor as an argument: Triton's name of its element type, and the sizes of its blocks."""
+
+    element: str
+    block: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Constant:
     """A compile-time value where a run-time one could stand, such as in a tuple."""
 
@@ -68,8 +76,8 @@ def specialise(
 ) -> KernelSpec:
     """The compilation that launching `function` with `arguments` asks for.
 
-    arguments: by name in the order of the parameters, all of them: `PointerType`s, Python numbers, None, `Constant`s,
-    tuples of these, and any value for a compile-time parameter.
+    arguments: by name in the order of the parameters, all: `PointerType`s, `DescriptorType`s, Python numbers, None,
+    `Constant`s, tuples of these, and any value for a compile-time parameter.
     Raises TypeError for a value that Triton could not pass.
     """
     signature: list[tuple[str, Type]] = []
@@ -113,6 +121,8 @@ def _type(name: str, value: Any, place: Place, special: bool, const: bool, facts
         if value.aligned and special:
             facts.divisible.append(place)
         return f"*{'k' if const else ''}{value.element}"
+    if isinstance(value, DescriptorType):
+        return f"tensordesc<{value.element}{list(value.block)}>"
     if isinstance(value, Constant) or value is None:
         facts.constants.append((place, value.value if isinstance(value, Constant) else None))
         return "constexpr"

@@ -15,7 +15,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,12 +24,13 @@ from harness.diskcache import DiskCache
 from harness.model.targets import KNOWN, capability
 from harness.processes.pool import default_size
 from harness.triton.assemble import Assembly, assemble
+from harness.triton.builds import installation_of
 from harness.triton.compile import submit
 from harness.triton.diagnostics import Refusal
 from harness.triton.installation import triton_folder
-from harness.triton.spec import Compilation, Compiled, FunctionRef, KernelSpec
+from harness.triton.spec import Compilation, Compiled, FunctionRef, KernelSpec, Tool
 
-SCHEMA = 2
+SCHEMA = 3
 _TOOLS = ("ptxas", "ptxas-blackwell")
 _OVERRIDES = {"ptxas": "TRITON_PTXAS_PATH", "ptxas-blackwell": "TRITON_PTXAS_BLACKWELL_PATH"}
 _OLDEST = 75  # the oldest that the ISA in use still documents instructions for and both ptxas releases know
@@ -42,7 +43,8 @@ class TargetInfo:
     """What is known of one target.
 
     available: Triton compiles for it and its ptxas accepts the result. words: the reason where it is not.
-    ptxas, ptx_version: the assembler that serves it ("13.4") and the PTX ISA version Triton writes ("9.4").
+    ptxas, ptx_version: the assembler that serves it ("13.4") and the PTX ISA version Triton writes ("9.4"). path: where
+    that assembler is.
     """
 
     name: str
@@ -50,6 +52,7 @@ class TargetInfo:
     words: str = ""
     ptxas: str = ""
     ptx_version: str = ""
+    path: str = ""
 
 
 def tool(name: str) -> Path:
@@ -65,31 +68,51 @@ def _bundled(name: str) -> Path:
 @functools.cache
 def probe() -> Mapping[str, TargetInfo]:
     """Every candidate target by name, in order of capability. Cached on disk; safe to call from several processes."""
-    installed = _installation()
+    return _table("", *_installation())
+
+
+def probe_with(compiler: str) -> Mapping[str, TargetInfo]:
+    """The same for a Triton build, by its name; "" for the one of this environment. Raises NoTriton."""
+    return _table_of(compiler, installation_of(compiler)) if compiler else probe()
+
+
+@functools.cache
+def _table_of(compiler: str, installed: str) -> Mapping[str, TargetInfo]:
+    return _table(compiler, str(SCHEMA).encode(), installed.encode())
+
+
+def _table(compiler: str, *installed: bytes) -> Mapping[str, TargetInfo]:
     if found := _found(installed):
         return found
     with _kept.making(*installed):
         if found := _found(installed):
             return found
-        table = _probe()
+        table = _probe(compiler) if compiler else _probe()
         if not any(word in info.words for info in table.values() for word in _TRANSIENT):
             _kept.put(json.dumps([dataclasses.asdict(info) for info in table.values()]).encode(), *installed)
         return table
 
 
-def _found(installed: list[bytes]) -> dict[str, TargetInfo]:
+def _found(installed: Sequence[bytes]) -> dict[str, TargetInfo]:
     stored = _kept.get(*installed)
     return {entry["name"]: TargetInfo(**entry) for entry in json.loads(stored)} if stored else {}
 
 
-def available() -> tuple[str, ...]:
-    """The targets of the case model that the installed Triton compiles and assembles for, in order of capability."""
-    return tuple(name for name, info in probe().items() if info.available and name in KNOWN)
+def available(compiler: str = "") -> tuple[str, ...]:
+    """The targets of the case model that a Triton compiles and assembles for, in order of capability."""
+    return tuple(name for name, info in probe_with(compiler).items() if info.available and name in KNOWN)
 
 
-def _probe() -> dict[str, TargetInfo]:
+def assembler(target: str) -> Tool:
+    """The assembler that Triton would use for a target, or for the newest where it serves that one not."""
+    served = [info for info in probe().values() if info.path]
+    info = probe().get(target)
+    return Tool(info.path, info.ptxas) if info and info.path else Tool(served[-1].path, served[-1].ptxas)
+
+
+def _probe(compiler: str = "") -> dict[str, TargetInfo]:
     names = candidates()
-    pending = [submit(_empty_kernel(name)) for name in names]
+    pending = [submit(replace(_empty_kernel(name), compiler=compiler)) for name in names]
     with ThreadPoolExecutor(default_size()) as threads:
         infos = threads.map(lambda name, future: _inspect(name, future.result()), names, pending)
         return dict(zip(names, infos, strict=True))
@@ -117,7 +140,7 @@ def _empty_kernel(target: str) -> KernelSpec:
 def _inspect(name: str, compiled: Compiled) -> TargetInfo:
     if isinstance(compiled, Refusal):
         return TargetInfo(name, False, compiled.words)
-    info = TargetInfo(name, False, "", compiled.ptxas.version, _header(compiled, "version"))
+    info = TargetInfo(name, False, "", compiled.ptxas.version, _header(compiled, "version"), compiled.ptxas.path)
     written = _header(compiled, "target").split(",")[0]
     if written != name:
         return replace(info, words=f"Triton writes .target {written} for it")

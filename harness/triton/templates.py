@@ -125,6 +125,108 @@ def elementwise_2d(
 
 
 @triton.jit
+def _bits(values):
+    """The bits of all tensors together, as uint32. No bit of it is known: a narrow result stands there repeatedly."""
+    folded = _spread(_unsigned(values[0]))
+    for i in tl.static_range(1, len(values)):
+        folded = folded | _spread(_unsigned(values[i]))
+    return folded
+
+
+@triton.jit
+def _spread(bits):
+    width: tl.constexpr = bits.dtype.primitive_bitwidth
+    if width == 32:
+        return bits
+    elif width == 16:  # noqa: RET505
+        return bits.to(tl.uint32) * 0x10001
+    else:
+        return bits.to(tl.uint32) * 0x1010101
+
+
+@triton.jit
+def _unsigned(value):
+    width: tl.constexpr = value.dtype.primitive_bitwidth
+    tl.static_assert(width <= 32, "a loop in registers feeds results of up to 32 bits back")
+    if width == 32:
+        return value.to(tl.uint32, bitcast=True)
+    elif width == 16:  # noqa: RET505
+        return value.to(tl.uint16, bitcast=True)
+    else:
+        return value.to(tl.uint8, bitcast=True)
+
+
+@triton.jit
+def _held(first, results, zero):
+    """The first inputs again, each made to wait for the results: `zero` is 0, which the compiler does not know."""
+    waited = _bits(results) & zero.to(tl.uint32)
+    following = ()
+    for i in tl.static_range(len(first)):
+        bits = _unsigned(first[i])
+        following = following + ((bits | waited.to(bits.dtype)).to(first[i].dtype, bitcast=True),)
+    return following
+
+
+@triton.jit
+def _alone(first, xs, second, zero, other, EVEN: tl.constexpr):
+    """What `_held` costs, without a variant: every second time with other operands, or two of them would become one."""
+    following = ()
+    for i in tl.static_range(len(first)):
+        bits = _unsigned(xs[i])
+        if EVEN:
+            bits = _unsigned(first[i]) | (bits & zero.to(bits.dtype))
+        else:
+            bits = second[i] ^ (bits & other.to(bits.dtype))
+        following = following + (bits.to(first[i].dtype, bitcast=True),)
+    return following
+
+
+@triton.jit
+def _clock(at):
+    """The SM's clock, after all threads of the block have come here."""
+    tl.debug_barrier()
+    now = tl.inline_asm_elementwise("mov.u64 $0, %clock64;", "=l,r", [0], dtype=tl.int64, is_pure=False, pack=1)
+    tl.store(at, now)
+    tl.debug_barrier()
+
+
+@triton.jit(do_not_specialize=["steps", "zero", "other"])
+def in_registers(
+    ins, outs, clocks, steps, zero, other, constants,
+    ASM: tl.constexpr, CONSTRAINTS: tl.constexpr, PACK: tl.constexpr, PURE: tl.constexpr,
+    FUNCTION: tl.constexpr, CARRY: tl.constexpr, BARE: tl.constexpr, UNROLL: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """A variant applied steps * UNROLL times to BLOCK elements in registers, between two readings of the clock.
+
+    Each application waits for the results of the one before: they are its inputs (CARRY), or its inputs hold them.
+    BARE: the loop without the variant. zero, other: 0.
+    """
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    first = ()
+    for i in tl.static_range(len(ins)):
+        first = first + (tl.load(ins[i] + at),)
+    xs = first
+    second = ()
+    for i in tl.static_range(len(ins)):
+        bits = _unsigned(first[i])
+        second = second + (bits + other.to(bits.dtype),)
+    _clock(clocks + 2 * tl.program_id(0))
+    for _ in range(steps):
+        for k in tl.static_range(UNROLL):
+            if BARE:
+                xs = _alone(first, xs, second, zero, other, k % 2 == 0)
+            else:
+                ys = _apply(xs, outs, constants, ASM, CONSTRAINTS, PACK, PURE, FUNCTION)
+                if CARRY is None:
+                    xs = _held(first, ys, zero)
+                else:
+                    xs = _carried(xs, ys, CARRY)
+    _clock(clocks + 2 * tl.program_id(0) + 1)
+    for i in tl.static_range(len(ins)):
+        tl.store(ins[i] + at, xs[i], mask=zero != 0)  # never: this only keeps the loop
+
+
+@triton.jit
 def empty():
     """Does nothing: what a target is probed with."""
 

@@ -3,8 +3,10 @@ const Charts = (() => {
   const specifications = JSON.parse(document.getElementById("specifications").textContent);
 
   async function draw(element, chart) {
-    if (element.dataset.drawn || !window.vegaEmbed || !specifications[chart.kind] || !chart.rows.length) return;
+    if (element.dataset.drawn || !specifications[chart.kind] || !chart.rows.length) return;
     element.dataset.drawn = "yes";
+    await Packets.run("library");
+    if (!window.vegaEmbed) return;
     element.hidden = false;
     if (element.dataset.title) element.append(el("h4", {}, element.dataset.title));
     const view = el("div", { class: "view" });

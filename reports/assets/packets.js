@@ -7,7 +7,7 @@ const Packets = (() => {
   async function inflate(base64) {
     const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-    return JSON.parse(await new Response(stream).text());
+    return new Response(stream).text();
   }
 
   function resultOf(row, strings) {
@@ -24,7 +24,7 @@ const Packets = (() => {
 
   async function load(name) {
     const element = [...document.querySelectorAll("script.packet")].find((s) => s.dataset.case === name);
-    const raw = await inflate(element.textContent.trim());
+    const raw = JSON.parse(await inflate(element.textContent.trim()));
     const listings = raw.listings.map(([variant, target, shape, context, pack, fusion, ptx, sass, resources]) => ({
       variant: raw.strings[variant], target: raw.strings[target], shape: raw.strings[shape], context: raw.strings[context], pack, fusion,
       ptx: columns(ptx, raw.lines), sass: columns(sass, raw.lines),
@@ -38,7 +38,29 @@ const Packets = (() => {
     if (!opened.has(name)) opened.set(name, load(name));
     return opened.get(name);
   }
-  return { get };
+
+  // Puts HTML that was packed in its place. Its texts were escaped when it was made; scripts in it would not run.
+  async function unfold(within) {
+    const holder = within.querySelector(".folded");
+    if (!holder) return;
+    const made = document.createElement("template");
+    made.innerHTML = await inflate(holder.querySelector("script").textContent.trim());
+    holder.replaceWith(made.content);
+  }
+
+  // Runs a packed script once; the page's policy has the hash of its text.
+  const ran = new Map();
+  function run(id) {
+    if (!ran.has(id)) ran.set(id, start(document.getElementById(id)));
+    return ran.get(id);
+  }
+  async function start(element) {
+    if (!element) return;
+    const script = document.createElement("script");
+    script.textContent = await inflate(element.textContent.trim());
+    document.head.append(script);
+  }
+  return { get, unfold, run };
 })();
 
 // An element with text; never HTML.

@@ -7,7 +7,8 @@ function fill(details) {
   if (!filled.has(details)) filled.set(details, fillOnce(details));
   return filled.get(details);
 }
-function fillOnce(details) {
+async function fillOnce(details) {
+  await Packets.unfold(details);
   const holder = details.querySelector(".listings");
   const listings = holder && Listings.build(holder).catch((fault) => { holder.textContent = `The listings cannot be unpacked here: ${fault.message}`; });
   return Promise.all([listings, Charts.build(details.dataset.case, details).catch((fault) => console.error(fault))]);
@@ -16,6 +17,9 @@ for (const details of document.querySelectorAll("details.case, details.timed")) 
   if (details.open) fill(details);
   details.addEventListener("toggle", () => { if (details.open) fill(details); });
 }
+
+const ledger = document.querySelector("#conformance details");
+ledger?.addEventListener("toggle", () => Packets.unfold(ledger).then(find));
 
 function arrive() {
   if (location.hash.startsWith("#filter?")) { Matrix.restore(); return; }
@@ -68,7 +72,8 @@ document.getElementById("theme").addEventListener("click", () => {
 });
 
 const form = document.getElementById("find-form");
-form?.addEventListener("input", () => {
+function find() {
   const words = form.value.toLowerCase();
   for (const row of document.querySelectorAll("table.ledger tbody tr")) row.hidden = !row.textContent.toLowerCase().includes(words);
-});
+}
+form?.addEventListener("input", find);

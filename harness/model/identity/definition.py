@@ -10,11 +10,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.model.case import Case
+from harness.model.compilers import compiler_of
 from harness.model.derive import asm_form, packs_of
 from harness.model.identity.code import digest_with_code
 from harness.model.identity.encoding import without_encoding
 from harness.model.policies import policies
-from harness.model.variants import AsmVariant, CaseError, KernelVariant, PlainVariant, Variant, alternatives
+from harness.model.ptxvariant import PtxVariant
+from harness.model.variants import (
+    AsmVariant,
+    CaseError,
+    KernelVariant,
+    LaunchedVariant,
+    PlainVariant,
+    Variant,
+    alternatives,
+)
 
 KEPT_DIGITS = 16
 
@@ -83,6 +93,8 @@ def _made_of(case: Case, variant: Variant) -> dict[str, Any]:
     """What runs: the parts that this kind of variant has."""
     carry = policies(case, variant).carry
     parts: dict[str, Any] = {"launch": (variant.fusion, carry)}
+    if compiler := compiler_of(case, variant):
+        parts["compiler"] = compiler
     if isinstance(variant, AsmVariant):
         forms = [(pack, *_form(case, variant, pack)) for pack in packs_of(case, variant)]
         parts["asm"] = [(pack, text) for pack, text, _ in forms]
@@ -91,9 +103,13 @@ def _made_of(case: Case, variant: Variant) -> dict[str, Any]:
             parts["convention"] = variant.convention
     elif isinstance(variant, PlainVariant):
         parts["function"] = (variant.function, variant.constants)
-    elif isinstance(variant, KernelVariant):
-        parts["function"] = variant.function
+    elif isinstance(variant, LaunchedVariant):
         parts["launch"] = (variant.fusion, carry, variant.grid, variant.meta, variant.num_warps)
+    if isinstance(variant, KernelVariant):
+        parts["function"] = variant.function
+    elif isinstance(variant, PtxVariant):
+        parts["ptx"] = (variant.text, variant.entry)
+        parts["launch"] += (variant.block, variant.shared, variant.parameters)
     return parts
 
 

@@ -43,9 +43,9 @@ def experiment(machine: str, code: str, launch: Any, inputs: Mapping[str, Any]) 
 
 
 @functools.cache
-def emulator() -> str:
-    """The emulator as a machine: a digest of the text of every module of `harness.ptx`."""
-    return f"emulator {_text_digest(ROOT / 'harness' / 'ptx')}"
+def emulator(approximate: str) -> str:
+    """The emulator as a machine: whose bits approximate instructions have, and a digest of all of `harness.ptx`."""
+    return f"emulator {approximate} {_text_digest(ROOT / 'harness' / 'ptx')}"
 
 
 @functools.cache

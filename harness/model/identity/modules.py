@@ -1,30 +1,79 @@
 """Files executed as modules, always from their text.
 
 Python trusts a `.pyc` whose source has the same size and the same time in whole seconds, so an edit may be missed.
+
+The folder of such a file is a package, whose name is made from its path. So the file imports what lies beside it as
+`from ._helpers import f`, wherever the folder is and whatever `sys.path` holds.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import sys
+from importlib.machinery import SOURCE_SUFFIXES, ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
+from typing import Any
 
 from harness.model.identity.source import executed
 
+_FOLDER = "ptxdiff_folder_"
+
 
 def execute_file(path: Path, name: str) -> ModuleType:
-    """Execute a Python file and enter it in `sys.modules` under `name`. Raises what the file raises."""
-    text = importlib.util.decode_source(path.read_bytes())
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None:
+    """Execute a Python file and enter it in `sys.modules` as `module_name(path, name)`. Raises what the file raises."""
+    if path.suffix not in SOURCE_SUFFIXES:
         raise ImportError(f"{path} is no Python file")
+    full = module_name(path, name)
+    _know_folder(path)
+    loader = _FromText(full, str(path))
+    spec = importlib.util.spec_from_file_location(full, path, loader=loader)
+    assert spec is not None  # as it has a loader
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # inspect, and so triton.jit, look for a function's module there
-    executed(str(path), text)
+    sys.modules[full] = module  # inspect, and so triton.jit, look for a function's module there
     try:
-        exec(compile(text, str(path), "exec", dont_inherit=True), vars(module))
+        loader.exec_module(module)
     except BaseException:
-        del sys.modules[name]
+        del sys.modules[full]
         raise
     return module
+
+
+def module_name(path: Path, name: str) -> str:
+    """The full name of the module that a file becomes: in the package of its folder."""
+    return f"{_FOLDER}{hashlib.sha256(str(path.parent.resolve()).encode()).hexdigest()[:8]}.{name}"
+
+
+def _know_folder(path: Path) -> None:
+    """Enter the folder of a file as a package, of which nothing is executed: not its `__init__.py` either."""
+    package = module_name(path, "").rstrip(".")
+    if package not in sys.modules:
+        found = ModuleType(package, f"The files of {path.parent}.")
+        found.__path__ = [str(path.parent.resolve())]
+        sys.modules[package] = found
+    if not any(isinstance(f, _BesideCases) for f in sys.meta_path):
+        sys.meta_path.insert(0, _BesideCases())
+
+
+class _FromText(SourceFileLoader):
+    """Compiles the text of a file, and notes it as what runs."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The code of the file as it is now."""
+        data = self.get_data(self.path)
+        executed(self.path, importlib.util.decode_source(data))
+        return compile(data, self.path, "exec", dont_inherit=True)
+
+
+class _BesideCases:
+    """Finds what a file imports from its own folder."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """The spec of a module in a folder that was made a package, executed from its text as well."""
+        if not name.startswith(_FOLDER):
+            return None
+        spec = PathFinder.find_spec(name, path)
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _FromText(name, spec.loader.path)
+        return spec

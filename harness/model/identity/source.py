@@ -52,8 +52,14 @@ _made: dict[int, tuple[types.CodeType, bytes]] = {}
 
 def byte_code(code: types.CodeType) -> bytes:
     """What Python runs, with its constants and names, and that of inner functions."""
-    constants = [byte_code(c) if isinstance(c, types.CodeType) else encode(c) for c in code.co_consts]
-    return tagged("code", code.co_code, encode(code.co_names), *constants)
+    if id(code) not in _bytes:
+        constants = [byte_code(c) if isinstance(c, types.CodeType) else encode(c) for c in code.co_consts]
+        _bytes[id(code)] = (code, tagged("code", code.co_code, encode(code.co_names), *constants))
+    return _bytes[id(code)][1]
+
+
+_bytes: dict[int, tuple[types.CodeType, bytes]] = {}
+"""Code objects with their byte code, by id, as `_made` has them. Nothing in a code object changes."""
 
 
 def _node(code: types.CodeType) -> ast.AST | None:

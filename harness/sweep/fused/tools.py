@@ -1,8 +1,7 @@
-"""The functions of an oracle as a sweep calls them: kernels of our own, else torch.compile, else eager."""
+"""The functions of an oracle as a sweep calls them: as kernels, or as they are."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from harness.model.identity import digest_with_code
 from harness.model.identity.definition import definition
 from harness.sweep.fused import kernels
 from harness.sweep.fused.writer import NotFused
-from harness.sweep.oracle import Fused, Oracle, numbers
+from harness.sweep.oracle import Oracle, numbers
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ _kept: dict[tuple[Any, ...], Tools] = {}
 
 
 def tools_of(oracle: Oracle, job: Job, chunk: int, device: str) -> Tools:
-    """The fused functions, kept for the other variants and packs that are judged alike."""
+    """The kernels, kept for the other variants and packs that are judged alike; on a GPU calls may raise NotFused."""
     judged_by = definition(job.case, job.variant, exact=True)
     parts = tuple(judged_by[name] for name in ("reference", "policy", "meets", "formats"))
     key = (parts, digest_with_code(oracle.generator, exact=True), chunk, device)
@@ -78,15 +77,12 @@ def _ahead(oracle: Oracle, chunk: int, device: str) -> Callable[[tuple[str, ...]
 
 
 def _fused(make: Callable[[], Callable[..., Any]], plain: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel of our own, made when it is first called; what that cannot be made of, torch compiles."""
+    """A kernel, made when it is first called on a GPU; the call raises NotFused where none can be made."""
     made: list[Callable[..., Any]] = []
 
     def call(*tensors: Tensor) -> Any:
-        if not made and tensors[0].device.type == "cuda":
-            with contextlib.suppress(NotFused):
-                made.append(make())
         if not made:
-            made.append(Fused(plain))
+            made.append(make() if tensors[0].device.type == "cuda" else plain)
         return made[0](*tensors)
 
     return call

@@ -1,0 +1,305 @@
+"""Forms of wgmma on a device and in the emulator: one kernel for both, and matrices in every layout of shared memory.
+
+A block of one warpgroup takes one tile: it copies an image of a and b to shared memory, loads its registers of c (and
+of a, where that is in registers), runs the instruction and stores its registers of d. Where elements lie in the image
+is what descriptors say, so that a wrong address of the emulator's shows as wrong results on a device.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from harness.conformance import products
+from harness.conformance.measure import OFFENDERS, Tally, WrongInput
+from harness.conformance.productforms import bounds_of
+from harness.ptx.errors import NotElementwise, PtxError
+from harness.ptx.kernel.descriptors import SWIZZLES, Descriptor, addresses
+from harness.ptx.kernel.fragments import per_register
+from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
+from harness.ptx.kernel.warpgroup import GroupProduct, Matrix
+from harness.ptx.numeric.tensorcore import BITS, FLOATS
+from harness.ptx.numeric.vectorise import UNSIGNED, Array
+
+TILES = 1 << 6
+"""Tiles of one launch."""
+
+
+@dataclass(frozen=True)
+class GroupLayout:
+    """How a and b are given: bytes of the swizzle (0: a in registers), whether MN-major, whether of the other sign."""
+
+    a: int
+    b: int
+    across_a: bool = False
+    across_b: bool = False
+    negative_a: bool = False
+    negative_b: bool = False
+
+    def __str__(self) -> str:
+        a = f"a {'MN' if self.across_a else 'K'}-major, {self.a} bytes" if self.a else "a in registers"
+        return f"{a}; b {'MN' if self.across_b else 'K'}-major, {self.b} bytes"
+
+
+def layouts_of(form: str) -> tuple[GroupLayout, ...]:
+    """The layouts that a form can have, each of a's and each of b's at least once."""
+    kind = bounds_of()[form].modifiers["atype"] or ""
+    signs = kind in FLOATS
+    sizes = sorted(SWIZZLES.values())
+    majors = (False, True) if BITS[kind] == 16 else (False,)
+    of_b = [(size, across) for across in majors for size in sizes]
+    of_a = [*of_b, (0, False)]
+    found = []
+    for number, (size, across) in enumerate(of_a):
+        size_b, across_b = of_b[(3 * number + 1) % len(of_b)]
+        found.append(GroupLayout(size, size_b, across, across_b, signs and number % 3 == 1, signs and number % 4 == 2))
+    return tuple(found)
+
+
+def placed(matrix: Matrix, swizzle: int, start: int) -> tuple[Descriptor, int]:
+    """A descriptor for a matrix that begins at an address, and the bytes to keep for it."""
+    size, k = matrix.rows, matrix.k
+    if matrix.across:
+        if swizzle == 16:
+            return Descriptor(start, size // 8 * 128, 128, 16), size * k * 2
+        atoms = -(-size * 2 // swizzle)
+        return Descriptor(start, swizzle * k, swizzle * 8, swizzle), atoms * swizzle * k
+    if swizzle == 16:
+        return Descriptor(start, size * 16, 128, 16), size * 32
+    # The last 32 bytes of each row, of the places that a step along k goes through.
+    return Descriptor(start + swizzle - 32, 0, 8 * swizzle, swizzle), size * swizzle
+
+
+@dataclass(frozen=True)
+class GroupKernel:
+    """A form's kernel as PTX, what the emulator makes of the instruction, and its image of shared memory.
+
+    `chunks`: of a (None: in registers) and b, the offset in the image of every 16 bytes. `size`: bytes of the image.
+    """
+
+    text: str
+    product: GroupProduct
+    layout: GroupLayout
+    chunks: tuple[Array | None, Array]
+    size: int
+
+    @property
+    def bits(self) -> int:
+        """Bits of an element of d and c."""
+        return BITS[self.product.arithmetic.types[0]]
+
+    def shapes(self, tiles: int) -> tuple[tuple[int, int, int], ...]:
+        """Codes of d, a, b and c."""
+        n, k = self.product.b.rows, self.product.b.k
+        return (tiles, 64, n), (tiles, 64, k), (tiles, k, n), (tiles, 64, n)
+
+
+@cache
+def program(form: str, target: str, layout: GroupLayout) -> GroupKernel:
+    """The kernel of a form. Raises PtxError where the emulator refuses it."""
+    bound = bounds_of()[form]
+    kind, kind_b = bound.modifiers["atype"] or "", bound.modifiers["btype"] or ""
+    n, k = map(int, (bound.modifiers["shape"] or "").removeprefix("m64n").split("k"))
+    a = Matrix(64, k, kind, layout.across_a, layout.negative_a)
+    b = Matrix(n, k, kind_b, layout.across_b, layout.negative_b)
+    size, codes = 0, []
+    chunks: list[Array | None] = []
+    for matrix, swizzle in ((a, layout.a), (b, layout.b)):
+        if not swizzle:
+            chunks.append(None)
+            codes.append(0)
+            continue
+        found, room = placed(matrix, swizzle, size)
+        chunks.append(addresses(found, matrix.across, matrix.rows, matrix.depth))
+        codes.append(found.code)
+        size = -(-(size + room) // 1024) * 1024
+    size = -(-size // 2048) * 2048  # what 128 threads copy at a time
+    bits = BITS[bound.modifiers["dtype"] or ""]
+    count = 64 * n * bits // 4096
+    of_a = 0 if layout.a else 64 * k * BITS[kind] // 4096
+    text = _text(bound.spelling, target, layout, size, codes, count, of_a, kind)
+    step = next(s for s in load_kernel(text).program.steps if s.kind == "wgmma")
+    assert chunks[1] is not None
+    return GroupKernel(text, step.detail, layout, (chunks[0], chunks[1]), size)
+
+
+def _text(
+    spelling: str, target: str, layout: GroupLayout, size: int, codes: list[int], count: int, of_a: int, kind: str
+) -> str:
+    lines = [
+        ".version 8.8", f".target {target}", ".address_size 64",
+        ".visible .entry product(.param .u64 image, .param .u64 a, .param .u64 c, .param .u64 d, .param .u64 tiles)",
+        ".reqntid 128", "{",
+        "  .reg .pred %p<3>; .reg .b32 %r<20>; .reg .b64 %q<20>;",
+        f"  .reg .b32 %d<{count}>; .reg .b32 %a<{max(of_a, 1)}>; .reg .b32 %x<4>;",
+        f"  .shared .align 1024 .b8 space[{size}];",
+        "  ld.param.u64 %q0, [tiles]; mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %nctaid.x;",
+        "  mov.u32 %r3, space; setp.eq.u32 %p1, 0, 0; shr.u32 %r4, %r3, 4; cvt.u64.u32 %q4, %r4;",
+        *(f"  mov.b64 %q{5 + i}, {code}; add.s64 %q{5 + i}, %q{5 + i}, %q4;" for i, code in enumerate(codes)),
+        "AGAIN:",
+        "  cvt.u64.u32 %q1, %r1; setp.ge.u64 %p0, %q1, %q0; @%p0 bra DONE;",
+        f"  ld.param.u64 %q2, [image]; mul.lo.u64 %q3, %q1, {size}; add.s64 %q2, %q2, %q3;",
+        "  shl.b32 %r5, %r0, 4;",
+        "COPY:",
+        "  cvt.u64.u32 %q3, %r5; add.s64 %q3, %q2, %q3; ld.global.v4.b32 {%x0, %x1, %x2, %x3}, [%q3];",
+        "  add.u32 %r6, %r3, %r5; st.shared.v4.b32 [%r6], {%x0, %x1, %x2, %x3};",
+        f"  add.u32 %r5, %r5, 2048; setp.lt.u32 %p0, %r5, {size}; @%p0 bra COPY;",
+        *_moves("a", "ld", of_a), *_moves("c", "ld", count, "d"),
+        "  fence.proxy.async; bar.sync 0; wgmma.fence.sync.aligned;",
+    ]  # fmt: skip
+    operands = ["{" + ", ".join(f"%d{i}" for i in range(count)) + "}"]
+    operands.append("%q5" if layout.a else "{" + ", ".join(f"%a{i}" for i in range(of_a)) + "}")
+    operands += ["%q6", "%p1"]
+    if kind in FLOATS:
+        operands += ["-1" if negative else "1" for negative in (layout.negative_a, layout.negative_b)]
+    if BITS[kind] == 16:
+        operands += [str(int(layout.across_a))] if layout.a else []
+        operands += [str(int(layout.across_b))]
+    lines += [
+        f"  {spelling} {', '.join(operands)};",
+        "  wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; bar.sync 0;",
+        *_moves("d", "st", count),
+        "  add.u32 %r1, %r1, %r2; bra AGAIN;", "DONE:", "  ret;", "}",
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _moves(name: str, opcode: str, count: int, register: str = "") -> list[str]:
+    """Registers of each thread, which lie 128 to a row."""
+    if not count:
+        return []
+    lines = [
+        f"  ld.param.u64 %q8, [{name}]; mul.lo.u64 %q9, %q1, {count * 512}; add.s64 %q8, %q8, %q9;",
+        "  mul.wide.u32 %q9, %r0, 4; add.s64 %q8, %q8, %q9;",
+    ]
+    for i in range(count):
+        pair = [f"%{register or name}{i}", f"[%q8+{i * 512}]"]
+        lines.append(f"  {opcode}.global.b32 {', '.join(pair if opcode == 'ld' else pair[::-1])};")
+    return lines
+
+
+# tiles ------------------------------------------------------------------------------------------------------------
+
+
+def drawn(known: GroupKernel, seed: str, count: int) -> list[Array]:
+    """Codes of a, b and c for `count` tiles of all kinds of magnitudes."""
+    rng = np.random.default_rng(int.from_bytes(hashlib.sha256(seed.encode()).digest()[:7], "big"))
+    kind = np.arange(count) % len(products.KINDS)
+    types = known.product.arithmetic.types
+    codes = [
+        products.codes(rng, name, shape, kind, i)
+        for i, (name, shape) in enumerate(zip(types, known.shapes(count), strict=True))
+    ]
+    products.cancel(rng, known.product.arithmetic, codes, kind)
+    return [x.astype(UNSIGNED[max(BITS[t], 8)]) for x, t in zip(codes[1:], types[1:], strict=True)]
+
+
+def image(known: GroupKernel, a: Array, b: Array, chunks: tuple[Array | None, Array] | None = None) -> Array:
+    """Shared memory of each tile, a row of bytes; bytes of no matrix are ones. chunks: None: the kernel's own."""
+    found = np.full((len(a), known.size), 0xFF, np.uint8)
+    for matrix, codes, places in zip(
+        (known.product.a, known.product.b), (a, b.transpose(0, 2, 1)), chunks or known.chunks, strict=True
+    ):
+        if places is None:
+            continue
+        table = codes.transpose(0, 2, 1) if matrix.across else codes
+        rows = np.ascontiguousarray(table).reshape(len(a), -1)
+        octets = np.packbits(rows, axis=1, bitorder="little") if BITS[matrix.type] == 1 else rows.view(np.uint8)
+        where = places.reshape(-1)[:, None] + np.arange(16)
+        found[:, where.reshape(-1)] = octets
+    return found
+
+
+def registers(codes: Array, table: Array, bits: int) -> Array:
+    """Matrices of 64 rows as registers: tiles x registers x threads, by the table of a warp's 16 rows."""
+    order = np.empty(table.size, np.int64)
+    order[table.reshape(-1)] = np.arange(table.size)
+    rows = codes.reshape(len(codes) * 4, -1)[:, order]
+    if bits == 1:
+        words = np.ascontiguousarray(np.packbits(rows.astype(np.uint8), axis=1, bitorder="little")).view(np.uint32)
+    else:
+        words = np.ascontiguousarray(rows.astype(UNSIGNED[bits])).view(np.uint32)
+    count = table.size // (32 * per_register(bits))
+    return np.ascontiguousarray(words.reshape(-1, 4, count, 32).transpose(0, 2, 1, 3)).reshape(-1, count, 128)
+
+
+def arrays(known: GroupKernel, operands: list[Array], of_memory: Array | None = None) -> list[Array]:
+    """What a launch takes: the image, registers of a and of c."""
+    a, b, c = operands
+    table = known.product.a.table
+    of_a = np.zeros((len(a), 1, 128), np.uint32) if table is None else registers(a, table, BITS[known.product.a.type])
+    memory = image(known, a, b) if of_memory is None else of_memory
+    return [memory, of_a, registers(c, known.product.table, known.bits)]
+
+
+def computed(known: GroupKernel, operands: list[Array]) -> Array:
+    """Registers of d by the definition's code, without a kernel."""
+    a, b, c = operands
+    sides = (known.product.a, known.product.b)
+    a, b = (x ^ x.dtype.type(1 << BITS[m.type] - 1) if m.negative else x for x, m in zip((a, b), sides, strict=True))
+    return registers(known.product.arithmetic(a, b, c), known.product.table, known.bits)
+
+
+def emulated(known: GroupKernel, given: list[Array]) -> Array:
+    """Registers of d by the emulator."""
+    result = np.zeros_like(given[2])
+    buffers = [Buffer(x, n) for x, n in zip([*given, result], ("image", "a", "c", "d"), strict=True)]
+    run_kernel(load_kernel(known.text), [*buffers, len(result)], (len(result),), num_threads=128, limit=None)
+    return result
+
+
+def on_device(device: products.ProductDevice, known: GroupKernel, given: list[Array]) -> Array:
+    """Registers of d by a GPU. Raises PtxError with ptxas's words."""
+    kernel = device.kernel(known.text)
+    result = np.zeros_like(given[2])
+    device.launch(kernel, [*given, result], 128 * len(result))
+    return result
+
+
+def measured(device: products.ProductDevice, form: str, count: int, seconds: float = math.inf) -> Tally:
+    """Compare the emulator with the device on `count` tiles, or as many as there is time for, layout by layout.
+
+    The first tiles of each layout go through whole kernels, the others through the definition's code. Which layouts
+    come first follows from the form's name, so that few tiles of many forms have them all.
+    """
+    tally = Tally(form, "")
+    target, ends = device.identity.target, time.monotonic() + seconds
+    known = layouts_of(form)
+    first = hashlib.sha256(form.encode()).digest()[0]
+    try:
+        turn = 0
+        while tally.reached < count and (turn < 2 or time.monotonic() < ends) and tally.mismatches < 64:
+            kernel = program(form, target, known[(first + turn) % len(known)])
+            some = min(TILES, count - tally.reached)
+            operands = drawn(kernel, f"{form} {turn}", some)
+            given = arrays(kernel, operands)
+            expected = computed(kernel, operands)
+            if turn < len(known):
+                few = len(products.KINDS)
+                part = emulated(kernel, [x[:few] for x in given])
+                assert np.array_equal(part, expected[:few]), f"{form}: {kernel.layout}"
+                tally.hosted += len(part)
+            _compare(tally, kernel, given, expected, on_device(device, kernel, given))
+            tally.reached += some
+            turn += 1
+    except NotElementwise as e:
+        tally.failure = str(e).splitlines()[0]
+    except PtxError as e:
+        tally.refused = str(e).splitlines()[0]
+    return tally
+
+
+def _compare(tally: Tally, kernel: GroupKernel, given: list[Array], expected: Array, got: Array) -> None:
+    wrong = np.flatnonzero((expected != got).any(axis=(1, 2)))
+    tally.mismatches += len(wrong)
+    for tile in wrong[: OFFENDERS - len(tally.offenders)].tolist():
+        at = np.unravel_index(int(np.flatnonzero(expected[tile] != got[tile])[0]), expected[tile].shape)
+        kind = products.KINDS[tile % len(products.KINDS)]
+        words = f"tile of {kind} magnitudes, {kernel.layout}; register {at[0]} of thread {at[1]}"
+        inputs = (f"c {hex(int(given[2][tile][at]))}",)
+        tally.offenders.append(WrongInput(words, inputs, (hex(int(expected[tile][at])),), (hex(int(got[tile][at])),)))

@@ -1,0 +1,233 @@
+"""A baseline of digests: what a whole catalogue gave, small enough for git.
+
+One file for each case file, in it a line for each variant and backend. A line has by target the verdict, the evidence,
+registers, a digest of the PTX that was compiled, and a short digest of the output bits for all inputs that ran.
+Inputs are named by a digest of their own, so that bits are compared on equal inputs only, and a run with other inputs
+does not match: it is refused until it is accepted. Nothing says on what machine it was made, but for Triton's version.
+
+`condensed` turns a run into results of that kind, and `load` a baseline, so that both go through the same gate as full
+records do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness.gating.baseline import BaselineError, file_name
+from harness.gating.gate import WHOLE_ITEM
+from harness.records import EVIDENCE, VERDICTS, Block, Key, Result, Run, RunRecords, Seal
+from harness.records.seal import SealError
+
+SCHEMA = 1
+_HEAD = b'{"record":"digests"'
+_ORDER = ("error", "fail", "unsupported", "pass", "not run")
+
+
+def condensed(run: RunRecords) -> RunRecords:
+    """A run with a result for each item and for each of its kinds of inputs: what a baseline of digests keeps."""
+    items = _by_item(run.results)
+    results = [made for item in sorted(items) for made in _condensed(items[item])]
+    return replace(run, results=results, texts={}, timings=[])
+
+
+def _condensed(results: Sequence[Result]) -> Iterator[Result]:
+    """The results of one item, condensed. The worst verdict is the item's."""
+    worst = min(results, key=lambda r: (_ORDER.index(r.verdict), r.expected_failure))
+    key = Key(*worst.key.item, input_set=WHOLE_ITEM)
+    ran = [r for r in results if r.outputs_digest]
+    known = next((r.fingerprint for r in results if r.fingerprint), None)
+    bodies = sorted({r.body for r in results if r.body})
+    yield Result(
+        key,
+        worst.verdict,
+        expected_failure=worst.expected_failure,
+        evidence=max((r.evidence for r in results), key=EVIDENCE.index),
+        words="" if worst.outcome == "pass" else worst.words,
+        diagnosis=worst.diagnosis,
+        resources=_most([r.resources for r in results]),
+        instructions=_most([{"all": sum(r.instructions.values())} for r in results if r.instructions]),
+        fingerprint={"definition": _digest(sorted(known.items()))} if known else {},
+        body=_digest(bodies) if bodies and key.backend == "assembler" else "",
+    )
+    rows: dict[str, list[Result]] = defaultdict(list)
+    for r in ran:
+        rows[_digest([r.inputs_digest, r.key.context, r.key.fusion])[:6]].append(r)
+    for name, members in sorted(rows.items()):
+        bits = sorted({_digest([(b.first, b.count, b.digest) for b in r.outputs_digest]) for r in members})
+        yield _row(key, worst, name, _digest(bits)[:8])
+
+
+def _row(item: Key, of: Result, inputs: str, bits: str) -> Result:
+    return Result(
+        replace(item, input_set=inputs), of.verdict, expected_failure=of.expected_failure, evidence=of.evidence,
+        diagnosis=of.diagnosis, inputs_digest=inputs, outputs_digest=(Block(0, 1, bits),),
+    )  # fmt: skip
+
+
+def _most(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The greatest of each count; shared memory and the like are in the digest of the code."""
+    found: dict[str, int] = {}
+    for count in counts:
+        for name, value in count.items():
+            if name in ("registers", "spill_stores", "spill_loads", "all"):
+                found[name] = max(found.get(name, 0), value)
+    return {n: v for n, v in found.items() if v}
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:12]
+
+
+# ---- Files ---------------------------------------------------------------------------------------------------
+
+
+def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> list[Path]:
+    """Write a condensed run as the baseline in `folder`; the files written.
+
+    keep: an existing one, whose items stay where the run has none or could not run them. Other files there go.
+    """
+    items = {item: rs for item, rs in _by_item(run.results).items() if rs[0].verdict != "not run"}
+    items = {**(_by_item(keep.results) if keep is not None else {}), **items}
+    files: dict[str, list[tuple[str, str, str, str]]] = defaultdict(list)
+    for item in sorted(items):
+        files[item[0].partition(".")[0]].append(item)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for stem, members in files.items():
+        path = folder / f"{file_name(stem)}.jsonl"
+        path.write_bytes(b"".join(_lines(run.run, {i: items[i] for i in members})))
+        written.append(path)
+    for stale in set(folder.glob("*.jsonl")) - set(written):
+        stale.unlink()
+    return written
+
+
+def _by_item(results: Iterable[Result]) -> dict[tuple[str, str, str, str], list[Result]]:
+    found: dict[tuple[str, str, str, str], list[Result]] = defaultdict(list)
+    for r in results:
+        found[r.key.item].append(r)
+    return found
+
+
+def _lines(run: Run, items: Mapping[tuple[str, str, str, str], list[Result]]) -> Iterator[bytes]:
+    """The lines of one file: a head, one for each variant and backend, and an end that counts them."""
+    seal = Seal(chained=False)
+    versions = {n: run.environment[n] for n in ("triton",) if n in run.environment}
+    yield seal.close(_text({"record": "digests", "schema": SCHEMA, "effort": run.effort, "versions": versions}))
+    groups: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = defaultdict(dict)
+    definitions: dict[tuple[str, str, str], str] = {}
+    for (case, variant, target, backend), results in items.items():
+        groups[case, variant, backend][target] = _cell(results)
+        said = results[0].fingerprint.get("definition", "")
+        definitions[case, variant, backend] = said or definitions.get((case, variant, backend), "")
+    for (case, variant, backend), cells in sorted(groups.items()):
+        shared: dict[str, list[str]] = defaultdict(list)
+        for target, cell in cells.items():
+            shared[json.dumps(cell)].append(target)
+        targets = {" ".join(names): json.loads(cell) for cell, names in shared.items()}
+        line = {"case": case, "variant": variant, "backend": backend, "definition": definitions[case, variant, backend]}
+        yield seal.close(_text({**line, "targets": targets}))
+    yield seal.close(_text({"record": "end", "variants": len(groups)}))
+
+
+def _text(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _cell(results: Sequence[Result]) -> dict[str, Any]:
+    """What a line says of one target."""
+    whole, *rows = results
+    said: dict[str, Any] = {
+        "verdict": whole.verdict,
+        "expected": whole.expected_failure,
+        "evidence": whole.evidence if whole.evidence != "none" else "",
+        "diagnosis": whole.diagnosis,
+        "ptx": whole.body,
+        "resources": dict(whole.resources),
+        "instructions": sum(whole.instructions.values()),
+        "bits": " ".join(f"{r.inputs_digest}:{r.outputs_digest[0].digest}" for r in rows),
+    }
+    return {n: v for n, v in said.items() if v}
+
+
+def is_digests(folder: Path) -> bool:
+    """Whether a folder holds a baseline of digests."""
+    for path in sorted(folder.glob("*.jsonl")):
+        with path.open("rb") as file:
+            return file.read(len(_HEAD)) == _HEAD
+    return False
+
+
+def load(folder: Path) -> RunRecords:
+    """Read a baseline of digests as results. Raises BaselineError where a file of it is faulty."""
+    found: RunRecords | None = None
+    for path in sorted(folder.glob("*.jsonl")):
+        head, results = _read(path)
+        if found is None:
+            found = RunRecords(head, path=folder)
+        elif head.effort != found.run.effort:
+            raise BaselineError(f"{path}: of effort {head.effort}, other files of {found.run.effort}; make all again")
+        found.results += results
+    if found is None:
+        raise BaselineError(f"{folder}: no baseline here; make one: ptxdiff gate RUN --baseline {folder} --accept")
+    return found
+
+
+def _read(path: Path) -> tuple[Run, list[Result]]:
+    seal = Seal(chained=False)
+    results: list[Result] = []
+    head: Run | None = None
+    count, ended = 0, False
+    lines = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            said = json.loads(seal.open(line))
+            if number == 1:
+                if said["record"] != "digests" or said["schema"] != SCHEMA:
+                    raise ValueError(f"schema {said.get('schema')}; this version reads {SCHEMA}")
+                head = Run("baseline", "", said["effort"], 0, said["versions"], chained=False)
+            elif said.get("record") == "end":
+                if said["variants"] != count or number != len(lines) - 1:
+                    raise ValueError("lines were lost or added")
+                ended = True
+            else:
+                count += 1
+                results += _expanded(said)
+        except (SealError, ValueError, KeyError, TypeError, AttributeError) as e:
+            raise BaselineError(f"{path}:{number}: {e}; {_REPAIR}") from None
+    if head is None or not ended or lines[-1]:
+        raise BaselineError(f"{path}: the end is missing; {_REPAIR}")
+    return head, results
+
+
+_REPAIR = "restore the file from git, or make the baseline again with --accept --replace --digests"
+
+
+def _expanded(line: Mapping[str, Any]) -> Iterator[Result]:
+    """The results that a line stands for."""
+    for names, cell in line["targets"].items():
+        if cell["verdict"] not in VERDICTS or cell.get("evidence", "none") not in EVIDENCE:
+            raise ValueError(f"no verdict and evidence: {cell['verdict']!a}, {cell.get('evidence')!a}")
+        for target in names.split(" "):
+            key = Key(line["case"], line["variant"], target, line["backend"], input_set=WHOLE_ITEM)
+            whole = Result(
+                key,
+                cell["verdict"],
+                expected_failure=cell.get("expected", False),
+                evidence=cell.get("evidence", "none"),
+                diagnosis=cell.get("diagnosis", ""),
+                resources=cell.get("resources", {}),
+                instructions={"all": cell["instructions"]} if "instructions" in cell else {},
+                fingerprint={"definition": line["definition"]} if line["definition"] else {},
+                body=cell.get("ptx", ""),
+            )
+            yield whole
+            for pair in cell.get("bits", "").split():
+                inputs, _, bits = pair.partition(":")
+                yield _row(key, whole, inputs, bits)

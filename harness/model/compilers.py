@@ -1,0 +1,82 @@
+"""Which Triton build compiles a variant, by name, and variants that a run has once more for another build.
+
+Builds are known here by name alone; `harness.triton.builds` knows where they are.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+from harness.model.case import Case
+from harness.model.declaration import CaseDeclaration
+from harness.model.variants import CaseError, Variant
+
+_also: tuple[str, ...] = ()
+_made: dict[int, tuple[Case, Case]] = {}
+"""Cases with their twins, by the id of the case as its file has it; both are kept alive."""
+
+
+def compiler_of(case: CaseDeclaration, variant: Variant) -> str:
+    """The name of the build that compiles a variant; "" for the Triton of this environment."""
+    return variant.compiler or case.compiler
+
+
+def also_with(names: Iterable[str]) -> None:
+    """From now on `with_twins` adds variants for these builds."""
+    global _also
+    if _also != (_also := tuple(names)):
+        _made.clear()
+
+
+def twin(variant: str, compiler: str) -> str:
+    """What a variant is called that is compiled by another build as well."""
+    return f"{variant}@{compiler}"
+
+
+def with_twins(case: Case) -> Case:
+    """The case with each variant that names no build once more for each build asked for. Raises CaseError."""
+    if not _also:
+        return case
+    if id(case) not in _made:
+        made: dict[str, Variant] = {}
+        for name, variant in case.variants.items():
+            made[name] = variant
+            for compiler in _also if not compiler_of(case, variant) else ():
+                if twin(name, compiler) in case.variants:
+                    raise CaseError(f"variant {twin(name, compiler)!r} has the name of {name!r} compiled by {compiler}")
+                made[twin(name, compiler)] = replace(variant, compiler=compiler)
+        _made[id(case)] = (case, replace(case, variants=made))
+    return _made[id(case)][1]
+
+
+class ModuleElsewhere(ModuleType):
+    """Stands for a module that only another Triton build has. Functions name it; nothing of it can be used here."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AttributeError(
+            f"{self.__name__}.{name}: the Triton of this environment has no {self.__name__}; within a @triton.jit "
+            "function of a variant with compiler= the build of that name has it"
+        )
+
+
+def module_of_build(name: str) -> ModuleType:
+    """A module of Triton by its full name: itself where this Python has it, else what stands for it.
+
+    A case file whose kernels are compiled elsewhere (`compiler="tlx"`) takes from here what its own Triton lacks:
+    `tlx = module_of_build("triton.language.extra.tlx")`. Raises CaseError for a module of another package: code from
+    it would count in no digest.
+    """
+    if name.partition(".")[0] != "triton":
+        raise CaseError(f"module_of_build({name!r}): only modules of triton may be missing here; import others plainly")
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if not error.name or not f"{name}.".startswith(f"{error.name}."):
+            raise  # the module is there, and something that it imports is not
+    return ModuleElsewhere(name)

@@ -1,0 +1,340 @@
+"""Elementwise variants timed in registers: clocks per application in a chain, results per clock and SM in a loop.
+
+At the memory's rate variants tie; what one instruction is worth shows where arithmetic binds. Each variant is repeated
+inside one kernel (`harness.triton.registers`), whose machine code is checked before anything is timed. A sample is the
+difference of two launches, the second with twice as many steps, by the SM's own clock: what stands before and after the
+loop cancels, and the frequency does not matter. All arms are launched in rounds, each round in another random order;
+the first variant is there twice (the A/A run).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from harness.jobs import Job, Setup
+from harness.model.arguments import format_of
+from harness.model.compilers import compiler_of
+from harness.model.derive import packs_of
+from harness.model.load import LoadedCase
+from harness.model.variants import AsmVariant, KernelVariant
+from harness.records import statistics
+from harness.records.statistics import Beside
+from harness.timing import CannotTime
+from harness.triton.diagnostics import Refusal
+from harness.triton.launch import launch_of
+from harness.triton.registers import NotALoop, Repeated, assembled, per_application
+
+Mode = Literal["throughput", "latency"]
+MODES: tuple[Mode, ...] = ("throughput", "latency")
+ALONE = "(the loop alone)"
+TWIN = "(the first again)"
+WARPS = {"throughput": 16, "latency": 1}
+CHAINS = 8  # results of a thread that do not depend on each other, for throughput
+UNROLL = {"throughput": 2, "latency": 8}
+CLOCKS = 150_000  # that the shorter launch of a sample takes, about
+ROUNDS = 61
+_CLOCK = 1e-9  # of a clock, where statistics expect seconds; every result of theirs is a ratio or scaled back
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One loop, ready to be launched. results: of one application, in a block. opcodes: per result (`latency`: per
+    application).
+    """
+
+    name: str
+    mode: Mode
+    cubin: bytes
+    entry: str
+    shared: int
+    warps: int
+    block: int
+    unroll: int
+    parameters: int
+    results: int
+    opcodes: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class RegisterTiming:
+    """An arm's samples. value: clocks an application (latency), or results a clock and SM; with its 95% interval."""
+
+    name: str
+    mode: Mode
+    value: float
+    low: float
+    high: float
+    noise: float
+    samples: tuple[float, ...]
+    """Clocks of one application by the whole block."""
+    opcodes: Mapping[str, float]
+
+    def beside(self, base: RegisterTiming) -> Beside:
+        """This arm beside another of the same work: how much longer it takes, and whether that is a difference."""
+        one, other = ([_CLOCK * s for s in m.samples] for m in (base, self))
+        return statistics.beside(one, other, max(self.noise, base.noise))
+
+
+def arms(loaded: LoadedCase, target: str, nvdisasm: str, variants: Sequence[str] = ()) -> tuple[list[Arm], list[str]]:
+    """The loops of a case's variants in both modes, and what could not be made. Raises CannotTime for none."""
+    case = loaded.case
+    if not case.elementwise or not case.inputs:
+        raise CannotTime(f"{loaded.name}: only elementwise variants with inputs are timed in registers")
+    if any(format_of(a).unit_bits > 32 for a in (*case.inputs.values(), *case.outputs.values())):
+        raise CannotTime(f"{loaded.name}: units of 64 bits are not fed back in registers")
+    names = variants or tuple(case.variants)
+    found: list[Arm] = []
+    notes: list[str] = []
+    if carries(loaded):
+        found, notes = _all(loaded, names, target, nvdisasm, held=False)
+    if not found or notes or any(opcode.startswith(BRANCHES) for arm in found for opcode in arm.opcodes):
+        # ptxas takes the reciprocal of a reciprocal for the number itself, and drops such a loop: held it stays.
+        held, told = _all(loaded, names, target, nvdisasm, held=True)
+        if len({a.name for a in held} - {ALONE}) >= len({a.name for a in found}):
+            found, notes = held, told
+    if not found:
+        raise CannotTime("; ".join(notes))
+    return found, notes
+
+
+BRANCHES = ("CALL", "BRA", "BSSY")
+
+
+def carries(loaded: LoadedCase) -> bool:
+    """Whether results can become the next inputs: formats are the same, one for one.
+
+    Where a variant has a slow path they do not: after some steps the numbers would be such as take it.
+    """
+    ins, outs = ([format_of(a) for a in side.values()] for side in (loaded.case.inputs, loaded.case.outputs))
+    return outs == ins[: len(outs)]
+
+
+def _all(
+    loaded: LoadedCase, names: Sequence[str], target: str, nvdisasm: str, *, held: bool
+) -> tuple[list[Arm], list[str]]:
+    found: list[Arm] = []
+    notes: list[str] = []
+    for mode in MODES:
+        made = [a for name in names for a in _of(loaded, name, mode, target, nvdisasm, notes, held=held)]
+        if made and held and all(format_of(a).unit_bits == 32 for a in loaded.case.inputs.values()):
+            made += _of(loaded, made[0].name, mode, target, nvdisasm, notes, held=True, bare=True)
+        found += made
+    return found, list(dict.fromkeys(notes))
+
+
+def _of(
+    loaded: LoadedCase,
+    name: str,
+    mode: Mode,
+    target: str,
+    nvdisasm: str,
+    notes: list[str],
+    *,
+    held: bool,
+    bare: bool = False,
+) -> Iterator[Arm]:
+    case, variant = loaded.case, loaded.case.variants[name]
+    label = ALONE if bare else name
+    if isinstance(variant, KernelVariant) or compiler_of(case, variant):
+        notes.append(f"{name}: a kernel, or one that another build compiles, is not repeated in registers")
+        return
+    packs = packs_of(case, variant) if isinstance(variant, AsmVariant) else (1,)
+    pack = max(packs) if mode == "throughput" else min(packs)
+    each = CHAINS if mode == "throughput" else pack
+    if each % pack:
+        notes.append(f"{name}: pack {pack} does not divide the {CHAINS} results of a thread")
+        return
+    block = 32 * WARPS[mode] * each
+    setup = Setup(pack=pack, shape=(block,), fusion=bool(variant.fusion))
+    job = Job(case, loaded.name, loaded.path, name, variant, target, setup)
+    words = ""
+    for unroll in (UNROLL[mode], 2 * UNROLL[mode], 4 * UNROLL[mode]):  # LLVM unrolls a small loop and leaves a rest
+        try:
+            made = _loop(job, mode, unroll, each // pack if mode == "latency" else each, nvdisasm, held, bare)
+        except (NotALoop, ValueError, TypeError) as error:
+            words = words or f"{label}, {mode}: {error}"
+            continue
+        if isinstance(made, Refusal):
+            notes.append(f"{label}: {made.kind}: {made.words}")
+        else:
+            yield replace(made, name=label)
+        return
+    notes.append(words)
+
+
+def _loop(job: Job, mode: Mode, unroll: int, each: int, nvdisasm: str, held: bool, bare: bool) -> Arm | Refusal:
+    """A job's loop. each: results, or for latency applications, of a thread in one application. Raises NotALoop."""
+    kernel, block = launch_of(job).elementwise, job.setup.shape[0]
+    assert kernel is not None
+    loops = []
+    for times in (unroll, 2 * unroll):
+        ins, outs, fusion = kernel.inputs, kernel.outputs, job.setup.fusion
+        repeated = Repeated(kernel.computation, ins, outs, block, WARPS[mode], times, fusion, bare, held)
+        loop = assembled(repeated, job.target, nvdisasm)
+        if isinstance(loop, Refusal):
+            return loop
+        loops.append(loop)
+    made, twice = loops
+    opcodes = per_application(made, twice, unroll * each)
+    shared, parameters = made.compilation.shared, made.parameters
+    return Arm(
+        "", mode, made.assembly.cubin, made.compilation.entry, shared, WARPS[mode], block, unroll, parameters, block,
+        opcodes,
+    )  # fmt: skip
+
+
+Clocked = Callable[[Arm, int], float]
+"""Clocks that a launch of an arm takes between its two readings, with so many steps of its loop."""
+
+
+def sampled(made: Sequence[Arm], clocked: Clocked, rounds: int = ROUNDS, seed: int = 0) -> list[RegisterTiming]:
+    """Each arm's samples, those of both modes apart. Raises CannotTime where steps cost no clocks."""
+    found: list[RegisterTiming] = []
+    for mode in MODES:
+        group = [a for a in made if a.mode == mode]
+        if group:
+            found += _sampled(group, clocked, rounds, random.Random(seed))
+    return found
+
+
+def _sampled(group: Sequence[Arm], clocked: Clocked, rounds: int, order: random.Random) -> list[RegisterTiming]:
+    named = {**{a.name: a for a in group}, TWIN: group[0]}
+    steps = {name: _steps(arm, clocked) for name, arm in named.items()}
+    samples: dict[str, list[float]] = {name: [] for name in named}
+    for _ in range(rounds):
+        names = list(named)
+        order.shuffle(names)
+        for name in names:
+            arm, count = named[name], steps[name]
+            shorter, longer = clocked(arm, count), clocked(arm, 2 * count)
+            samples[name].append((longer - shorter) / (count * arm.unroll))
+    noise = statistics.noise_of(*([_CLOCK * s for s in samples[n]] for n in (group[0].name, TWIN)))
+    return [_measured(arm, samples[name], noise) for name, arm in named.items() if name != TWIN]
+
+
+def _steps(arm: Arm, clocked: Clocked) -> int:
+    few = 16
+    clocked(arm, few)  # the first launch loads the code
+    each = (clocked(arm, 5 * few) - clocked(arm, few)) / (4 * few)
+    if each <= 0:
+        raise CannotTime(f"{arm.name}: {4 * few} more steps of the loop cost no clocks")
+    return max(few, round(CLOCKS / each))
+
+
+def _measured(arm: Arm, samples: Sequence[float], noise: float) -> RegisterTiming:
+    middle = statistics.median([_CLOCK * s for s in samples])
+    clocks = [value / _CLOCK for value in (middle.value, middle.low, middle.high)]
+    value, low, high = clocks
+    if arm.mode == "throughput":
+        value, low, high = arm.results / value, arm.results / high, arm.results / low
+    return RegisterTiming(arm.name, arm.mode, value, low, high, noise, tuple(samples), arm.opcodes)
+
+
+def pays_from(slower: float, bytes_per_clock: float) -> float:
+    """Results for each byte read or written from which a faster instruction shortens a kernel.
+
+    Below, a kernel waits for memory with the slower one too. slower: its results a clock and SM. bytes_per_clock: what
+    the memory gives an SM in a clock.
+    """
+    return slower / bytes_per_clock
+
+
+def time_in_registers(
+    loaded: LoadedCase, target: str, variants: Sequence[str] = ()
+) -> tuple[RegisterTimings, list[str]]:
+    """Time a case's variants in the process that has the GPU, nobody else's work on it meanwhile; with notes.
+
+    Raises CannotTime, and DeviceFault where the process has no answer.
+    """
+    import numpy as np
+
+    from harness.inputs.sets import seed_of
+    from harness.processes.child import SWEEP_LIMIT, of_target
+    from harness.timing.arms import INPUT_SET, typical
+    from harness.triton.targets import tool
+
+    device = of_target(target)
+    if device is None:
+        raise CannotTime(f"no GPU here is {target}")
+    made, notes = arms(loaded, target, str(tool("nvdisasm")), variants)
+    rng = np.random.default_rng(seed_of(loaded.name, INPUT_SET))
+    largest = max(arm.block for arm in made)
+    units = [typical(format_of(a), largest, rng) for a in loaded.case.inputs.values()]
+    sizes = [format_of(a).unit_bits // 8 for a in loaded.case.outputs.values()]
+    function = f"{__name__}:measure"
+    found: RegisterTimings = device.call(function, made, units, sizes, ROUNDS, limit=SWEEP_LIMIT, alone=True)
+    return found, notes
+
+
+# ---- What runs in the GPU's process ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RegisterTimings:
+    """What was measured on a device. bytes_per_clock: of a large copy, read and written, for each SM and clock."""
+
+    device: str
+    processors: int
+    bytes_per_clock: float
+    megahertz: float
+    measured: tuple[RegisterTiming, ...]
+
+
+def measure(made: Sequence[Arm], inputs: Sequence[Any], outputs: Sequence[int], rounds: int) -> RegisterTimings:
+    """Time arms on the GPU of this process. inputs: numpy units of each input, repeated to fill blocks; outputs: bytes
+    of a unit of each output. Raises CudaError.
+    """
+    import numpy as np
+
+    from harness.conformance.cuda import CudaContext
+
+    cuda = CudaContext()
+    largest = max(a.block for a in made) * cuda.processors
+    pointers = []
+    for units in inputs:
+        pointers.append(cuda.allocate(largest * units.itemsize))
+        cuda.upload(pointers[-1], np.resize(units, largest))
+    pointers += [cuda.allocate(largest * size) for size in outputs]
+    clocks = cuda.allocate(16 * cuda.processors)
+    kernels = {id(a): cuda.kernel(cuda.load(a.cubin), a.entry) for a in made}
+    read = np.zeros((cuda.processors, 2), dtype=np.int64)
+
+    def clocked(arm: Arm, steps: int) -> float:
+        given = [*pointers, clocks, steps, 0, 0]
+        words = given + [0] * (arm.parameters - len(given))
+        cuda.start(kernels[id(arm)], words, cuda.processors, 32 * arm.warps, arm.shared)
+        cuda.download(read, clocks)
+        return float(np.median(read[:, 1] - read[:, 0]))
+
+    measured = sampled(made, clocked, rounds)
+    rate, megahertz = _memory()
+    return RegisterTimings(
+        cuda.name, cuda.processors, rate / (cuda.processors * megahertz * 1e6), megahertz, tuple(measured)
+    )
+
+
+def _memory() -> tuple[float, float]:
+    """Bytes a second of a copy of 1 GiB, read and written, and the SM's clock in MHz meanwhile."""
+    import torch
+
+    from harness.timing.clocks import Clocks
+
+    source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    clocks = Clocks(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
+    seconds = []
+    for _ in range(20):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        begin.record()
+        target.copy_(source)
+        end.record()
+        clocks.read()
+        torch.cuda.synchronize()
+        seconds.append(begin.elapsed_time(end) / 1e3)
+    found = sorted(r.sm for r in clocks.readings)
+    if not found:
+        raise CannotTime("the SM's clock cannot be read: neither NVML nor nvidia-smi answers")
+    return 2 * source.numel() / sorted(seconds)[len(seconds) // 2], float(found[len(found) // 2])

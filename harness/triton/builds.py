@@ -1,0 +1,147 @@
+"""Triton builds by name. "" is the one of this environment; others compile in the Python of theirs.
+
+`--ptx-compiler NAME=PATH` names one: PATH is a Python interpreter, or the folder of a virtual environment. Those in
+`MANAGED` are found where make puts them. A build is asked once which Triton it has; nothing of it is imported here.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.model.variants import COMPILER_NAME
+from harness.ours import ROOT
+from harness.triton.installation import NoTriton, installation_in
+
+MANAGED = {"tlx": (".venv-tlx", "make tlx")}
+"""Environments that make sets up beside the harness: the folder, and the command."""
+
+ASKING = 60.0
+
+
+class NoBuild(NoTriton):
+    """No Triton build of that name is known here, or it cannot compile; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class TritonBuild:
+    """A Triton in an environment of its own.
+
+    python: its interpreter, whose version is `python_version`. folder: where its `triton` is. version: as that says.
+    """
+
+    name: str
+    python: str
+    python_version: str
+    version: str
+    folder: str
+
+    @property
+    def label(self) -> str:
+        """Name and version, as records have them."""
+        return f"{self.name} {self.version}"
+
+
+_given: dict[str, str] = {}
+"""Interpreters by name, as the command line gave them."""
+
+
+def parse(words: str, beside: Path) -> tuple[str, str]:
+    """Name and interpreter of `NAME=PATH`. beside: what a relative path starts from. Raises ValueError."""
+    name, equals, path = words.partition("=")
+    if not equals or not COMPILER_NAME.fullmatch(name) or not path:
+        raise ValueError(
+            f"{words!r}: write NAME=PATH, such as old=/envs/old or old=/envs/old/bin/python; a name has letters, "
+            "digits, dots, dashes and underscores"
+        )
+    place = beside / Path(path).expanduser()
+    python = place / "bin" / "python" if place.is_dir() else place
+    if not python.is_file() or not os.access(python, os.X_OK):
+        raise ValueError(f"{words}: {python} is no Python interpreter; give one, or the folder of an environment")
+    return name, os.path.abspath(python)  # not resolved: a link in an environment decides which one that is
+
+
+def give(named: Iterable[tuple[str, str]]) -> None:
+    """From now on these names mean these interpreters, and no others are known but the managed ones."""
+    given = dict(named)
+    if given != _given:
+        _given.clear()
+        _given.update(given)
+        for cached in (_found, _installation):
+            cached.cache_clear()
+
+
+def known() -> tuple[str, ...]:
+    """The names that mean a build here."""
+    return tuple(dict.fromkeys([*_given, *(n for n in MANAGED if _managed(n).is_file())]))
+
+
+def build_called(name: str) -> TritonBuild:
+    """The build of that name. Raises NoBuild."""
+    if name in _given:
+        return _found(name, _given[name])
+    hint = f"--ptx-compiler {name}=PATH names its Python, or the folder of its environment"
+    if name in MANAGED:
+        if (python := _managed(name)).is_file():
+            return _found(name, str(python))
+        hint = f"{MANAGED[name][1]} makes its environment, or {hint}"
+    raise NoBuild(f"no Triton build is called {name!r} here: {hint}")
+
+
+def label(name: str) -> str:
+    """Name and version of a build, "" for that of this environment; the name alone of one that is not here."""
+    if not name:
+        return ""
+    try:
+        return build_called(name).label
+    except NoBuild:
+        return name
+
+
+def installation_of(name: str) -> str:
+    """A digest of what compiles under that name: interpreter, versions, and each file by size and time."""
+    return _installation(build_called(name))
+
+
+@functools.cache
+def _installation(build: TritonBuild) -> str:
+    return installation_in(Path(build.folder), f"{build.python} {build.python_version} {build.version}")
+
+
+def _managed(name: str) -> Path:
+    return ROOT / MANAGED[name][0] / "bin" / "python"
+
+
+# What a build's interpreter prints: where its Triton is, and what of the packages that case files need it lacks.
+_QUESTION = """
+import importlib.util, json, platform, re, sys
+found = importlib.util.find_spec("triton")
+folder = list(found.submodule_search_locations or [])[:1] if found else []
+text = open(folder[0] + "/__init__.py", encoding="utf-8").read() if folder else ""
+version = re.search(r"^__version__\\s*=\\s*['\\"]([^'\\"]+)", text, re.M)
+lacks = [n for n in ("numpy", "torch") if importlib.util.find_spec(n) is None]
+print(json.dumps([platform.python_version(), *(folder or [""]), version[1] if version else "", lacks]))
+"""
+
+
+@functools.cache
+def _found(name: str, python: str) -> TritonBuild:
+    try:
+        told = subprocess.run(
+            [python, "-I", "-c", _QUESTION], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=ASKING
+        )
+        python_version, folder, version, lacks = json.loads(told.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        raise NoBuild(f"compiler {name}: {python} does not answer as a Python interpreter: {error}") from None
+    if not folder or not version:
+        raise NoBuild(f"compiler {name}: {python} has no triton; install one there")
+    if lacks:
+        raise NoBuild(f"compiler {name}: {python} lacks {' and '.join(lacks)}, which case files need; install it there")
+    if tuple(map(int, python_version.split(".")[:2])) < (3, 11):
+        raise NoBuild(f"compiler {name}: {python} is Python {python_version}, and ptxdiff needs 3.11")
+    return TritonBuild(name, python, python_version, version, folder)
