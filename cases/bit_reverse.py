@@ -1,12 +1,10 @@
-"""The bits of a word in reverse order: brev, exchanges of neighbouring fields, bytes by prmt, and Triton; 32 and 64."""
-
-from functools import partial
+"""The bits of a word in reverse order: brev, exchanges of neighbouring fields, bytes by prmt, and Triton."""
 
 import triton
 
 from harness import Case, asm, plain
 from references import bits
-from references.formats import U32, U64
+from references.formats import U32
 
 
 @triton.jit
@@ -33,21 +31,6 @@ case = Case(
         "brev": asm("brev.b32 $0, $1;"),
         "lop3-prmt": asm(f"{{ .reg .b32 up, down; mov.b32 $0, $1;\n{EXCHANGE}\nprmt.b32 $0, $0, 0, 0x0123; }}"),
         "triton": plain(in_triton),
-    },
-    source="PTX ISA, brev",
-    family="bits and integers",
-)
-
-wide = Case(
-    inputs={"x": U64},
-    outputs={"y": U64},
-    reference=partial(bits.brev, fmt=U64),
-    variants={
-        "brev.b64": asm("brev.b64 $0, $1;"),
-        "brev.b32-twice": asm(
-            "{ .reg .b32 low, high; mov.b64 {low, high}, $1; brev.b32 low, low; brev.b32 high, high; "
-            "mov.b64 $0, {high, low}; }"
-        ),
     },
     source="PTX ISA, brev",
     family="bits and integers",

@@ -1,10 +1,9 @@
-"""Bytes of words rearranged: a byte swap, and a selector that is known at run time only; prmt, shifts, and Triton."""
+"""The bytes of a word in reverse order: prmt, funnel shifts, and Triton."""
 
 import triton
-import triton.language as tl
 
 from harness import Case, asm, plain
-from references import bits, words
+from references import words
 from references.formats import U32
 
 
@@ -14,59 +13,17 @@ def swap_in_triton(x):
     return (x << 24) | ((x & 0xFF00) << 8) | ((x >> 8) & 0xFF00) | (x >> 24)
 
 
-@triton.jit
-def pick(a, b, selector):
-    """The byte of {b, a} that three bits choose, in the low eight bits."""
-    word = tl.where((selector & 4) != 0, b, a)
-    return (word >> ((selector & 3) * 8)) & 255
-
-
-@triton.jit
-def permute_in_triton(a, b, s):
-    """Four bytes one after the other."""
-    return pick(a, b, s) | (pick(a, b, s >> 4) << 8) | (pick(a, b, s >> 8) << 16) | (pick(a, b, s >> 12) << 24)
-
-
-def permuted(a, b, s):
-    """Byte k of the result is that of {b, a} which bits 4k to 4k + 2 of s choose; the other bits do not count."""
-    return bits.prmt(a, b, s & 0x7777)
-
-
-def four_picks():
-    """One byte at a time out of a 64-bit register."""
-    steps = "\n".join(
-        f"bfe.u32 n, $3, {4 * k}, 3; shl.b32 n, n, 3; shr.u64 w, both, n; cvt.u32.u64 t, w; "
-        f"bfi.b32 $0, t, $0, {8 * k}, 8;"
-        for k in range(4)
-    )
-    return f"{{ .reg .b64 both, w; .reg .b32 n, t; mov.b64 both, {{$1, $2}}; mov.b32 $0, 0;\n{steps}\n}}"
-
-
 case = Case(
     inputs={"x": U32},
     outputs={"y": U32},
     reference=words.byte_swap,
     variants={
-        "prmt": asm("prmt.b32 $0, $1, 0, 0x0123;"),
+        "prmt": asm("prmt.b32 $0, $1, 0, 0x0123;", packs=(1,)),
         "shf-lop3": asm(
             "{ .reg .b32 l, r; shf.l.wrap.b32 l, $1, $1, 8; shf.l.wrap.b32 r, $1, $1, 24; "
             "lop3.b32 $0, 0x00FF00FF, l, r, 0xCA; }"
         ),
         "triton": plain(swap_in_triton),
-    },
-    source="PTX ISA, prmt",
-    family="bits and integers",
-)
-
-permute = Case(
-    inputs={"a": U32, "b": U32, "s": U32},
-    outputs={"y": U32},
-    reference=permuted,
-    variants={
-        # A fourth bit would make prmt spread the byte's sign.
-        "prmt": asm("{ .reg .b32 s; and.b32 s, $3, 0x7777; prmt.b32 $0, $1, $2, s; }"),
-        "shifts": asm(four_picks()),
-        "triton": plain(permute_in_triton),
     },
     source="PTX ISA, prmt",
     family="bits and integers",

@@ -7,7 +7,7 @@ import triton.language as tl
 
 from harness import Case, asm, plain
 from references import comparison
-from references.formats import I16, I32, U32, U64
+from references.formats import I32, U32
 
 NAMES = ("lt", "le", "gt", "ge", "eq", "ne")
 
@@ -25,14 +25,6 @@ def chain(opcodes, a="$1", b="$2", before=""):
     return f"{{\n    .reg .pred p;\n    {before}\n    mov.b32 $0, 0;\n    {steps}\n}}"
 
 
-def masked(type):
-    """set gives all ones or zero; each leaves its own bit of them."""
-    steps = "\n    ".join(
-        f"set.{op}.u32.{type} t, $1, $2; and.b32 t, t, {1 << k}; or.b32 $0, $0, t;" for k, op in enumerate(NAMES)
-    )
-    return f"{{\n    .reg .b32 t;\n    mov.b32 $0, 0;\n    {steps}\n}}"
-
-
 def setp(type):
     """The names that every type has."""
     return [f"setp.{op}.{type}" for op in NAMES]
@@ -40,7 +32,6 @@ def setp(type):
 
 LOWER = ("lo", "ls", "hi", "hs", "eq", "ne")  # as unsigned comparisons are also spelled
 BIASED = ".reg .b32 x, y; xor.b32 x, $1, 0x80000000; xor.b32 y, $2, 0x80000000;"
-HALVES = ".reg .b16 x, y; mov.b32 {x, _}, $1; mov.b32 {y, _}, $2;"
 
 
 def integers(fmt, variants):
@@ -55,15 +46,12 @@ def integers(fmt, variants):
     )
 
 
-s32 = integers(I32, {"setp": asm(chain(setp("s32"))), "set": asm(masked("s32"))})
+s32 = integers(I32, {"setp": asm(chain(setp("s32")))})
 u32 = integers(
     U32,
     {
         "setp": asm(chain(setp("u32"))),
         "setp.lo": asm(chain([f"setp.{op}.u32" for op in LOWER])),
         "biased-to-signed": asm(chain(setp("s32"), "x", "y", BIASED)),
-        "set": asm(masked("u32")),
     },
 )
-s16 = integers(I16, {"setp": asm(chain(setp("s16"), "x", "y", HALVES))})
-u64 = integers(U64, {"setp": asm(chain(setp("u64")))})

@@ -4,10 +4,11 @@ import torch
 import triton
 import triton.language as tl
 
-from device_functions.narrow import stochastically_narrowed
 from harness import ALL, Case, asm, only, plain
 from references import stochastic
 from references.formats import BF16, BF16X2, F16, F16X2, F32, U32, Format
+
+from ._device.narrow import stochastically_narrowed
 
 RS = only("sm_100a", "sm_103a")
 

@@ -4,10 +4,11 @@ import torch
 import triton
 import triton.language as tl
 
-from device_functions.narrow import stochastically_narrowed
 from harness import ALL, Case, asm, only, plain
 from references import stochastic
 from references.formats import E2M1, E2M1X4, E2M3, E2M3X4, E3M2, E3M2X4, E4M3, E4M3X4, E5M2, E5M2X4, F32, U32, Format
+
+from ._device.narrow import stochastically_narrowed
 
 RS = only("sm_100a", "sm_103a")
 

@@ -65,10 +65,14 @@ case = Case(
         "cvt.rna": asm(
             "cvt.rna.tf32.f32 $0, $1;", **nearest_away(), targets=since("sm_80"), refused=ALL - since("sm_80")
         ),
-        "cvt.rna.satfinite": asm("cvt.rna.satfinite.tf32.f32 $0, $1;", **nearest_away(True), targets=since("sm_80")),
-        "cvt.rn": asm("cvt.rn.tf32.f32 $0, $1;", **nearest_even),
-        "cvt.rn.relu": asm("cvt.rn.relu.tf32.f32 $0, $1;", **{**nearest_even, "reference": to("rn", relu=True)}),
-        "cvt.rz": asm("cvt.rz.tf32.f32 $0, $1;", **toward_zero),
+        "cvt.rna.satfinite": asm(
+            "cvt.rna.satfinite.tf32.f32 $0, $1;", packs=(1,), **nearest_away(True), targets=since("sm_80")
+        ),
+        "cvt.rn": asm("cvt.rn.tf32.f32 $0, $1;", packs=(1,), **nearest_even),
+        "cvt.rn.relu": asm(
+            "cvt.rn.relu.tf32.f32 $0, $1;", packs=(1,), **{**nearest_even, "reference": to("rn", relu=True)}
+        ),
+        "cvt.rz": asm("cvt.rz.tf32.f32 $0, $1;", packs=(1,), **toward_zero),
         "mask": plain(truncated, reference=lambda x: x & 0xFFFFE000, note="a NaN may become infinity"),
         "integers-rna": plain(in_integers, constants={"NEAREST": True, "AWAY": True}),
         "integers-rn": plain(in_integers, constants={"NEAREST": True, "AWAY": False}, reference=to("rn")),

@@ -1,4 +1,4 @@
-"""Interval bounds: sum, product and fma rounded down and up; by .rm and .rp, by negation, and by float64 in Triton."""
+"""Interval bounds: a sum and a product rounded down and up; by .rm and .rp, by negation, and by float64 in Triton."""
 
 from functools import partial
 
@@ -66,4 +66,3 @@ mul = interval("mul", ("a", "b"), arithmetic.mul, {
     ),
     "triton": plain(product_in_triton),
 })  # fmt: skip
-fma = interval("fma", ("a", "b", "c"), arithmetic.fma, {})

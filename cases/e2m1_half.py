@@ -3,10 +3,11 @@
 import triton
 import triton.language as tl
 
-from device_functions.narrow import narrowed
 from harness import ALL, Case, asm, plain, since
 from references import conversion
 from references.formats import BF16, BF16X2, E2M1, E2M1X2, F16, F16X2, Format
+
+from ._device.narrow import narrowed
 
 BLACKWELL = since("sm_100a")
 NEW_PTXAS = tuple(int(n) for n in triton.__version__.split(".")[:2]) >= (3, 9)  # CUDA 12.9 takes float32 sources alone

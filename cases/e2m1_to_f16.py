@@ -12,11 +12,11 @@ FP4 = only("sm_100a", "sm_101a", "sm_103a", "sm_107a", "sm_110a", "sm_120a", "sm
 
 @triton.jit
 def half(n):
-    """The value of one nibble: its significand shifted by its exponent, in halves."""
+    """The value of one nibble: its significand shifted by its exponent, in halves with the nibble's sign."""
     size = (n & 7).to(tl.int32)
     doubled = tl.where(size < 2, size, (2 + (size & 1)) << tl.maximum((size >> 1) - 1, 0))
-    value = doubled.to(tl.float16) * 0.5
-    return tl.where(n >= 8, -value, value)
+    # A product, as Triton 3.6 computes -x of 16-bit floats as 0 - x, which gives +0 for 0.
+    return doubled.to(tl.float16) * tl.where(n >= 8, -0.5, 0.5).to(tl.float16)
 
 
 @triton.jit

@@ -42,6 +42,7 @@ case = Case(
     inputs={"x": F32},
     outputs={"y": F32},
     reference=faithful.erf,
+    hard_cases=[(0xBD2F42B9,)],  # where the bounds are nearest
     pytorch=torch.erf,
     variants={
         "abramowitz-stegun": asm(

@@ -46,7 +46,7 @@ def both(operation, names, reference, in_triton, **policies):
                 targets=PACKED,
                 refused=ALL - PACKED,
             ),
-            "f32": asm(f"{operation}.rn.f32 {operands};"),
+            "f32": asm(f"{operation}.rn.f32 {operands};", packs=(1,)),
             "triton": plain(in_triton),
         },
         source=f"PTX ISA, {operation}: .f32x2",

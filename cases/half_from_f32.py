@@ -3,10 +3,11 @@
 import triton
 import triton.language as tl
 
-from device_functions.narrow import narrowed
 from harness import Case, asm, plain, since
 from references import conversion
 from references.formats import BF16, F16, F32, Format
+
+from ._device.narrow import narrowed
 
 AMPERE = since("sm_80")
 

@@ -1,4 +1,4 @@
-"""Hashes of indices, for dropout and random rounding: MurmurHash3's last step, splitmix64, xorshift; asm and Triton."""
+"""Hashes of indices, for dropout and random rounding: MurmurHash3's last step, and splitmix64; asm and Triton."""
 
 import triton
 
@@ -22,14 +22,6 @@ def splitmix_in_triton(x):
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB
     return x ^ (x >> 31)
-
-
-@triton.jit
-def xorshift_in_triton(x):
-    """Three shifts."""
-    x = x ^ (x << 13)
-    x = x ^ (x >> 17)
-    return x ^ (x << 5)
 
 
 def mixed(bits, shifts, factors, start):
@@ -57,11 +49,4 @@ murmur = hash_of(U32, hashes.fmix32, "A. Appleby, MurmurHash3: fmix32", {
 splitmix = hash_of(U64, hashes.splitmix64, "Steele, Lea, Flood, 2014: splitmix64", {
     "asm": asm(SPLITMIX),
     "triton": plain(splitmix_in_triton),
-})  # fmt: skip
-xorshift = hash_of(U32, hashes.xorshift32, "G. Marsaglia, Xorshift RNGs, 2003", {
-    "asm": asm(
-        "{ .reg .b32 t; shl.b32 t, $1, 13; xor.b32 $0, $1, t; shr.u32 t, $0, 17; xor.b32 $0, $0, t; "
-        "shl.b32 t, $0, 5; xor.b32 $0, $0, t; }"
-    ),
-    "triton": plain(xorshift_in_triton),
 })  # fmt: skip

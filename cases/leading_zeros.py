@@ -39,7 +39,7 @@ case = Case(
     outputs={"y": U32},
     reference=bits.clz,
     variants={
-        "clz": asm("clz.b32 $0, $1;"),
+        "clz": asm("clz.b32 $0, $1;", packs=(1,)),
         "bfind": asm("bfind.u32 $0, $1; sub.u32 $0, 31, $0;"),  # of zero bfind gives -1
         "bfind.shiftamt": asm("bfind.shiftamt.u32 $0, $1; min.u32 $0, $0, 32;"),
         "popc": asm(f"{{ .reg .b32 t; mov.b32 $0, $1;\n{FILLED}\nnot.b32 $0, $0; popc.b32 $0, $0; }}"),

@@ -1,4 +1,4 @@
-"""Logarithms: the approximate instruction to base 2, ln by way of it, Triton's and libdevice's."""
+"""The natural logarithm: by the approximate binary one, Triton's, and libdevice's."""
 
 import torch
 import triton
@@ -6,16 +6,10 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 from harness import Case, Domain, absolute, asm, plain, relative, ulp
-from references import exponential, faithful
+from references import faithful
 from references.formats import F32
 
 INNER = Domain("0.5 < x < 2", lambda values: (values["x"] > 0.5) & (values["x"] < 2))
-LG2 = absolute(
-    2.0**-22,
-    on=INNER,
-    outside=relative(2.0**-22, source="PTX ISA, lg2: relative 2^-22 elsewhere"),
-    source="PTX ISA, lg2: .approx.f32, absolute 2^-22 in (0.5, 2)",
-)
 # The factor ln 2 shrinks the absolute error; its own rounding and the product's add a relative 2^-23.
 LN = absolute(
     2.0**-22,
@@ -33,12 +27,6 @@ def natural(x):
 
 
 @triton.jit
-def binary(x):
-    """tl.log2."""
-    return tl.log2(x)
-
-
-@triton.jit
 def natural_libdevice(x):
     """CUDA's logf."""
     return libdevice.log(x)
@@ -48,6 +36,7 @@ case = Case(
     inputs={"x": F32},
     outputs={"y": F32},
     reference=faithful.log,
+    hard_cases=[(0x3F0166FF,), (0x3EFFEF7D,)],  # where the bounds are nearest
     pytorch=torch.log,
     variants={
         "lg2.approx": asm("lg2.approx.f32 $0, $1; mul.rn.f32 $0, $0, 0f3F317218;", match=LN),
@@ -56,18 +45,4 @@ case = Case(
     },
     family="fast math",
     source="PTX ISA, lg2; CUDA C++ Programming Guide, mathematical functions",
-)
-
-lg2 = Case(
-    inputs={"x": F32},
-    outputs={"y": F32},
-    reference=exponential.lg2,
-    pytorch=torch.log2,
-    variants={
-        "lg2.approx": asm("lg2.approx.f32 $0, $1;", match=LG2),
-        "lg2.approx.ftz": asm("lg2.approx.ftz.f32 $0, $1;", match=LG2, ftz="required"),
-        "triton": plain(binary, match=LG2, ftz="allowed"),
-    },
-    family="fast math",
-    source="PTX ISA, lg2",
 )

@@ -1,8 +1,9 @@
-"""Matrix products by tensor cores, a whole kernel: float16, bfloat16 and tf32, with each generation's own bits.
+"""Matrix products by tensor cores, whole kernels: floats of 8 to 32 bits, with each generation's own bits, and int8.
 
 A product's last bits depend on how a generation adds. So there are two variants, the same kernel: one held to the
 tensor cores from Hopper on, one to those of Ampere and Ada. Each says that the others' bits differ. Tiles are 32 x 32:
-small enough for `mma` on Hopper and Blackwell too, where larger ones become other instructions.
+small enough for `mma` on Hopper and Blackwell too, where larger ones become other instructions. Integers are exact,
+and the same everywhere.
 """
 
 import ml_dtypes
@@ -11,15 +12,15 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import Case, kernel, only
+from harness import Case, kernel, only, since
 from references import tensor_core
-from references.formats import BF16, F16, F32, TF32
-from references.tensor_core import AMPERE, HOPPER
+from references.formats import BF16, E4M3, F16, F32, I8, I32, TF32
+from references.tensor_core import AMPERE, HOPPER, HOPPER_WGMMA
 
 
 @triton.jit
-def product(a, b, d, M, N, K, TILE: tl.constexpr, STEP: tl.constexpr, TO: tl.constexpr):
-    """One tile of d = a b; sizes need not be multiples of the tile's."""
+def product(a, b, d, M, N, K, TILE: tl.constexpr, STEP: tl.constexpr, TO: tl.constexpr, OF: tl.constexpr = None):
+    """One tile of d = a b; sizes need not be multiples of the tile's. OF: the type of a's and b's bytes."""
     m = tl.program_id(0) * TILE + tl.arange(0, TILE)[:, None]
     n = tl.program_id(1) * TILE + tl.arange(0, TILE)[None, :]
     total = tl.zeros((TILE, TILE), dtype=TO)
@@ -27,6 +28,8 @@ def product(a, b, d, M, N, K, TILE: tl.constexpr, STEP: tl.constexpr, TO: tl.con
         k = start + tl.arange(0, STEP)
         left = tl.load(a + m * K + k[None, :], mask=(m < M) & (k[None, :] < K), other=0)
         right = tl.load(b + k[:, None] * N + n, mask=(k[:, None] < K) & (n < N), other=0)
+        if OF is not None:
+            left, right = left.to(OF, bitcast=True), right.to(OF, bitcast=True)
         total = tl.dot(left, right, total, out_dtype=TO)
     tl.store(d + m * N + n, total, mask=(m < M) & (n < N))
 
@@ -97,6 +100,7 @@ def floats(fmt, dtype, stored=None):
             ),
         },
         targets=only(*NONE) | EIGHT | SIXTEEN,
+        family="matrix products",
         source=SOURCE,
     )
 
@@ -104,3 +108,42 @@ def floats(fmt, dtype, stored=None):
 float16 = floats(F16, np.float16)
 bfloat16 = floats(BF16, ml_dtypes.bfloat16)
 tf32 = floats(TF32, np.float32, stored=F32)  # the hardware ignores the low 13 bits
+
+
+def integer_product(a, b):
+    """Exact sums of products, wrapped to 32 bits."""
+    zero = torch.zeros(a.shape[0], b.shape[1], dtype=torch.int64, device=a.device)
+    return tensor_core.dot_integer(a, b, zero, a_format=I8, b_format=I8, to=I32)
+
+
+int8 = Case(
+    inputs={"a": I8["M", "K"], "b": I8["K", "N"]},
+    outputs={"d": I32["M", "N"]},
+    reference=integer_product,
+    sizes=SIZES,
+    variants={"tiles-of-32": kernel(product, grid=tiles, meta={"TILE": 32, "STEP": STEP, "TO": tl.int32})},
+    targets=EIGHT | SIXTEEN,
+    source=SOURCE,
+)
+
+
+WITH_E4M3 = since("sm_89")
+COARSE = "wgmma keeps 13 fraction bits of each 32 terms and of their sum; others add 16 terms so, or keep 25 bits"
+e4m3 = Case(
+    inputs={"a": E4M3["M", "K"], "b": E4M3["K", "N"]},
+    outputs={"d": F32["M", "N"]},
+    reference=by(HOPPER_WGMMA, E4M3),
+    generate=values(ml_dtypes.float8_e4m3fn),
+    sizes=[{"M": 70, "N": 64, "K": 80}],
+    variants={
+        # Tiles of 64 rows, so that Hopper multiplies by wgmma: its mma has no floats of 8 bits.
+        "tiles-of-64": kernel(
+            product,
+            grid=tiles,
+            meta=TO | {"TILE": 64, "OF": tl.float8e4nv},
+            differs={t: COARSE for t in WITH_E4M3 if t != "sm_90a"},
+        ),
+    },
+    targets=WITH_E4M3,
+    source=SOURCE,
+)

@@ -7,7 +7,7 @@ import triton.language as tl
 
 from harness import Case, asm, plain, since
 from references import arithmetic
-from references.formats import F16, F32
+from references.formats import F32
 
 AMPERE = since("sm_86")
 
@@ -17,6 +17,14 @@ def in_triton(a, b):
     """The larger magnitude, under the exclusive or of the sign bits; a NaN gives way."""
     sign = (a.to(tl.uint32, bitcast=True) ^ b.to(tl.uint32, bitcast=True)) & 0x80000000
     size = tl.maximum(tl.abs(a), tl.abs(b)).to(tl.uint32, bitcast=True)
+    return (size | sign).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def smallest_in_triton(a, b):
+    """The smaller magnitude likewise; a NaN stays one."""
+    sign = (a.to(tl.uint32, bitcast=True) ^ b.to(tl.uint32, bitcast=True)) & 0x80000000
+    size = tl.minimum(tl.abs(a), tl.abs(b), propagate_nan=tl.PropagateNan.ALL).to(tl.uint32, bitcast=True)
     return (size | sign).to(tl.float32, bitcast=True)
 
 
@@ -30,7 +38,7 @@ largest = Case(
     **shared,
     reference=partial(arithmetic.maximum, xorsign_abs=True),
     variants={
-        "max.xorsign.abs": asm("max.xorsign.abs.f32 $0, $1, $2;", targets=AMPERE),
+        "max.xorsign.abs": asm("max.xorsign.abs.f32 $0, $1, $2;", packs=(1,), targets=AMPERE),
         "lop3": asm(LOGIC.format("max")),
         "triton": plain(in_triton),
     },
@@ -41,26 +49,9 @@ smallest_nan = Case(
     **shared,
     reference=partial(arithmetic.minimum, xorsign_abs=True, nan=True),
     variants={
-        "min.NaN.xorsign.abs": asm("min.NaN.xorsign.abs.f32 $0, $1, $2;", targets=AMPERE),
+        "min.NaN.xorsign.abs": asm("min.NaN.xorsign.abs.f32 $0, $1, $2;", packs=(1,), targets=AMPERE),
         "lop3": asm(LOGIC.format("min.NaN"), targets=since("sm_80")),
+        "triton": plain(smallest_in_triton),
     },
     source="PTX ISA, min: .NaN.xorsign.abs",
-)
-
-halves = Case(
-    inputs={"a": F16, "b": F16},
-    outputs={"y": F16},
-    reference=partial(arithmetic.maximum, xorsign_abs=True, fmt=F16),
-    variants={
-        "max.xorsign.abs": asm("max.xorsign.abs.f16x2 $0, $1, $2;", constraints="=r,r,r", pack=2, targets=AMPERE),
-        "lop3": asm(
-            "{ .reg .b32 a, b; abs.f16x2 a, $1; abs.f16x2 b, $2; max.f16x2 a, a, b; xor.b32 b, $1, $2; "
-            "lop3.b32 $0, a, b, 0x80008000, 0xF8; }",
-            constraints="=r,r,r",
-            pack=2,
-            targets=since("sm_80"),
-        ),
-    },
-    source="PTX ISA, half precision max: .xorsign.abs",
-    family="packed arithmetic",
 )

@@ -1,4 +1,4 @@
-"""Morton codes: the bits of two 16-bit numbers in turn, and apart again; masks, lop3, and Triton."""
+"""Morton codes: the bits of two 16-bit numbers in turn; masks, lop3, and Triton."""
 
 import triton
 import triton.language as tl
@@ -25,27 +25,7 @@ def in_triton(x, y):
     return spread(x.to(tl.uint32)) | (spread(y.to(tl.uint32)) << 1)
 
 
-@triton.jit
-def gathered(code):
-    """The bits at even places, side by side."""
-    x = code & 0x55555555
-    x = (x | (x >> 1)) & 0x33333333
-    x = (x | (x >> 2)) & 0x0F0F0F0F
-    x = (x | (x >> 4)) & 0x00FF00FF
-    return (x | (x >> 8)).to(tl.uint16)
-
-
-@triton.jit
-def apart_in_triton(code):
-    """Those at even places, and those at odd ones."""
-    return gathered(code), gathered(code >> 1)
-
-
 SPREAD = "\n".join(f"shl.b32 t, {{0}}, {n}; or.b32 t, t, {{0}}; and.b32 {{0}}, t, {mask:#x};" for n, mask in MASKS)
-GATHER = "\n".join(
-    f"shr.u32 t, {{0}}, {n}; or.b32 t, t, {{0}}; and.b32 {{0}}, t, {mask:#x};"
-    for n, mask in ((1, 0x33333333), (2, 0x0F0F0F0F), (4, 0x00FF00FF), (8, 0xFFFF))
-)
 HEAD = "{ .reg .b32 x, y, t; and.b32 x, $1, 0xFFFF; and.b32 y, $2, 0xFFFF;\n"
 
 case = Case(
@@ -62,25 +42,6 @@ case = Case(
             + "mad.lo.u32 $0, y, 2, x; }"
         ),
         "triton": plain(in_triton),
-    },
-    source="G. M. Morton, A computer oriented geodetic data base, 1966",
-    family="bits and integers",
-)
-
-apart = Case(
-    inputs={"code": U32},
-    outputs={"x": U16, "y": U16},
-    reference=words.deinterleave,
-    variants={
-        "masks": asm(
-            "{ .reg .b32 x, y, t; and.b32 x, $2, 0x55555555; shr.u32 y, $2, 1; and.b32 y, y, 0x55555555;\n"
-            + GATHER.format("x")
-            + GATHER.format("y")
-            + "mov.b32 $0, x; mov.b32 $1, y; }",
-            constraints="=r,=r,r",
-            pack=1,
-        ),
-        "triton": plain(apart_in_triton),
     },
     source="G. M. Morton, A computer oriented geodetic data base, 1966",
     family="bits and integers",

@@ -39,7 +39,7 @@ WIDE = "{{ .reg .b64 t; mul.wide.{0} t, $1, $2; mov.b64 {{_, $0}}, t; }}"
 u32 = upper(
     U32,
     {
-        "mul.hi": asm("mul.hi.u32 $0, $1, $2;"),
+        "mul.hi": asm("mul.hi.u32 $0, $1, $2;", packs=(1,)),
         "mul.wide": asm(WIDE.format("u32")),
         "triton": plain(high_in_triton),
     },
@@ -47,7 +47,7 @@ u32 = upper(
 s32 = upper(
     I32,
     {
-        "mul.hi": asm("mul.hi.s32 $0, $1, $2;"),
+        "mul.hi": asm("mul.hi.s32 $0, $1, $2;", packs=(1,)),
         "mul.wide": asm(WIDE.format("s32")),
         # A negative factor counts 2^32 too much of the other one when read as unsigned.
         "corrected": asm(
@@ -60,7 +60,7 @@ s32 = upper(
 u64 = upper(
     U64,
     {
-        "mul.hi": asm("mul.hi.u64 $0, $1, $2;"),
+        "mul.hi": asm("mul.hi.u64 $0, $1, $2;", packs=(1,)),
         "triton": plain(high_in_triton),
     },
 )

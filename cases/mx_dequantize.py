@@ -3,11 +3,12 @@
 import triton
 import triton.language as tl
 
-from device_functions.blocks import power
-from device_functions.narrow import widened
 from harness import ALL, Case, asm, kernel, plain, since
 from references import arithmetic, block_scaling
 from references.formats import BF16, E2M1, E2M1X2, E2M3, E3M2, E4M3, E5M2, F32, UE8M0, Format
+
+from ._device.blocks import power
+from ._device.narrow import widened
 
 NEW_PTXAS = tuple(int(n) for n in triton.__version__.split(".")[:2]) >= (3, 9)  # CUDA 12.9 knows no scaled conversion
 SPECIAL = {E4M3: 0x7F, E5M2: 0x7C, E2M3: 0x20, E3M2: 0x20, E2M1: 8}  # the first magnitude that is no number

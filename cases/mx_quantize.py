@@ -4,10 +4,11 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from device_functions.blocks import inverse_power, largest_magnitude, mx_scale, to_bytes
 from harness import Case, kernel, since
 from references import block_scaling, conversion
 from references.formats import BF16, E2M3, E3M2, E4M3, E5M2, F16, F32, UE8M0, Format, fraction
+
+from ._device.blocks import inverse_power, largest_magnitude, mx_scale, to_bytes
 
 
 @triton.jit

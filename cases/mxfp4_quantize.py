@@ -4,10 +4,11 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from device_functions.blocks import e2m1_pairs, inverse_power, largest_magnitude, mx_scale
 from harness import ALL, Case, kernel, since
 from references import block_scaling, conversion
 from references.formats import BF16, E2M1, E2M1X2, F16, F32, UE8M0, Format
+
+from ._device.blocks import e2m1_pairs, inverse_power, largest_magnitude, mx_scale
 
 
 @triton.jit

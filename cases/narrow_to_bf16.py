@@ -3,10 +3,11 @@
 import triton
 import triton.language as tl
 
-from device_functions.narrow import widened
 from harness import ALL, Case, asm, plain, since
 from references import conversion
 from references.formats import BF16, E2M3, E3M2, E4M3, E5M2, Format
+
+from ._device.narrow import widened
 
 NEW_PTXAS = tuple(int(n) for n in triton.__version__.split(".")[:2]) >= (3, 9)  # CUDA 12.9 converts to float16 alone
 

@@ -3,10 +3,11 @@
 import triton
 import triton.language as tl
 
-from device_functions.narrow import widened
 from harness import ALL, Case, asm, plain, since
 from references import conversion
 from references.formats import E2M3, E3M2, E4M3, E5M2, F16, Format
+
+from ._device.narrow import widened
 
 
 @triton.jit

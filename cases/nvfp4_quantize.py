@@ -6,10 +6,11 @@ import torch
 import triton
 import triton.language as tl
 
-from device_functions.blocks import e2m1_pairs
 from harness import ALL, Case, kernel, only, since
 from references import arithmetic, conversion
 from references.formats import BF16, E2M1X2, E4M3, F32, encode
+
+from ._device.blocks import e2m1_pairs
 
 GLOBAL = 24.0  # the encode scale of the whole tensor: 6 * 448 over its largest magnitude, here 112
 

@@ -4,11 +4,12 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from device_functions.blocks import e2m1_pairs, tiled_offset
-from device_functions.narrow import narrowed, widened
 from harness import ALL, Case, kernel, since
 from references import block_scaling, conversion
 from references.formats import BF16, E2M1X2, E4M3, F16, F32, Format
+
+from ._device.blocks import e2m1_pairs, tiled_offset
+from ._device.narrow import narrowed, widened
 
 # The encode scale, 448 * 6 over the tensor's largest magnitude. With 1.5 elements land on ties of e2m1.
 ENCODE = {BF16: 1.5, F16: 1.5, F32: float(np.float32(27.1))}

@@ -4,11 +4,12 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from device_functions.blocks import tiled_offset
-from device_functions.narrow import widened
 from harness import ALL, Case, kernel, since
 from references import block_scaling
 from references.formats import BF16, E2M1X2, E4M3, F16, Format
+
+from ._device.blocks import tiled_offset
+from ._device.narrow import widened
 
 DECODE = float(np.float32(1.0) / np.float32(1536.0))  # the nearest float32: rounding to it is part of the recipe
 

@@ -17,17 +17,6 @@ def in_triton(c0, c1, c2, c3, k0, k1):
     return tl.philox_impl(c0, c1, c2, c3, k0, k1)
 
 
-@triton.jit
-def by_hand(c0, c1, c2, c3, k0, k1):
-    """Ten rounds of 64-bit products."""
-    for _ in tl.static_range(10):
-        p, q = c0.to(tl.uint64) * 0xD2511F53, c2.to(tl.uint64) * 0xCD9E8D57
-        c0, c2 = (q >> 32).to(tl.uint32) ^ c1 ^ k0, (p >> 32).to(tl.uint32) ^ c3 ^ k1
-        c1, c3 = q.to(tl.uint32), p.to(tl.uint32)
-        k0, k1 = k0 + 0x9E3779B9, k1 + 0xBB67AE85
-    return c0, c1, c2, c3
-
-
 def rounds(product):
     """Ten rounds on c0 to c3; `product` puts the halves of {a} * {m} into {hi} and {lo}."""
     one = f"""
@@ -54,7 +43,6 @@ case = Case(
         "mul.hi": asm(rounds("mul.hi.u32 {hi}, {a}, {m}; mul.lo.u32 {lo}, {a}, {m};")),
         "mul.wide": asm(rounds("mul.wide.u32 p, {a}, {m}; mov.b64 {{{lo}, {hi}}}, p;")),
         "triton": plain(in_triton),
-        "triton-by-hand": plain(by_hand),
     },
     source="Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011",
     family="bits and integers",

@@ -1,11 +1,10 @@
-"""How many bits are one: popc, sums within the word, and Triton; 32 and 64 bits, the result always 32."""
+"""How many bits are one: popc, sums within the word, and Triton."""
 
 import triton
-import triton.language as tl
 
 from harness import Case, asm, plain
 from references import bits
-from references.formats import U32, U64
+from references.formats import U32
 
 
 @triton.jit
@@ -14,12 +13,6 @@ def in_triton(x):
     x = x - ((x >> 1) & 0x55555555)
     x = (x & 0x33333333) + ((x >> 2) & 0x33333333)
     return (((x + (x >> 4)) & 0x0F0F0F0F) * 0x01010101) >> 24
-
-
-@triton.jit
-def halves_in_triton(x):
-    """The sum over both halves."""
-    return in_triton(x.to(tl.uint32)) + in_triton((x >> 32).to(tl.uint32))
 
 
 SUMS = """{
@@ -35,25 +28,9 @@ case = Case(
     outputs={"y": U32},
     reference=bits.popc,
     variants={
-        "popc": asm("popc.b32 $0, $1;"),
+        "popc": asm("popc.b32 $0, $1;", packs=(1,)),
         "sums": asm(SUMS),
         "triton": plain(in_triton),
-    },
-    source="PTX ISA, popc",
-    family="bits and integers",
-)
-
-wide = Case(
-    inputs={"x": U64},
-    outputs={"y": U32},
-    reference=bits.popc,
-    variants={
-        "popc.b64": asm("popc.b64 $0, $1;"),
-        "popc.b32-twice": asm(
-            "{ .reg .b32 low, high; mov.b64 {low, high}, $1; popc.b32 low, low; popc.b32 high, high; "
-            "add.u32 $0, low, high; }"
-        ),
-        "triton": plain(halves_in_triton),
     },
     source="PTX ISA, popc",
     family="bits and integers",

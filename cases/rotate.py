@@ -28,7 +28,7 @@ case = Case(
     outputs={"y": U32},
     reference=words.rotate_left,
     variants={
-        "shf.l": asm("shf.l.wrap.b32 $0, $1, $1, $2;"),
+        "shf.l": asm("shf.l.wrap.b32 $0, $1, $1, $2;", packs=(1,)),
         "shf.r": asm("{ .reg .b32 n; neg.s32 n, $2; shf.r.wrap.b32 $0, $1, $1, n; }"),
         "shifts": asm(
             "{ .reg .b32 n, t; and.b32 n, $2, 31; shl.b32 $0, $1, n; sub.u32 n, 32, n; shr.u32 t, $1, n; "
@@ -45,7 +45,7 @@ funnel = Case(
     outputs={"y": U32},
     reference=partial(bits.shf, left=False),
     variants={
-        "shf.r": asm("shf.r.wrap.b32 $0, $1, $2, $3;"),
+        "shf.r": asm("shf.r.wrap.b32 $0, $1, $2, $3;", packs=(1,)),
         "64-bit": asm(
             "{ .reg .b64 both; .reg .b32 n; mov.b64 both, {$1, $2}; and.b32 n, $3, 31; shr.u64 both, both, n; "
             "mov.b64 {$0, _}, both; }"

@@ -3,10 +3,11 @@
 import triton
 import triton.language as tl
 
-from device_functions.blocks import tiled_offset
 from harness import Case, kernel
 from references import block_scaling
 from references.formats import U8
+
+from ._device.blocks import tiled_offset
 
 
 @triton.jit

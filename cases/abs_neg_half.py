@@ -1,4 +1,4 @@
-"""Signs of floats: abs, neg and copysign of float32 and of two halves, against logic on the sign bit, and Triton."""
+"""abs and neg of two halves a register, against logic on the sign bit, and Triton."""
 
 from functools import partial
 
@@ -8,40 +8,18 @@ import triton.language as tl
 
 from harness import Case, asm, plain, since
 from references import arithmetic
-from references.formats import BF16, F16, F32
-
-
-@triton.jit
-def copied_in_triton(a, b):
-    """The sign bit of a above the other bits of b."""
-    sign = a.to(tl.uint32, bitcast=True) & 0x80000000
-    return (sign | (b.to(tl.uint32, bitcast=True) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
+from references.formats import BF16, F16
 
 
 @triton.jit
 def signs_in_triton(x):
-    """Triton's abs and minus."""
-    return tl.abs(x), -x
+    """Triton's abs, and a product: Triton 3.6 computes -x of 16-bit floats as 0 - x, which gives +0 for 0."""
+    return tl.abs(x), x * -1
 
 
 def signs(x, *, fmt):
     """(abs, neg); the bits of a NaN are open."""
     return arithmetic.absolute(x, fmt=fmt), arithmetic.negate(x, fmt=fmt)
-
-
-copysign = Case(
-    inputs={"a": F32, "b": F32},
-    outputs={"y": F32},
-    reference=arithmetic.copysign,
-    nan="payload",
-    variants={
-        "copysign": asm("copysign.f32 $0, $1, $2;"),  # PTX has the sign first; C has it last
-        "lop3": asm("lop3.b32 $0, 0x80000000, $1, $2, 0xCA;"),
-        "triton": plain(copied_in_triton),
-    },
-    source="PTX ISA, copysign",
-    family="packed arithmetic",
-)
 
 
 def of(fmt, suffix, targets):

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from device_functions.narrow import narrowed
+from .narrow import narrowed
 
 
 @triton.jit

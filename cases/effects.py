@@ -1,0 +1,61 @@
+"""Blocks with effects: never merged, dropped, hoisted or run twice; a replicated layout runs them once a replica."""
+
+import torch
+import triton
+import triton.language as tl
+
+from harness import Case, kernel
+from references.formats import I32, U32
+
+COUNT = tl.constexpr("atom.global.add.u32 $0, [$1], 1;")
+REGISTERS = ("%globaltimer", "%clock64", "%smid", "%laneid")
+
+
+@triton.jit
+def once(place, BEFORE: tl.constexpr):
+    """One impure block for each element: BEFORE, and one more in the word at `place`."""
+    return tl.inline_asm_elementwise(BEFORE, "=r,l", [place.to(tl.int64)], dtype=tl.uint32, is_pure=False, pack=1)
+
+
+@triton.jit
+def counted(x, counts, n: tl.constexpr, few: tl.constexpr, ways: tl.constexpr, BLOCK: tl.constexpr):
+    """Four ways in which a compiler could run a block more or less often than it stands there."""
+    i = tl.arange(0, n)
+    tl.store(counts + tl.arange(0, ways), tl.zeros((ways,), tl.uint32))
+    tl.debug_barrier()
+    same = i * 0
+    one = once(counts + same, BLOCK)  # twice the same, with the same operand
+    other = once(counts + same, BLOCK)
+    once(counts + 1 + same, BLOCK)  # its result is not used
+    total = one + other
+    for _ in range(tl.load(x) * 0 + 5):  # nothing in the loop changes its operand
+        total += once(counts + 2 + same, BLOCK)
+    once(counts + 3 + tl.arange(0, few) * 0, BLOCK)  # fewer elements than threads: each has several replicas
+
+
+def expected(x):
+    """128 threads hold an element each of n = 128, and each of 32 elements four times."""
+    threads = 128
+    return torch.tensor([2 * threads, threads, 5 * threads, threads], device=x.device)
+
+
+def variant(before: str = ""):
+    """The counter beside the reading of a special register, whose value nobody uses."""
+    return kernel(counted, grid=(1,), meta={"BLOCK": f"{{ {before} {COUNT.value} }}"})
+
+
+case = Case(
+    inputs={"x": I32["n"]},
+    outputs={"counts": U32["ways"]},
+    reference=expected,
+    sizes=[{"n": 128, "few": 32, "ways": 4}],
+    variants={
+        "counter": variant(),
+        **{
+            register[1:]: variant(f".reg .b{width} t; mov.b{width} t, {register};")
+            for register, width in zip(REGISTERS, (64, 64, 32, 32), strict=True)
+        },
+    },
+    family="effects",
+    source="Triton, inline_asm_elementwise: is_pure; PTX ISA, atom and special registers",
+)

@@ -1,1 +1,0 @@
-"""Triton functions that several case files share. A case's digest covers their code like its own."""
