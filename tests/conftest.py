@@ -29,7 +29,7 @@ def run_cases(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Cal
     The emulator for sm_100a, where the arguments do not say otherwise; on the asm alone, as where there is no Triton,
     because compiling takes most of the time and is tested elsewhere.
     """
-    monkeypatch.setattr("harness.backends.emulator._has_triton", lambda: False)
+    monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
     for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):  # the inner pytest is nobody's worker
         monkeypatch.delenv(name, raising=False)
 
@@ -38,8 +38,9 @@ def run_cases(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Cal
             path = pytester.path / folder / f"{name}.py"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(source)
-            for module in [m for m in sys.modules if m.startswith(f"ptxdiff_case_{name}_")]:
-                del sys.modules[module]  # of an earlier text of the file
+            for module, loaded in list(sys.modules.items()):
+                if module.startswith("ptxdiff_folder_") and getattr(loaded, "__file__", None) == str(path.resolve()):
+                    del sys.modules[module]  # of an earlier text of the file
         words = list(arguments)
         if not any(w.startswith("--ptx-backend") for w in words):
             words.append("--ptx-backend=emulator")

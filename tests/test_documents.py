@@ -1,4 +1,4 @@
-"""Names: those in ARCHITECTURE.md and CONTRIBUTING.md exist, and a class name stands for one class."""
+"""What ARCHITECTURE.md and CONTRIBUTING.md name exists, a class name stands for one class, files are readable."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ("ARCHITECTURE.md", "CONTRIBUTING.md")
-FOLDERS = ("harness", "references", "device_functions", "reports", "cases", "tests")
+FOLDERS = ("harness", "references", "reports", "cases", "tests")
 _TICKED = re.compile(r"`([^`\n]+)`")
 _PATH = re.compile(r"\w+(?:/[\w.]+)*/?")
 _DOTTED = re.compile(rf"(?:{'|'.join(FOLDERS)})(?:\.\w+)+")
@@ -70,3 +70,34 @@ def test_no_two_classes_of_the_harness_share_a_name():
             if isinstance(node, ast.ClassDef):
                 homes[node.name].append(str(path.relative_to(ROOT)))
     assert {name: places for name, places in homes.items() if len(places) > 1} == {}
+
+
+def too_long(root, limit):
+    """The Python files of our folders with more lines than `limit`."""
+    files = (p for folder in FOLDERS for p in (root / folder).rglob("*.py"))
+    return [str(p.relative_to(root)) for p in files if p.read_text().count("\n") > limit]
+
+
+LONGER = {"harness/lint/extract/expressions.py", "tests/ptx/random_campaign.py", "tests/ptx/test_limits.py"}
+"""Files that are to be split. Add none."""
+
+
+def test_no_other_file_is_longer_than_450_lines():
+    assert set(too_long(ROOT, 450)) <= LONGER
+
+
+def test_a_file_that_is_too_long_is_found(tmp_path):
+    (tmp_path / "harness" / "lint").mkdir(parents=True)
+    (tmp_path / "harness" / "lint" / "long.py").write_text("x = 1\n" * 11)
+    (tmp_path / "harness" / "short.py").write_text("x = 1\n" * 10)
+    assert too_long(tmp_path, 10) == ["harness/lint/long.py"]
+
+
+def test_at_most_eight_modules_stand_beside_the_rooms_of_the_harness():
+    assert len(list((ROOT / "harness").glob("*.py"))) <= 8
+
+
+def test_top_level_folders_are_those_of_the_documents():
+    """A package of ours that ARCHITECTURE.md does not name would be installed, or lie about, unnoticed."""
+    holding = {p.relative_to(ROOT).parts[0] for p in ROOT.glob("*/*.py")}
+    assert holding - {"build"} == set(FOLDERS)

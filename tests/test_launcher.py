@@ -157,3 +157,17 @@ def test_the_plugin_gives_the_interpreter_inline_asm(tmp_path):
     )
     words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(file)]
     assert "1 passed" in interpreted(*words, *plugin_words())
+
+
+def test_approximate_instructions_of_a_kernel_are_a_hopper_s_or_rounded():
+    from tests.approximate_kernels import launch
+
+    def through(**options):
+        return launch("silu by tanh", lambda kernel, grid: emulated(kernel, target="sm_90a", **options)[grid])
+
+    unit, nearest = through(), through(approximate="rounded")
+    assert torch.equal(unit, through(approximate="hopper"))
+    assert (unit != nearest).sum() > 100
+    assert torch.allclose(unit, nearest, atol=1e-2, rtol=1e-2)
+    with pytest.raises(LaunchError, match="approximate='exact' is none of 'hopper', 'rounded'"):
+        through(approximate="exact")

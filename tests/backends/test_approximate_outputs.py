@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from harness import Case, Meets, absolute, asm, exact, magnitude, relative, ulp
 from harness.backends import emulator
 from harness.backends.emulator import EmulatorBackend
 from harness.model.load import LoadedCase
+from harness.ptx.isa.approximate import rcp_approx
+from harness.ptx.numeric.vectorise import ArrayFunction
 from harness.running.item import Item, ItemResults
 from harness.running.run import run_item
 from references import reciprocal
@@ -23,7 +26,7 @@ WORDS = "approximate, and the policy is exact: y depends on rcp.approx.ftz.f32"
 @pytest.fixture(params=["asm alone", "compiled"])
 def engine(request, monkeypatch):
     if request.param == "asm alone":
-        monkeypatch.setattr(emulator, "_has_triton", lambda: False)
+        monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
     else:
         pytest.importorskip("triton")
     return request.param
@@ -112,3 +115,48 @@ def test_a_device_s_bits_are_no_model():
 
     found = run(APPROXIMATE, backend=Scripted(answer), match=exact())
     assert not any(WORDS in r.findings for r in found.results), "wrong bits may fail, being approximate does not"
+
+
+# Of 1 / x: which arguments, and what a unit would give for them.
+MISTAKES = {
+    "an error beyond the bound": (lambda a: a == 0x3F800000, lambda y: y + 2),
+    "its own bits": (lambda a: a == 0x3F800000, lambda y: y),
+    "a number for infinity": (lambda a: a == 0, lambda y: y - 1),
+    "infinity for a number": (lambda a: a == 0x00800000, lambda y: y | 0x7F800000),
+    "a number for NaN": (lambda a: a == 0x7FC00000, lambda y: 0 * y),
+    "NaN for a number": (lambda a: a == 0x3F800000, lambda y: 0 * y + 0x7FFFFFFF),
+    "another sign of zero": (lambda a: a == 0x7F800000, lambda y: y ^ 0x80000000),
+    "another sign": (lambda a: a == 0x3F800000, lambda y: y ^ 0x80000000),
+    "what .ftz flushes": (lambda a: a == 0x7F000000, lambda y: 0 * y + 0x00400000),
+}
+
+
+@pytest.mark.parametrize("bound", ["the ISA's promise", "a wide bound"])
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_bound_is_held_against_what_the_unit_gives(mistake, bound, monkeypatch):
+    """The unit's error may break the promise; NaN, infinity, signs, zeros and flushes are under no bound at all."""
+    monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
+    where, given = MISTAKES[mistake]
+    call = ArrayFunction.__call__
+
+    def other(self, lanes, *arguments):
+        results = call(self, lanes, *arguments)
+        if self.function is not rcp_approx:
+            return results
+        chosen = where(arguments[0][:lanes])
+        return np.where(chosen, given(results.astype(np.int64)), results).astype(results.dtype)
+
+    monkeypatch.setattr(ArrayFunction, "__call__", other)
+    match = ulp(1, source="PTX ISA, rcp") if bound == "the ISA's promise" else ulp(1000)
+    found = run(APPROXIMATE, match=match)
+    within = mistake == "its own bits" or (mistake == "an error beyond the bound" and bound == "a wide bound")
+    assert found.verdict == ("pass" if within else "fail")
+    assert {r.evidence for r in found.results} == {"confirmed"}
+
+
+@pytest.mark.parametrize("policy", [ulp(1000), relative(0.5)])
+def test_what_the_unit_flushes_needs_the_policy(policy, monkeypatch):
+    """rcp.approx.ftz gives zero for 2**127, where the reference without flush has a subnormal number."""
+    monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
+    assert run(APPROXIMATE, match=policy, ftz="never").verdict == "fail"
+    assert run("rcp.approx.f32 $0, $1;", match=policy, ftz="never").verdict == "pass"

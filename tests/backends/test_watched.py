@@ -1,5 +1,6 @@
 """The process that owns a GPU: what dies or hangs there costs one call, and the next finds another process."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -26,6 +27,14 @@ HERE = "device_stand_in"
 
 @pytest.fixture(scope="module")
 def device():
+    """For calls that run no job."""
+    made = Device(GPU, begin="harness.processes.child:ready")
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def device_for_jobs():
     made = Device(GPU, begin=f"{HERE}:begin")
     yield made
     made.close()
@@ -63,10 +72,10 @@ def test_what_dies_or_hangs_is_told_and_replaced(device, deed, words):
     assert device.call(f"{HERE}:later", 0, 5, limit=60) == 5
 
 
-def test_starting_a_process_does_not_count(device):
-    device.close()
-    assert device.call(f"{HERE}:later", 0, 5, limit=1.0) == 5
-    assert device.started > 0
+def test_starting_a_process_does_not_count():
+    with contextlib.closing(Device(GPU, begin=f"{HERE}:begin_late")) as late:
+        assert late.call(f"{HERE}:later", 0, 5, limit=1.0) == 5
+        assert late.started > 1.0
 
 
 def test_without_a_gpu_there_is_a_reason():
@@ -83,7 +92,7 @@ import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from harness.processes.child import Device
 from harness.processes.gpus import Gpu
-device = Device(Gpu("0", "", "GPU-0-test", "sm_90a", 0), begin="{HERE}:begin")
+device = Device(Gpu("0", "", "GPU-0-test", "sm_90a", 0), begin="harness.processes.child:ready")
 print(device.call("{HERE}:process", limit=60)[0], flush=True)
 device.call("{HERE}:hangs", limit=600)
 """
@@ -101,9 +110,9 @@ device.call("{HERE}:hangs", limit=600)
 
 
 @pytest.fixture
-def backend(device, monkeypatch):
+def backend(device_for_jobs, monkeypatch):
     monkeypatch.setattr(watched, "gpus", lambda: (GPU,))
-    monkeypatch.setattr(watched, "of_target", lambda target: device)
+    monkeypatch.setattr(watched, "of_target", lambda target: device_for_jobs)
     return WatchedGpu(limit=20)
 
 

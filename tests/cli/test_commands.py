@@ -12,24 +12,25 @@ import pytest
 from harness.cli import VERBS, main
 from harness.records import read
 from tests.case_sources import FLIP, RIGHT
-from tests.running.test_bad_days import CONFTEST
 
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """A user's folder with one case file."""
+    """A user's folder with one case file. Asm runs alone: compiling takes most of a run, and is tested elsewhere."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("harness.backends.emulator._has_triton", lambda: False)
+    monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
     (tmp_path / "cases").mkdir()
     (tmp_path / "cases" / "flip.py").write_text(FLIP)
     return tmp_path
 
 
 @pytest.fixture
-def asm_alone(here):
-    """Runs in processes of their own look at the asm alone; compiling takes most of a run, and is tested elsewhere."""
+def in_this_process(here, monkeypatch):
+    """`ptxdiff run` runs its pytest in this process: another one spends seconds on importing torch."""
+    for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):  # the inner pytest is nobody's worker
+        monkeypatch.delenv(name, raising=False)
     (here / "pytest.ini").write_text("[pytest]\n")
-    (here / "conftest.py").write_text(CONFTEST)
+    monkeypatch.setattr("harness.cli.run._call", lambda words, environment: pytest.main(words[3:]))
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -212,13 +213,11 @@ def test_run_writes_records_and_a_report(here):
     assert 'id="conformance"' in (here / "report.html").read_text()
 
 
-def test_run_reports_with_the_history_of_its_folder(here, asm_alone):
+def test_run_reports_with_the_history_of_its_folder(here, in_this_process):
     (here / "cases" / "flip.py").write_text(RIGHT)
-    command = [sys.executable, "-m", "harness.cli", "run", "--backend", "emulator", "--target", "sm_90"]
-    command += ["--output", "runs", "--report", "report.html"]
+    command = ["run", "--backend", "emulator", "--target", "sm_90", "--output", "runs", "--report", "report.html"]
     for _ in range(2):
-        done = subprocess.run(command, capture_output=True, text=True, cwd=here, timeout=120)
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert main(command) == 0
     assert len(list((here / "runs").glob("*.jsonl"))) == 2
     assert "What changed over 2 runs" in (here / "report.html").read_text()
 
@@ -374,33 +373,56 @@ def test_the_command_refuses_what_the_library_refuses_in_its_words(capsys, words
 
 
 @pytest.mark.parametrize(
-    ("instruction", "asm", "inputs"),
+    ("instruction", "asm", "formats"),
     [
-        ("ex2.approx.ftz.f32", "ex2.approx.ftz.f32 $0, $1;", ["x"]),
-        ("ex2.approx.ftz.f32 $0, $1;", "ex2.approx.ftz.f32 $0, $1;", ["x"]),
-        ("fma.rn.f32 $0, $1, $2, $3", "fma.rn.f32 $0, $1, $2, $3;", ["x1", "x2", "x3"]),
+        ("ex2.approx.ftz.f32", "ex2.approx.ftz.f32 $0, $1;", ["float32", "float32"]),
+        ("ex2.approx.ftz.f32 $0, $1;", "ex2.approx.ftz.f32 $0, $1;", ["float32", "float32"]),
+        ("fma.rn.f32 $0, $1, $2, $3", "fma.rn.f32 $0, $1, $2, $3;", ["float32"] * 4),
+        ("fma.rn.f32", "fma.rn.f32 $0, $1, $2, $3;", ["float32"] * 4),
+        ("lop3.b32", "lop3.b32 $0, $1, $2, $3, 0;", ["uint32"] * 4),
+        ("cvt.rn.satfinite.e4m3x2.f32", "cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1;", ["e4m3", "float32"]),
+        ("unknown.f32", "unknown.f32 $0, $1;", ["float32", "float32"]),
     ],
 )
-def test_a_new_case_has_the_instruction_once_and_imports_what_it_uses(here, capsys, instruction, asm, inputs):
+def test_a_new_case_has_the_instruction_once_and_imports_what_it_uses(here, capsys, instruction, asm, formats):
     from harness.model.load import load
 
     assert said(capsys, "new", "fresh", "--instruction", instruction)[0] == 0
     case = load(here / "cases" / "fresh.py")[0].case
     assert case.variants["asm"].texts[1].text == asm
-    assert list(case.inputs) == inputs
+    assert [f.name for f in (*case.outputs.values(), *case.inputs.values())] == formats
     checked = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F", "cases/fresh.py"]
     done = subprocess.run(checked, capture_output=True, text=True, cwd=here, timeout=60)
     assert done.returncode == 0, done.stdout
 
 
-def test_compare_takes_one_run_for_two_targets(here, asm_alone, capsys):
+def test_compare_takes_one_run_for_two_targets(here, in_this_process, capsys):
     (here / "cases" / "flip.py").write_text(RIGHT)
     run = ["run", "--backend", "emulator", "--target", "sm_90", "--target", "sm_100", "--output", "run.jsonl"]
-    done = subprocess.run([sys.executable, "-m", "harness.cli", *run], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert said(capsys, *run)[0] == 0
     code, out, _ = said(capsys, "compare", "run.jsonl", "--targets", "sm_90a", "sm_100a")
     assert code == 0
     assert re.search(r"[1-9]\d* results in both", out)
     code, _, err = said(capsys, "compare", "run.jsonl")
     assert code == 2
     assert "name a second run, or two targets of the one: ptxdiff compare A --targets sm_90a sm_100a" in err
+
+
+def test_emulate_says_whose_approximate_bits_it_prints(capsys):
+    def printed(*more):
+        code, out, _ = said(capsys, "emulate", "tanh.approx.f32 $0, $1;", "-i", "float32=1", "-o", "float32", *more)
+        assert code == 0
+        return out
+
+    assert "tanh.approx" not in printed("-t", "sm_90a")
+    assert "tanh.approx.f32: Hopper's bits, not confirmed for sm_100a" in printed("-t", "sm_100a")
+    rounded = printed("-t", "sm_90a", "--approximate=rounded")
+    assert "tanh.approx.f32: rounded to nearest, which no GPU does" in rounded
+    assert "0x3f42f7d6" in rounded
+    assert "0x3f42f7d6" not in printed()
+
+
+def test_run_hands_on_whose_approximate_bits(here, in_this_process, capsys):
+    words = ["run", "cases/flip.py::right", "--backend=emulator", "--target=sm_90a", "--output=run.jsonl"]
+    assert main([*words, "--approximate=rounded"]) == 0
+    assert read(here / "run.jsonl").run.environment["approximate"] == "rounded"

@@ -112,6 +112,17 @@ def test_new_from_an_example_copies_it(tmp_path, monkeypatch, capsys):
     assert set(examples()) == {p.stem for p in (ROOT / "cases").glob("[!_]*.py")}
 
 
+def test_new_copies_what_an_example_imports_from_beside_it_and_keeps_what_is_there(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cases" / "_device").mkdir(parents=True)
+    (tmp_path / "cases" / "_device" / "narrow.py").write_text("mine = 1")
+    assert main(["new", "mine", "--from", "nvfp4_quantize"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "cases/mine.py", "cases/_device/blocks.py", "run it: pytest cases/mine.py"
+    ]  # fmt: skip
+    assert (tmp_path / "cases" / "_device" / "narrow.py").read_text() == "mine = 1"
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """Our wheel, built from a copy, as setuptools writes into the source tree."""
@@ -132,11 +143,17 @@ def wheel(tmp_path_factory):
 def test_a_wheel_holds_the_examples_and_no_package_called_cases(wheel, tmp_path):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert not any(n.startswith("cases/") for n in names)
-    assert {f"harness/cli/examples/{p.name}" for p in (ROOT / "cases").glob("*.py")} <= names
+    files = (p.relative_to(ROOT / "cases") for p in (ROOT / "cases").rglob("*.py"))
+    assert {f"harness/cli/examples/{p}" for p in files} <= names
     assert "ptxdiff.py" in names
     assert "reports/templates" in {str(Path(n).parent) for n in names}
-    done = command(tmp_path, "new", "mine", "--from", "rcp", program=[str(wheel.parent / "installed" / "ptxdiff.py")])
-    assert done.returncode == 0, done.stderr
+    installed = str(wheel.parent / "installed" / "ptxdiff.py")
+    for name, example in (("mine", "rcp"), ("quantise", "nvfp4_quantize")):
+        done = command(tmp_path, "new", name, "--from", example, program=[installed])
+        assert done.returncode == 0, done.stderr
+    listed = command(tmp_path, "list", program=[installed])
+    assert listed.returncode == 0, listed.stderr
+    assert "quantise" in listed.stdout
     assert (tmp_path / "cases" / "mine.py").read_text() == (ROOT / "cases" / "rcp.py").read_text()
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from harness.cli import main
 from harness.conformance import fit
 from harness.conformance.fit import DESIGNS, Misfit
 from harness.ptx.numeric import hopper
@@ -55,6 +56,78 @@ def test_another_square_is_a_misfit():
     other = fit.truncated_squares(fit.STEP_BITS, fit.SQUARE_CUT - 1) >> 1
     with pytest.raises(Misfit, match="no quadratic"):
         fit.fit(DESIGNS["ex2"], lambda s, a: unit(s, a, other), [0])
+
+
+@pytest.mark.parametrize("cut", [17, 18, 20, 21])
+def test_a_unit_of_another_width_is_told_by_its_width(cut):
+    """One that cuts its square elsewhere, and adds all columns that are left."""
+    columns = fit.truncated_squares(fit.STEP_BITS, cut)
+
+    def other(segment, arguments):
+        constant, slope, curve = KNOWN[segment]
+        steps = arguments.astype(np.int64) & ((1 << fit.STEP_BITS) - 1)
+        straight = (constant << 14) + 5000 + slope * steps
+        total = (straight << fit.SQUARE_CUT) + ((curve << 1) * columns[steps] << cut)
+        return np.ldexp((total >> 16 + fit.SQUARE_CUT).astype(np.float64), -22).astype(np.float32).view(np.uint32)
+
+    with pytest.raises(Misfit, match=rf"segment 37: no quadratic .* with the square cut at .*2\*\*{cut}\b.* one does"):
+        fit.fit(DESIGNS["ex2"], other, [37])
+
+
+def test_a_unit_with_half_as_many_segments_is_told():
+    """Steps of 18 bits: pairs of segments share coefficients."""
+    whole = fit.truncated_squares(fit.STEP_BITS + 1, fit.SQUARE_CUT + 2)
+
+    def other(segment, arguments):
+        constant, slope, curve = KNOWN[37]
+        steps = (arguments.astype(np.int64) & ((2 << fit.STEP_BITS) - 1)) + (7 << 20)
+        total = (constant << 14) + slope * steps + (curve << 3) * whole[steps & ((2 << fit.STEP_BITS) - 1)]
+        return np.ldexp((total >> 16).astype(np.float64), -22).astype(np.float32).view(np.uint32)
+
+    with pytest.raises(Misfit, match=r"segment 37: no quadratic .* widths, segments or form differ"):
+        fit.fit(DESIGNS["ex2"], other, [37])
+
+
+class Other(Pretended):
+    """A GPU of a generation that nobody measured: of `ex2` the same design with other coefficients, or another one."""
+
+    differs = False
+
+    def compiled(self, snippets, checks):
+        return {}
+
+    def run(self, snippet, columns):
+        (arguments,) = columns
+        steps = arguments.astype(np.int64) & ((1 << fit.STEP_BITS) - 1)
+        segment = int(arguments[0] >> 17 & 63)
+        constant = (33554438 + 500000 * segment << 14) + 777
+        total = constant + (45000 + 300 * segment) * steps + ((490 + segment) << 1) * SQUARE[steps]
+        if self.differs and segment == 5:
+            total += steps * steps * steps >> 30
+        return [np.ldexp((total >> 16).astype(np.float64), -22).astype(np.float32).view(np.uint32)]
+
+
+def test_the_command_gives_another_generation_s_table(monkeypatch, capsys):
+    monkeypatch.setattr("harness.conformance.fetch.Hardware", Other)
+    assert main(["conformance", "--fit", "ex2"]) == 0
+    told = capsys.readouterr().out
+    scope: dict[str, object] = {}
+    exec(told, scope)
+    assert scope["EX2_CONSTANT"] == tuple(33554438 + 500000 * s for s in range(64))
+    assert scope["EX2_SLOPE"] == tuple(45000 + 300 * s for s in range(64))
+    assert scope["EX2_CURVE"] == tuple(490 + s for s in range(64))
+    assert "64 segments give 8,388,608 results" in told
+    assert "Differs from the table in harness/ptx/numeric/hopper.py" in told
+
+
+def test_the_command_says_where_a_design_differs(monkeypatch, capsys):
+    monkeypatch.setattr("harness.conformance.fetch.Hardware", Other)
+    monkeypatch.setattr(Other, "differs", True)
+    assert main(["conformance", "--fit", "ex2"]) == 1
+    told = capsys.readouterr().out
+    assert "ex2 of this GPU is built otherwise: ex2.approx.ftz.f32, segment 5: no quadratic" in told
+    assert main(["conformance", "--fit", "cosh"]) == 2
+    assert "no function 'cosh' can be fitted; one of rcp, rsqrt" in capsys.readouterr().err
 
 
 def test_segments_that_round_differently_are_a_misfit():

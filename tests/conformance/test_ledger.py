@@ -180,3 +180,12 @@ def test_a_ledger_that_cannot_be_read_says_where(tmp_path, lines, words):
     path.write_text("\n".join(lines))
     with pytest.raises(LedgerError, match=words):
         ledger.read(path)
+
+
+def test_one_form_is_found_without_naming_all():
+    known = ledger.known()
+    assert {name: ledger.bound_of(name) for name in known} == dict(known)
+    assert ledger.bound_of("add.rn.f128") is None
+    assert ledger.bound_of("nothing") is None
+    with pytest.raises(KeyError):
+        ledger.digest("add.rn.f128")

@@ -13,6 +13,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from sweep_compilers import Fused
+
 from harness.backends.gpu import GpuBackend, device_target
 from harness.inputs import input_sets, stratified
 from harness.jobs import Job, Setup
@@ -24,7 +26,6 @@ from harness.sweep import launched
 from harness.sweep.devicetime import stopwatch
 from harness.sweep.dispatch import sweep
 from harness.sweep.fused import kernels
-from harness.sweep.oracle import Fused
 from references import arithmetic, conversion, exponential, reciprocal
 from references.formats import E4M3, F16, F32
 

@@ -38,6 +38,7 @@ def test_every_setup_of_the_sweep(loaded, variant):
     from harness.backends.gpu import GpuBackend, device_target
     from harness.inputs import input_sets
     from harness.inputs.fill import kernel_inputs, shaped
+    from harness.ptx.targets import of_generation
     from harness.running.plan import plan, sized
 
     target, gpu = device_target(), GpuBackend()
@@ -57,7 +58,8 @@ def test_every_setup_of_the_sweep(loaded, variant):
         assert device.status == "ran", device.words
         emulated = run_compiled(job, compile_job(job))
         assert emulated.status == "ran", emulated.words
-        if emulated.evidence == "model" or emulated.alternative:
+        # On that generation bits are demanded whatever the ledger says of the forms.
+        if emulated.alternative or (emulated.evidence == "model" and not of_generation(target)):
             continue
         compared += 1
         for name, bits in device.outputs.items():

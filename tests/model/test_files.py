@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from harness.cli import main
 from harness.model.files import below, uses_harness
-from harness.model.load import cases_in
+from harness.model.load import cases_in, load
 from tests.case_sources import FLIP, RIGHT
 
 RENAMED = RIGHT.replace("import Case, asm", "import Case as Problem, asm").replace("= Case(", "= Problem(")
@@ -175,3 +176,65 @@ def test_links_and_imports_that_lead_back_are_followed_once(tmp_path):
     assert not uses_harness(tmp_path / "deeper" / "three.py", [tmp_path])
     (tmp_path / "two.py").write_text("import one, harness.model.case\n")
     assert uses_harness(tmp_path / "deeper" / "three.py", [tmp_path])
+
+
+BESIDE = """
+import triton
+import triton.language as tl
+
+from ._more import AMOUNT
+
+
+@triton.jit
+def moved(x):
+    return x + AMOUNT
+
+
+def reference(x):
+    return x + 1 & 0xFFFFFFFF
+"""
+USING = """
+from harness import Case, plain
+from references.formats import U32
+from ._kernels.beside import moved, reference
+
+case = Case(inputs={"x": U32}, outputs={"y": U32}, reference=reference, source="none", variants={"moved": plain(moved)})
+"""
+MORE = "import triton.language as tl\nAMOUNT = tl.constexpr({})\n"
+
+
+def project(root: Path, amount: int) -> Path:
+    """A case whose Triton function and reference are in a hidden folder beside it."""
+    folder = root / "cases"
+    (folder / "_kernels").mkdir(parents=True, exist_ok=True)
+    (folder / "using.py").write_text(USING)
+    (folder / "_kernels" / "beside.py").write_text(BESIDE)
+    (folder / "_kernels" / "_more.py").write_text(MORE.format(amount))
+    return folder
+
+
+def test_a_case_file_imports_what_is_beside_it(tmp_path):
+    """In a process each, also in the worker that compiles. The edit keeps the size and the time of the file."""
+    environment = {**os.environ, "PTXDIFF_REUSE": "1", "PTXDIFF_CACHE_DIR": str(tmp_path / "cache")}
+    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "cases", "--ptx-backend=emulator",
+             "--ptx-target=sm_100a"]  # fmt: skip
+    ended = []
+    for amount in (1, 2):
+        project(tmp_path, amount)
+        os.utime(tmp_path / "cases" / "_kernels" / "_more.py", (1_700_000_000, 1_700_000_000))
+        done = subprocess.run(
+            words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=200
+        )
+        ended.append((done.returncode, done.stdout))
+    assert [code for code, _ in ended] == [0, 1], ended
+    assert "using::moved" in ended[1][1]
+
+
+def test_folders_of_one_name_do_not_meet(tmp_path):
+    for name, amount in (("one", 1), ("two", 2)):
+        project(tmp_path / name, amount)
+    values = [
+        load(tmp_path / name / "cases" / "using.py")[0].case.variants["moved"].function.fn.__globals__["AMOUNT"].value
+        for name in ("one", "two")
+    ]
+    assert values == [1, 2]

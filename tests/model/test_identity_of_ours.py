@@ -20,7 +20,7 @@ def copied(folder: Path) -> Path:
 
 def digests(monkeypatch: pytest.MonkeyPatch, root: Path) -> tuple[str, str]:
     monkeypatch.setattr(experiment, "ROOT", root)
-    return experiment.emulator.__wrapped__(), experiment.harness.__wrapped__()
+    return experiment.emulator.__wrapped__("hopper"), experiment.harness.__wrapped__()
 
 
 @pytest.mark.parametrize(

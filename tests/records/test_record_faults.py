@@ -16,18 +16,20 @@ import pytest
 
 from harness.cli import main
 from harness.gating import baseline
-from harness.records import End, RecordError, Result, RunRecords, Writer, read, resumable
+from harness.records import End, Mutation, RecordError, Result, RunRecords, Writer, read, resumable
 from tests.records.test_records import GRID, RESULT, RUN, SAMPLES
 from tests.reports import synthetic
 from tests.sealed import sealed, unsealed
 
-RECORDS = [*SAMPLES[:-1], dataclasses.replace(SAMPLES[-1], verdicts={"expected failure": 1, "pass": 1})]
+# A run has no mutations: `ptxdiff mutate` writes them to files of their own.
+RUNS = [s for s in SAMPLES if not isinstance(s, Mutation)]
+RECORDS = [*RUNS[:-1], dataclasses.replace(SAMPLES[-1], verdicts={"expected failure": 1, "pass": 1})]
 PASS = Result(dataclasses.replace(RESULT.key, variant="plain"), "pass", evidence="hardware", total=10)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> bytes:
-    """A file with every kind of record and every field."""
+    """A file with every kind of record that a run writes, and every field."""
     path = tmp_path_factory.mktemp("whole") / "run.jsonl"
     writer = Writer(path)
     writer.write(*RECORDS[:-1], PASS, RECORDS[-1])

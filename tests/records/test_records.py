@@ -23,12 +23,14 @@ from harness.records import (
     End,
     Grid,
     Key,
+    Mutation,
     Offender,
     Record,
     RecordError,
     Result,
     Run,
     Share,
+    Survivor,
     Text,
     Timing,
     VariantInfo,
@@ -93,6 +95,18 @@ SAMPLES: list[Record] = [
         "GPU-1",
     ),
     Disagreement(dataclasses.replace(KEY, target="sm_80"), KEY, 3, OFFENDER, ("-add.f32 a, b, c;",)),
+    Mutation(
+        "rcp",
+        "asm",
+        "v",
+        "sm_90a",
+        {"rounding": 3},
+        2,
+        1,
+        (Survivor("opcode", "add -> sub", "missed", "y: wrong", {"x": "0x1"}),),
+        "words",
+        1.5,
+    ),
     End("2026-01-01T00:01:00+00:00", 60.0, {EXPECTED: 1}),
 ]
 
@@ -339,9 +353,9 @@ def test_another_effort_is_no_resumed_run(run_cases):
     )
 
 
-def test_under_xdist_the_controller_writes(pytester):
+def test_under_xdist_the_controller_writes(pytester, monkeypatch):
     """In processes of their own: two workers, one file, no key twice, the same inputs, and commands that work."""
-    pytester.makeconftest("from harness.backends import emulator\nemulator._has_triton = lambda: False\n")
+    monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
     (pytester.path / "cases").mkdir()
     (pytester.path / "cases" / "flip.py").write_text(FLIP)
     options = ["cases", "--ptx-backend=emulator", "--ptx-target=sm_100a", "--ptx-target=sm_90a"]

@@ -25,6 +25,7 @@ MISSING = [
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"the browser tests need {' and '.join(MISSING)}")
 
 RED = ("rcp", "asm.rn")
+LEDGER = [{"form": f"form.{n}", "status": "hardware"} for n in range(50)]
 
 
 def fails(r):
@@ -51,6 +52,7 @@ def pages(tmp_path_factory):
         "red": html.write([red], folder / "red.html", conformance={"rcp.rn.f32": "hardware", "add.f32": "hardware"}),
         "mapped": html.write([mapped], folder / "mapped.html"),
         "nights": html.write(synthetic.nights(base), folder / "nights.html"),
+        "large": html.write([synthetic.catalogue(25, per_cell=2)], folder / "large.html", conformance=LEDGER),
         "hostile": html.write(planted, folder / "hostile.html", conformance=[{hostile.EVERYTHING: hostile.EVERYTHING}]),
     }
 
@@ -323,6 +325,17 @@ def test_it_prints_with_the_matrix_and_without_the_controls(browser):
 def test_the_ledger_is_searched(browser):
     browser.open("red", "#conformance")
     browser.keys("rcp", into="#find-form")
+    assert len(browser.visible("table.ledger tbody tr")) == 1
+
+
+def test_what_is_packed_is_there_once_it_is_opened(browser):
+    browser.open("large", "#case--rcp")
+    browser.wait("document.querySelector('#case--rcp table.variants')", "the case's inside is there")
+    assert browser.js("return document.querySelector('#case--rcp .folded')") is None
+    browser.wait("document.querySelector('#case--rcp .listings select')", "the listings are there")
+    browser.js("document.querySelector('#conformance details').open = true")
+    browser.wait("document.querySelectorAll('table.ledger tbody tr').length === 50", "the ledger is there")
+    browser.keys("form.17", into="#find-form")
     assert len(browser.visible("table.ledger tbody tr")) == 1
 
 

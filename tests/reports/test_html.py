@@ -90,21 +90,39 @@ def base():
     return synthetic.catalogue(8, per_cell=9)
 
 
+@pytest.fixture(scope="module")
+def page_of_base(base, tmp_path_factory):
+    """The page on `base` alone, which several tests read."""
+    return written(tmp_path_factory.mktemp("base"), [base])
+
+
 def written(tmp_path, runs, **options):
     path = html.write(runs, tmp_path / "deep" / "report.html", **options)
     assert path == tmp_path / "deep" / "report.html"
     return path.read_text(encoding="utf-8")
 
 
+def inflated(raw):
+    return zlib.decompress(base64.b64decode(raw)).decode()
+
+
 def packet(text, case):
     (raw,) = (
         m[1] for m in re.finditer(r'data-case="[^"]*">([\w+/=]+)</script>', text) if f'data-case="{case}"' in m[0]
     )
-    return json.loads(zlib.decompress(base64.b64decode(raw)))
+    return json.loads(inflated(raw))
 
 
-def test_the_page_is_well_formed_and_loads_nothing(base, tmp_path):
-    text = written(tmp_path, [base])
+FOLDED = re.compile(r'<div class="folded"><p.*?</p><script type="application/octet-stream">([\w+/=]+)</script></div>')
+
+
+def unfolded(text):
+    """The page with all HTML in its place that it keeps packed."""
+    return FOLDED.sub(lambda m: inflated(m[1]), text)
+
+
+def test_the_page_is_well_formed_and_loads_nothing(page_of_base):
+    text = page_of_base
     page = Page(text)
     assert page.stack == []
     assert {tag for tag, _ in page.elements} <= TAGS
@@ -150,8 +168,8 @@ def test_code_stands_without_the_indentation_of_its_file(base, tmp_path):
     assert "{\n    mov.b32 $0, $1;\n}" in text
 
 
-def test_all_five_verdicts_and_expected_failures_are_counted_in_words(base, tmp_path):
-    words = Page(written(tmp_path, [base])).words
+def test_all_five_verdicts_and_expected_failures_are_counted_in_words(page_of_base):
+    words = Page(page_of_base).words
     for part in ("✓ pass", "✗ fail", "⊘ unsupported", "⚠ error", "○ not run", "⊗ expected failure"):
         assert part in words
 
@@ -260,8 +278,8 @@ def test_a_sweep_stands_beside_its_copy_with_its_notes(base, tmp_path):
         assert words in text
 
 
-def test_packets_hold_every_result_and_the_code(base, tmp_path):
-    content = packet(written(tmp_path, [base]), "rcp")
+def test_packets_hold_every_result_and_the_code(base, page_of_base):
+    content = packet(page_of_base, "rcp")
     assert len(content["results"]) == sum(r.key.case == "rcp" for r in base.results)
     strings, lines = content["strings"], content["lines"]
     variant, target, *_, ptx, sass, _ = content["listings"][0]
@@ -282,6 +300,39 @@ def test_listings_beyond_the_budget_are_dropped_aloud(base, tmp_path, monkeypatc
 
 def test_the_whole_catalogue_fits_in_five_megabytes(tmp_path):
     assert len(written(tmp_path, [synthetic.catalogue()]).encode()) < 5_000_000
+
+
+def test_a_large_page_packs_the_cases_in_which_nothing_failed(tmp_path, monkeypatch):
+    base = synthetic.catalogue(25, per_cell=2)
+    results = [synthetic.failing(r) if r.key.case == "rcp" else r for r in base.results]
+    runs = [dataclasses.replace(base, results=results)]
+    book = [{"form": f"form.{n}", "status": "hardware"} for n in range(50)]
+    text = written(tmp_path, runs, conformance=book)
+    page = Page(text)
+    assert len(FOLDED.findall(text)) == len(base.cases) - 1 + 1  # all but the one that failed, and the ledger
+    assert "form.49" not in page.words
+    assert page.words.count("Packed, to keep this page small") == len(base.cases)
+    links = {a["href"][1:] for _, a in page.elements if a.get("href", "").startswith("#")}
+    assert links <= set(page.ids())
+    monkeypatch.setattr(html, "CASES_SHOWN", 1000)
+    monkeypatch.setattr(html, "LEDGER_SHOWN", 1000)
+    html._environment.cache_clear()
+    whole = Page(written(tmp_path, runs, conformance=book))
+    html._environment.cache_clear()
+    opened = Page(unfolded(text))
+    assert opened.words == whole.words
+    assert [e for e in opened.elements if e[0] != "details"] == [e for e in whole.elements if e[0] != "details"]
+
+
+def test_hostile_texts_that_are_packed_change_nothing_either(tmp_path, monkeypatch):
+    monkeypatch.setattr(html, "CASES_SHOWN", 0)
+    pages = [
+        Page(unfolded(written(tmp_path, [hostile.run(*kind, started="2026-03-01T00:00:00Z")])))
+        for kind in ((), ("plain",))
+    ]
+    hostiles, tame = ([t for t, _ in p.elements if t not in ("span", "br")] for p in pages)
+    assert hostiles == tame
+    assert "window.pwned=1" in pages[0].words
 
 
 def test_hostile_texts_change_nothing_about_the_pages_structure(tmp_path):
@@ -312,10 +363,11 @@ def test_the_attack_would_be_noticed():
         Page(f"<p>{hostile.EVERYTHING}</p>")
 
 
-def test_the_policy_names_exactly_the_pages_two_scripts(base, tmp_path):
-    text = written(tmp_path, [base])
+def test_the_policy_names_exactly_the_pages_two_scripts(page_of_base):
+    text = page_of_base
     policy = next(a["content"] for t, a in Page(text).elements if a.get("http-equiv") == "Content-Security-Policy")
     scripts = re.findall(r"<script>(.*?)</script>", text, flags=re.S)
+    scripts += [inflated(s) for s in re.findall(r'id="library">([\w+/=]+)</script>', text)]
     hashes = {f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts}
     assert len(scripts) == 2
     assert set(re.search(r"script-src ([^;]*);", policy)[1].split()) == hashes

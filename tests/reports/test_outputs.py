@@ -284,3 +284,18 @@ def test_an_item_says_from_which_run_it_was_reused(partly_reused):
     assert [bool(g.reused) for g in view(partly_reused).failures] == [
         g.variant == "asm.rn" for g in view(partly_reused).failures
     ]
+
+
+def test_errors_of_approximate_forms_are_told_in_words():
+    profile = [0.1] * 512
+    at = {"measure": "relative elsewhere", "error": 2.0**-22, "at": ["0x3ef3ffde"]}
+    table = ledger([
+        {"form": "lg2", "errors": {"inputs": 1 << 32, "largest": [{**at, "measure": "ulp", "error": 2.0}, at],
+                                   "profile": profile}},
+        {"form": "div", "errors": {"inputs": 1 << 26, "largest": [at], "profile": []}},
+    ])  # fmt: skip
+    assert table.columns == ("form", "largest error over all inputs", "other generations")
+    assert table.rows == (
+        ("lg2", "2 ulp at 0x3ef3ffde; relative 2^-22.000 elsewhere at 0x3ef3ffde", "model, with these bits"),
+        ("div", "relative 2^-22.000 elsewhere at 0x3ef3ffde (of 67,108,864 inputs)", "model, with these bits"),
+    )

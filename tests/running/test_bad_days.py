@@ -21,9 +21,6 @@ from tests.records.test_records import KEY, RESULT, RUN
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Each of these costs a second or so of compiling; the asm alone is enough here.
-CONFTEST = "from harness.backends import emulator\nemulator._has_triton = lambda: False\n"
-
 # The reference is called in the middle of an item: what it does there, it does to the process that runs the item.
 ACCIDENT = FLIP.replace(
     "def flipped(x):\n",
@@ -51,7 +48,6 @@ def catalogue(tmp_path):
 def write_catalogue(root: Path) -> Path:
     folder = root / "cases"
     folder.mkdir()
-    (root / "conftest.py").write_text(CONFTEST)
     (root / "pytest.ini").write_text("[pytest]\n")
     for name, source in (("a_first", FLIP), ("b_second", ACCIDENT), ("c_third", FLIP)):
         (folder / f"{name}.py").write_text(source)
@@ -65,7 +61,8 @@ def accident(folder: Path, deed: str, at: int) -> None:
 def run(folder: Path, *options: str, limit: Any = None) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "pytest", "cases", "-q", "-p", "no:cacheprovider", "--ptx-backend=emulator"]
     words += ["--ptx-target=sm_100a", "--ptx-target=sm_90a", *plugin(), *options]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    # Compiling costs a second or so each time; the asm alone is enough here.
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PTXDIFF_ASM_ALONE": "1"}
     return subprocess.run(
         words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, preexec_fn=limit, check=False
     )
@@ -269,7 +266,7 @@ def test_a_ptxas_that_crashes_or_hangs_costs_its_own_items_only(run_cases, tmp_p
     pytest.importorskip("triton")
     fake_ptxas(tmp_path, monkeypatch, deed, mark)
     monkeypatch.setattr(assemble, "PTXAS_TIMEOUT", 2.0)
-    monkeypatch.setattr(pool, "_shared", None)
+    monkeypatch.setattr(pool, "_shared", {})
     began = time.monotonic()
     result = run_cases(
         "--ptx-backend=assembler",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import Case, asm
+from harness import Case, Differs, asm
 from harness.gating import baseline
 from harness.gating.gate import ACCEPTED, CORRECTNESS, gate
 from harness.model.load import load
@@ -67,12 +67,61 @@ def test_the_gate_takes_only_the_bits_that_a_baseline_accepted(run):
     assert gate(other, accepted).code == CORRECTNESS
 
 
+HELD = (
+    FLIP.replace("import Case, asm", "import Case, Differs, asm")
+    .replace('"=r,r", pack=4),\n    },', f'"=r,r", pack=4, differs={{"sm_90": Differs("{WHY}", other)}}),\n    }},')
+    .replace("case = Case(", "def other(x):\n    return x ^ OTHER\n\n\ncase = Case(")
+)
+# The wrong variant flips another bit of one element of four, which no function of an element says; here of all four.
+EVERYWHERE = HELD.replace("0x01010181", "0x81818181").replace("OTHER", "0x81")
+
+
+def outcomes(found):
+    return {(r.key.target, r.outcome) for r in found.results if r.key.variant == "wrong" and r.total}
+
+
+def test_with_a_reference_it_is_held_to_that_on_its_target_alone(run_cases):
+    """In one run, which keeps judgements: the same bits are right on one target, and wrong on the others."""
+    targets = [f"--ptx-target={t}" for t in ("sm_80", "sm_90a", "sm_100a")]
+    result = run_cases(*targets, "--ptx-records=run.jsonl", flip=EVERYWHERE)
+    found = read(Path("run.jsonl"))
+    assert outcomes(found) == {("sm_80", "fail"), ("sm_90a", "pass"), ("sm_100a", "fail")}, result.stdout.str()
+    info = found.cases["flip"].variants["wrong"]
+    assert (info.expected_failure, f"on sm_90a held to other: {WHY}" in info.note) == ("", True)
+
+
+@pytest.mark.parametrize(
+    "text", [EVERYWHERE.replace("x ^ 0x81", "x ^ 0x83"), EVERYWHERE.replace("0x81818181", "0x01010101")]
+)
+def test_bits_that_the_reference_of_the_target_has_not_fail(run, text):
+    """Also those of the case's own reference."""
+    code, output, found = run(text)
+    assert code == 1
+    assert outcomes(found) == {("sm_90a", "fail")}, output
+
+
+def test_a_changed_reference_of_a_target_is_seen_there(tmp_path):
+    from harness.model.identity.definition import changed_parts
+    from harness.running.item import Item, fingerprint_of
+
+    texts = {"a": EVERYWHERE, "b": EVERYWHERE.replace("x ^ 0x81", "x ^ 0x83")}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    for target, changed in (("sm_90a", ("reference",)), ("sm_100a", ("differs",))):
+        one, two = (
+            fingerprint_of(Item(load(tmp_path / f"{name}.py")[0], "wrong", target, "emulator")) for name in texts
+        )
+        assert changed_parts(one, two) == changed
+
+
 @pytest.mark.parametrize(
     ("differs", "options", "words"),
     [
         ({"sm_1": "why"}, {}, "'sm_1' is no target"),
         ({"sm_90": ""}, {}, "gives no reason for sm_90a"),
         ("sm_90", {}, "write differs={'sm_90': 'the reason'}"),
+        ({"sm_90": Differs("", len)}, {}, "gives no reason for sm_90a"),
+        ({"sm_90": Differs("why", None)}, {}, "None is no function of codes"),
         ({"sm_80": "why"}, {"targets": "sm_90"}, "which targets= leaves out"),
     ],
 )

@@ -98,11 +98,21 @@ case = Case(
 
 def test_undefined_bits_point_at_the_line_of_the_asm(run_cases, monkeypatch):
     """By way of the compiled kernel, where they are found at the store that the harness wrote."""
-    monkeypatch.setattr("harness.backends.emulator._has_triton", lambda: True)
+    monkeypatch.delenv("PTXDIFF_ASM_ALONE")
     replay = "pack=1,shape=4,x=00000005"
     said = run_cases(f"--ptx-replay={replay}", undefined=UNDEFINED).stdout.str()
     assert re.search(r"asm line 3, column 12: output operand \$0 .*@p add\.u32 \$0, \$1, 1;.* at x = 0x00000005", said)
     assert "templates.py" not in said
+
+
+@pytest.mark.parametrize("alone", ["1", "0"])
+def test_the_printed_repeat_meets_the_undefined_bits_again(run_cases, monkeypatch, alone):
+    """The token holds the input of which the finding speaks, not the first one of the set."""
+    monkeypatch.setenv("PTXDIFF_ASM_ALONE", alone)
+    said = run_cases(undefined=UNDEFINED).stdout.str()
+    (token,) = set(re.findall(r"repeat .* --ptx-replay=(\S+)", said))  # pytest repeats the message where CI is set
+    assert "x=00000005" in token
+    run_cases(f"--ptx-replay={token}", undefined=UNDEFINED).assert_outcomes(failed=1)
 
 
 KERNEL = '''

@@ -7,7 +7,7 @@ import itertools
 import pytest
 import triton
 
-from harness import Case, asm, only, plain
+from harness import Case, asm, kernel, only, plain
 from harness.jobs import block_of
 from harness.model.targets import KNOWN
 from harness.running.plan import key_of, plan, sized
@@ -19,14 +19,14 @@ def same(x):
     return x
 
 
+SUM = "{ .reg .f32 p; mul.f32 p, $1, $1; add.f32 $0, p, $1; }"
+
+
 def case_of(fmt=F32, **fields) -> Case:
-    return Case(
-        inputs={"x": fmt},
-        outputs={"y": fmt},
-        reference=lambda x: x,
-        variants={"v": asm("abs.f32 $0, $1;") if fmt is F32 else asm("mov.b32 $0, $1;", constraints="=r,r", pack=4)},
-        **fields,
-    )
+    variant = asm("abs.f32 $0, $1;") if fmt is F32 else asm("mov.b32 $0, $1;", constraints="=r,r", pack=4)
+    return Case(**{
+        "inputs": {"x": fmt}, "outputs": {"y": fmt}, "reference": lambda x: x, "variants": {"v": variant}, **fields
+    })  # fmt: skip
 
 
 def planned(case: Case, backend: str, effort: str = "quick", target: str = "sm_90a"):
@@ -80,6 +80,41 @@ def test_plain_triton_is_shuffled_and_looped_on_every_target_too():
         items = planned(case, "emulator", target=target)
         assert any(i.shuffled is not None for i in items)
         assert any(i.setup.context == "loop" for i in items)
+
+
+@pytest.mark.parametrize("target", KNOWN)
+def test_every_target_runs_a_triton_function_with_whole_packs_and_both_fusions(target):
+    case = Case(inputs={"x": F32}, outputs={"y": F32}, reference=lambda x: x, variants={"v": plain(same)})
+    whole = [i.setup for i in planned(case, "emulator", target=target) if not i.setup.shape]
+    assert {s.fusion for s in whole} == {False, True}
+    assert {s.block // (32 * s.num_warps) for s in whole} >= {8}  # elements of a thread
+
+
+@pytest.mark.parametrize("target", KNOWN)
+@pytest.mark.parametrize(("text", "fusions"), [("add.f32 $0, $1, $1;", {False}), (SUM, {False, True})])
+def test_every_target_runs_both_fusions_of_asm_that_may_be_contracted(text, fusions, target):
+    case = case_of(variants={"v": asm(text, constraints="=&f,f", pack=1)})
+    items = planned(case, "emulator", target=target)
+    assert {i.setup.fusion for i in items if not i.setup.shape and i.input_set == "edges/1"} == fusions
+
+
+@pytest.mark.parametrize("target", KNOWN)
+def test_every_target_runs_a_kernel_in_every_shape_at_each_alignment(target):
+    case = case_of(variants={"v": kernel(same, grid=(1,))})
+    for backend in ("emulator", "assembler"):
+        rows = [i.setup for i in planned(case, backend, target=target) if i.setup.shape]
+        assert {s.shape for s in rows} == SHAPES - {(7, 129)}
+        assert {(len(s.shape), s.alignment, s.fusion) for s in rows} == set(
+            itertools.product((1,), (16, 4), (False, True))
+        )
+
+
+@pytest.mark.parametrize("target", KNOWN)
+@pytest.mark.parametrize("backend", ["emulator", "assembler"])
+def test_every_target_compiles_every_text(backend, target):
+    texts = {1: ("abs.f32 $0, $1;", "=f,f"), 2: ("abs.f32 $0, $2; abs.f32 $1, $3;", "=&f,=&f,f,f")}
+    case = case_of(variants={"v": asm(texts)})
+    assert {i.setup.pack for i in planned(case, backend, target=target) if not i.setup.alone} == {1, 2}
 
 
 def test_a_case_for_one_target_has_every_pair_there():

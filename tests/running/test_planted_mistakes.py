@@ -32,6 +32,7 @@ def run_planted(
     start = 0 if variant == "triton-integers" else text.index(f'"{variant}":')
     planted, count = re.subn(old, new, text[start:], count=0 if variant in ("cvt-pack4",) else 1)
     assert count, f"{file}.py has changed: {old} is not in it"
+    (tmp_path / "_device").symlink_to(CASES / "_device")
     path = tmp_path / f"{file}.py"
     path.write_text(text[:start] + planted)
     (loaded,) = (case for case in loader.load(path) if case.attribute == "case")
@@ -75,7 +76,7 @@ IN_ASM = {
 
 @pytest.mark.parametrize("mistake", IN_ASM)
 def test_a_mistake_in_asm_fails_and_is_named(tmp_path, monkeypatch, backend, mistake):
-    monkeypatch.setattr("harness.backends.emulator._has_triton", lambda: False)
+    monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
     file, variant, old, new, difference = IN_ASM[mistake]
     found = run_planted(tmp_path, backend, file, variant, old, new)
     assert found.verdict == "fail", [r.words for r in found.results if r.verdict == "error"]
@@ -117,6 +118,7 @@ def test_a_misspelt_instruction_is_an_error_never_a_skip(tmp_path, file, variant
     """Also on a target that lacks the right one."""
     text = (CASES / f"{file}.py").read_text()
     start = text.index(f'"{variant}": asm("') + len(f'"{variant}": asm("')
+    (tmp_path / "_device").symlink_to(CASES / "_device")
     path = tmp_path / f"{file}.py"
     path.write_text(text[:start] + re.sub(old, new, text[start:], count=1))
     loaded = loader.load(path)[0]
@@ -128,7 +130,7 @@ def test_a_misspelt_instruction_is_an_error_never_a_skip(tmp_path, file, variant
 
 def test_what_changes_nothing_passes(tmp_path, monkeypatch, backend):
     """The other side: these tests fail for the mistake, not for having touched the file."""
-    monkeypatch.setattr("harness.backends.emulator._has_triton", lambda: False)
+    monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
     for variant, old, new in (("f16x2", r"fma\.rn\.", "fma.rn.relu."), ("f16x2", r"max\.f16x2 ", "max.f16x2  ")):
         assert run_planted(tmp_path, backend, "f16x2_fma_clamp", variant, old, new).verdict == "pass"
         tmp_path = tmp_path / "next"

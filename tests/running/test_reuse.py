@@ -65,7 +65,7 @@ def runs(run_cases, pytester, monkeypatch, tmp_path):
 
     def run(*arguments: str, case: str = CASE, helper: str = HELPER):
         (tmp_path / f"{name}.py").write_text(helper)
-        for known in [n for n in sys.modules if n == name or n.startswith("ptxdiff_case_case_")]:
+        for known in [n for n in sys.modules if n == name or n.startswith("ptxdiff_folder_")]:
             del sys.modules[known]
         importlib.invalidate_caches()
         source._sources.clear()
@@ -121,6 +121,13 @@ def test_after_an_edit_everything_runs(runs, edit):
     assert {v: found[v, "sm_100a"] for v in verdicts} == verdicts
     assert runs(**changed)[1] == []
     assert runs()[1] == []  # what was written back is what it was
+
+
+def test_results_of_asm_alone_are_not_those_of_the_kernel_around_it(runs, monkeypatch):
+    """`run_cases` sets the variable; without it the same items are to be compiled."""
+    runs()
+    monkeypatch.setenv("PTXDIFF_ASM_ALONE", "0")
+    assert len(runs()[1]) == 3
 
 
 def test_a_target_never_gets_what_another_may_run(runs):

@@ -21,7 +21,7 @@ from reports import junit
 from reports.model import view
 from reports.verdict import overall
 from tests.case_sources import CONSTANT, FLIP, MIXED, RIGHT
-from tests.running.test_bad_days import CONFTEST, ROOT, plugin
+from tests.running.test_bad_days import ROOT, plugin
 
 SLOW = RIGHT.replace(
     "def flipped(x):\n",
@@ -63,7 +63,6 @@ def heed_ctrl_c() -> None:
 @pytest.fixture
 def start(tmp_path):
     """Starts pytest on case files in a process of its own, in a session of its own."""
-    (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "cases").mkdir()
     started = []
@@ -73,8 +72,9 @@ def start(tmp_path):
             (tmp_path / "cases" / f"{name}.py").write_text(source)
         words = [sys.executable, "-m", "pytest", "cases", "-q", "-p", "no:cacheprovider", "--ptx-backend=emulator"]
         words += ["--ptx-target=sm_100a", "--ptx-records=run.jsonl", *plugin(), *options]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PTXDIFF_ASM_ALONE": "1"}
         process = subprocess.Popen(
-            words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE,
+            words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, start_new_session=True, preexec_fn=heed_ctrl_c,
         )  # fmt: skip
         started.append(process)

@@ -25,7 +25,7 @@ GPUS = tuple(Gpu(name, "a GPU", f"GPU-{name}-test", "sm_90a", 0) for name in "01
 @pytest.fixture
 def on_stand_in(monkeypatch, tmp_path):
     """GPUs without a context, and locks of their own."""
-    monkeypatch.setattr(shards, "Device", functools.partial(Device, begin="device_stand_in:begin"))
+    monkeypatch.setattr(shards, "Device", functools.partial(Device, begin="harness.processes.child:ready"))
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "backends")
     monkeypatch.syspath_prepend(Path(__file__).parent)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -96,6 +96,7 @@ def test_the_command_sweeps_on_a_gpu_in_the_process_that_owns_it(tmp_path, on_st
     pytest.importorskip("torch")
     pytest.importorskip("triton")
     monkeypatch.setattr("harness.processes.gpus.gpus", lambda: GPUS)
+    monkeypatch.setattr(shards, "Device", functools.partial(Device, begin="device_stand_in:begin"))
     file = tmp_path / "sums.py"
     file.write_text(ADDITION)
     assert main(["sweep", f"{file}::right", "--journal", str(tmp_path / "j"), "--timeout", "200"]) == 0

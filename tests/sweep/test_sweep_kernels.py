@@ -181,7 +181,7 @@ def test_inputs_are_the_generator_s(generator):
             np.testing.assert_array_equal(units.astype(np.int64) & fmt.code_mask, made & fmt.code_mask)
 
 
-def test_what_has_no_text_here_is_left_to_torch_compile():
+def test_what_no_kernel_is_made_of_is_refused():
     packed = oracle_of(lambda x: x, {"x": E4M3X2}, E4M3X2, ulp(1))
     with pytest.raises(NotFused, match="packed"):
         kernels.tally_kernel(packed, 16)

@@ -1,0 +1,168 @@
+"""Where fast math is worst: the largest error of each bounded asm variant of one float32 input, beside its bound.
+
+    python -m tests.fast_math_bounds                # the family "fast math"; prints rows of WORST for the test beside
+    python -m tests.fast_math_bounds sigmoid silu
+
+Every sign and exponent is scanned at 4096 evenly spread significands; then all 2^23 significands of the four worst
+binades run. So it is a search, and no proof over all inputs. Left out are single instructions of which the ledger has
+the largest error over all 2^32 inputs (`ptxdiff conformance`), and .ftz twins of others. Bits are the emulator's for
+sm_90a. Errors are from the true value in float64, rounded to float32, which is what the policies compare with; results
+that are not finite are left out.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from harness import Case, emulate
+from harness.conformance import ledger
+from harness.model.derive import asm_form, packs_of
+from harness.model.load import in_folder
+from harness.model.match import Match
+from harness.model.policies import policies
+from harness.model.variants import AsmVariant
+from references.formats import F32
+
+CASES = Path(__file__).parent.parent / "cases"
+TARGET = "sm_90a"
+SCANNED, BINADES = 1 << 12, 4
+
+
+def _torch(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda x: function(torch.from_numpy(x)).numpy()
+
+
+def _silu(x: Any) -> Any:
+    return x / (1 + np.exp(-x))
+
+
+TRUE: dict[str, Callable[[Any], Any]] = {
+    "rcp": np.reciprocal,
+    "exp": np.exp,
+    "exp2_polynomial": np.exp2,
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "sin_cos.sin": np.sin,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "tanh": np.tanh,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "silu": _silu,
+    "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+    "softplus": lambda x: np.logaddexp(0, x),
+    "erf": _torch(torch.erf),
+}
+"""The functions in float64, by case."""
+
+
+def parts(case: Case, variant: AsmVariant) -> Iterator[tuple[str, Match, Any]]:
+    """Each bound of a variant's first output: "on", "outside" or "meets", the bound, and the mask of inputs."""
+    policy = policies(case, variant)
+    match = next(iter(policy.match.values()))
+    promised = [("on", match, match.on)]
+    if match.outside is not None and match.on is not None:
+        promised.append(("outside", match.outside, match.on))
+    if variant.meets is not None:
+        promised = [("meets", variant.meets.match, variant.meets.on)]
+    for name, bound, domain in promised:
+        if bound.kind != "exact":
+
+            def inside(x: Any, domain: Any = domain, name: str = name) -> Any:
+                held = np.ones(len(x), bool) if domain is None else domain.holds({"x": x})
+                return ~held if name == "outside" else held
+
+            yield name, bound, inside
+
+
+def bounded() -> Iterator[tuple[str, str, Case, AsmVariant]]:
+    """The bounded asm variants of fast math with one float32 input and output: case, name and both."""
+    for loaded in in_folder(CASES):
+        case = loaded.case
+        one = list(case.inputs.values()) == [F32] and list(case.outputs.values()) == [F32]
+        if case.family == "fast math" and one:
+            for name, variant in case.variants.items():
+                if isinstance(variant, AsmVariant) and not _known(variant) and any(parts(case, variant)):
+                    yield loaded.name, name, case, variant
+
+
+def _known(variant: AsmVariant) -> bool:
+    """Whether it is a single instruction that the ledger has the errors of, or one that differs by .ftz alone."""
+    form = variant.texts[1].text.split()[0].replace(".ftz", "") if variant.derived_packs else ""
+    flushes = bool(form) and ".ftz" in variant.texts[1].text and form in ledger.current()
+    entry = ledger.current().get(form)
+    return bool(form) and (bool(entry and entry.errors) or (flushes and form != "rcp.approx.f32"))
+
+
+def error(case: str, bound: Match, codes: Any, got: Any) -> Any:
+    """How far results are from the reference in a bound's measure; -1 where there is no distance."""
+    x = values(codes)
+    with np.errstate(all="ignore"):
+        expected = TRUE[case](x).astype(np.float32)
+        apart = np.abs(got.astype(np.float64) - expected.astype(np.float64))
+        if bound.kind == "relative":
+            apart /= np.abs(expected.astype(np.float64))
+        elif bound.kind == "ulp":
+            apart = np.abs(_place(got) - _place(expected)).astype(np.float64)
+    kept = np.isfinite(expected) & np.isfinite(got) & np.isfinite(apart)
+    if bound.kind != "absolute":
+        kept &= (np.abs(expected) >= 2.0**-126) & (got != 0)
+    return np.where(kept, apart, -1.0)
+
+
+def values(codes: Any) -> Any:
+    """The numbers behind codes, in float64; signalling NaN among them are NaN."""
+    with np.errstate(invalid="ignore"):
+        return codes.view(np.float32).astype(np.float64)
+
+
+def _place(x: Any) -> Any:
+    """The place of a float32 on the line of its values."""
+    code = x.view(np.int32).astype(np.int64)
+    return np.where(code < 0, -(code & 0x7FFFFFFF), code)
+
+
+def run(case: Case, variant: AsmVariant, codes: Any) -> Any:
+    """The variant's results on the emulator."""
+    form = asm_form(case, variant, packs_of(case, variant)[0])
+    x = codes.view(np.float32)
+    return emulate(form.text, form.constraints, [x], "float32", pack=form.pack, target=TARGET, limit=120)
+
+
+def worst(name: str, case: Case, variant: AsmVariant) -> dict[str, tuple[str, float, float]]:
+    """By part: the input with the largest error, that error, and the bound."""
+    starts = np.arange(512, dtype=np.uint32) << 23
+    spread = np.linspace(0, (1 << 23) - 1, SCANNED).astype(np.uint32)
+    codes = (starts[:, None] | spread[None, :]).reshape(-1)
+    got = run(case, variant, codes)
+    found = {}
+    for part, bound, inside in parts(case, variant):
+        held = inside(values(codes))
+        scanned = np.where(held, error(name, bound, codes, got), -1.0).reshape(512, -1)
+        best = (-1.0, 0)
+        for binade in np.argsort(scanned.max(axis=1))[-BINADES:]:
+            whole = starts[binade] | np.arange(1 << 23, dtype=np.uint32)
+            held = inside(values(whole))
+            errors = np.where(held, error(name, bound, whole, run(case, variant, whole)), -1.0)
+            at = int(errors.argmax())
+            best = max(best, (float(errors[at]), int(whole[at])))
+        found[part] = (f"0x{best[1]:08x}", best[0], float(bound.bound))
+    return found
+
+
+def main(wanted: list[str]) -> None:
+    """Print the table."""
+    for name, variant_name, case, variant in bounded():
+        if not wanted or name in wanted or name.partition(".")[0] in wanted:
+            for part, (at, size, bound) in worst(name, case, variant).items():
+                print(
+                    f'    ("{name}", "{variant_name}", "{part}"): ({at}, {size:.6g}),  # bound {bound:.6g}', flush=True
+                )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

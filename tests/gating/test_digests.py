@@ -1,0 +1,171 @@
+"""A baseline of digests refuses every planted change that one of full records refuses, and says no machine."""
+
+import dataclasses
+import json
+
+import pytest
+
+from harness.cli import main
+from harness.gating import baseline, digests
+from harness.gating.baseline import BaselineError
+from harness.gating.gate import ACCEPTED, CORRECTNESS, REGRESSION, Policy, gate
+from harness.records import DECLARED, Block, Writer
+from tests.reports import synthetic
+from tests.reports.synthetic import with_results
+
+MODELS = Policy(allow_model=True)
+
+
+@pytest.fixture(scope="module")
+def base():
+    return synthetic.catalogue(8, per_cell=9)
+
+
+@pytest.fixture(scope="module")
+def folder(base, tmp_path_factory):
+    found = tmp_path_factory.mktemp("digests")
+    digests.write(digests.condensed(base), found)
+    return found
+
+
+def decided(run, folder):
+    return gate(digests.condensed(run), digests.load(folder), MODELS)
+
+
+def one(run, change):
+    """The run with its first executed pass changed."""
+    chosen = next(
+        r.key for r in run.results if r.verdict == "pass" and r.outputs_digest and r.key.backend != "assembler"
+    )
+    return with_results(run, lambda r: change(r) if r.key == chosen else r)
+
+
+def test_what_was_written_is_what_is_read(base, folder):
+    made = digests.condensed(base)
+    kept = {r.key: r for r in digests.load(folder).results}
+    for r in made.results:
+        if r.verdict != "not run":  # a target on which nothing ran has its variant's definition all the same
+            defined = r.fingerprint or kept[r.key].fingerprint
+            assert kept.pop(r.key) == dataclasses.replace(r, words="", fingerprint=defined)
+    assert not kept
+
+
+def test_the_run_that_was_accepted_is_accepted(base, folder):
+    decision = decided(base, folder)
+    assert decision.code == ACCEPTED
+    assert decision.checked > 0
+
+
+@pytest.mark.parametrize(
+    ("planted", "code", "words"),
+    [
+        ("bits", CORRECTNESS, "output bits changed on sm_90a (gpu)"),
+        ("spill", REGRESSION, "spilled bytes 0 → 32 on sm_100a"),
+        ("target", CORRECTNESS, "expected target is missing"),
+    ],
+)
+def test_each_planted_change_is_refused_with_its_code(base, folder, planted, code, words):
+    *_, last = synthetic.nights(base, planted={planted: synthetic.PLANTED[planted]})
+    decision = decided(last, folder)
+    assert decision.code == code
+    assert any(words in f.text for f in decision.findings if f.code)
+
+
+def test_bits_of_one_result_of_many_are_seen(base, folder):
+    def flipped(r):
+        first, *others = r.outputs_digest
+        return dataclasses.replace(r, outputs_digest=(Block(first.first, first.count, "0" * 32), *others))
+
+    assert decided(one(base, flipped), folder).code == CORRECTNESS
+
+
+def test_other_inputs_are_refused_and_not_taken_for_equal_bits(base, folder):
+    run = with_results(base, lambda r: dataclasses.replace(r, inputs_digest=f"{r.inputs_digest}x"))
+    decision = decided(run, folder)
+    assert decision.code == CORRECTNESS
+    assert any("in the baseline and not in the run" in f.text for f in decision.findings)
+
+
+def test_a_failure_among_many_passes_is_the_items_verdict(base, folder):
+    decision = decided(one(base, synthetic.failing), folder)
+    assert decision.code == CORRECTNESS
+    assert any(f.text.startswith("fail on") for f in decision.findings)
+
+
+def test_another_ptx_body_and_another_definition_are_said(base, folder):
+    run = with_results(base, lambda r: dataclasses.replace(r, body="f" * 64) if r.key.backend == "assembler" else r)
+    changed = [f for f in decided(run, folder).findings if "compiles to other PTX" in f.text]
+    assert bool(changed) == any(r.body for r in base.results if r.key.backend == "assembler")
+    run = with_results(base, lambda r: dataclasses.replace(r, fingerprint={"asm": "0" * 16}))
+    assert any("definition changed" in f.text for f in decided(run, folder).findings)
+
+
+def test_the_files_say_nothing_of_a_machine_and_are_small(base, folder):
+    text = "".join(p.read_text() for p in folder.glob("*.jsonl"))
+    for word in ("platform", "host_cpus", "uuid", "revision", "started", base.run.run_id):
+        assert word not in text
+    full = folder.with_name("full")
+    baseline.write(base, full)
+    assert sum(p.stat().st_size for p in full.glob("*")) > 5 * len(text)
+
+
+@pytest.mark.parametrize("damage", ["a changed verdict", "a lost line", "a lost end"])
+def test_a_damaged_file_is_refused(base, tmp_path, damage):
+    path, *_ = digests.write(digests.condensed(base), tmp_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    if damage == "a changed verdict":
+        lines[1] = lines[1].replace(b'"pass"', b'"past"', 1)
+    else:
+        del lines[1 if damage == "a lost line" else -1]
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(BaselineError, match=r"restore the file from git"):
+        digests.load(tmp_path)
+
+
+def test_what_another_machine_has_run_stays(base, tmp_path):
+    gpu = with_results(base, lambda r: r if r.key.backend == "gpu" else None)
+    others = with_results(base, lambda r: None if r.key.backend == "gpu" else r)
+    digests.write(digests.condensed(gpu), tmp_path)
+    digests.write(digests.condensed(others), tmp_path, keep=digests.load(tmp_path))
+    assert {r.key.backend for r in digests.load(tmp_path).results} >= {"gpu", "emulator"}
+
+
+def stored(run, path):
+    writer = Writer(path)
+    writer.write(run.run, *run.cases.values(), *run.results, *run.timings, *([run.end] if run.end else []))
+    writer.close()
+    return str(path)
+
+
+def test_the_command_accepts_and_gates_with_digests(base, tmp_path, capsys):
+    run, folder = stored(base, tmp_path / "run.jsonl"), str(tmp_path / "baseline")
+    assert main(["gate", run, "--baseline", folder, "--accept", "--accept-failures", "--digests"]) == 0
+    first = next((tmp_path / "baseline").glob("*.jsonl")).read_text().splitlines()[0]
+    assert json.loads(first)["record"] == "digests"
+    assert main(["gate", run, "--baseline", folder, "--allow-model"]) == 0
+    assert main(["gate", run, "--baseline", folder, "--speed"]) == 2
+    assert "holds digests" in capsys.readouterr().err
+    # Accepting again keeps the form, without saying so again.
+    assert main(["gate", run, "--baseline", folder, "--accept", "--accept-failures"]) == 0
+    assert digests.is_digests(tmp_path / "baseline")
+
+
+def test_full_records_do_not_become_digests_unasked(base, tmp_path, capsys):
+    run, folder = stored(base, tmp_path / "run.jsonl"), tmp_path / "baseline"
+    baseline.write(base, folder)
+    assert main(["gate", run, "--baseline", str(folder), "--accept", "--accept-failures", "--digests"]) == 2
+    assert "add --replace" in capsys.readouterr().err
+    assert not digests.is_digests(folder)
+
+
+def test_bits_that_differ_as_declared_are_held_to_those_accepted(base, tmp_path):
+    def declared(r, bits=""):
+        blocks = tuple(dataclasses.replace(b, digest=bits or b.digest) for b in r.outputs_digest)
+        return dataclasses.replace(r, verdict="fail", expected_failure=True, diagnosis=DECLARED, outputs_digest=blocks)
+
+    item = next(r.key.item for r in base.results if r.verdict == "pass" and r.outputs_digest)
+    run = with_results(base, lambda r: declared(r) if r.key.item == item and r.outputs_digest else r)
+    digests.write(digests.condensed(run), tmp_path)
+    assert decided(run, tmp_path).code == ACCEPTED
+    other = with_results(run, lambda r: declared(r, "0" * 16) if r.diagnosis == DECLARED else r)
+    assert decided(other, tmp_path).code == CORRECTNESS

@@ -1,0 +1,31 @@
+"""c = clamp(a*b + 1, 0, 6), d = c*c on float32: what cases/f16x2_fma_clamp.py does with two float16 an instruction."""
+
+import torch
+import triton
+import triton.language as tl
+
+from harness import Case, plain
+from references import arithmetic
+from references.formats import F32, encode
+
+
+@triton.jit
+def in_triton(a, b):
+    """One fma, and a clamp."""
+    c = tl.clamp(tl.fma(a, b, 1.0), 0.0, 6.0)
+    return c, c * c
+
+
+def clamped(a, b):
+    """A NaN gives what tl.clamp leaves open."""
+    fixed = [torch.full_like(a, encode(F32, v)) for v in (1.0, 0.0, 6.0)]
+    c = arithmetic.minimum(arithmetic.maximum(arithmetic.fma(a, b, fixed[0]), fixed[1]), fixed[2])
+    return c, arithmetic.mul(c, c)
+
+
+case = Case(
+    inputs={"a": F32, "b": F32},
+    outputs={"c": F32, "d": F32},
+    reference=clamped,
+    variants={"triton": plain(in_triton)},
+)

@@ -1,0 +1,49 @@
+"""A reference that no kernel can be made of is judged as eager operations, and the result says so."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from harness.jobs import Outcome
+from harness.judging.judge import Judgement
+from harness.sweep import OracleFault, Swept, launched
+from harness.sweep.fused.writer import NotFused
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """The ways in which a sweep was run; the first one raises what is in `fault`."""
+    monkeypatch.setattr("harness.backends.gpu.DEVICE", "cuda")
+    made = SimpleNamespace(compiled=[], fault=None)
+
+    def run(job, policy, inputs, *, compiled):
+        made.compiled.append(compiled)
+        if made.fault is not None and compiled:
+            raise made.fault
+        return Swept(Outcome("ran"), Judgement(), notes=("as before",))
+
+    monkeypatch.setattr(launched, "_run", run)
+    return made
+
+
+def swept():
+    return launched.run(None, None, None)
+
+
+def test_without_a_kernel_a_sweep_runs_eagerly_and_says_so(runs):
+    runs.fault = NotFused("cumsum has no text\nmore lines")
+    words = "no kernel can be made of the reference, which ran as eager operations, slower: cumsum has no text"
+    assert swept().notes == (words, "as before")
+    assert runs.compiled == [True, False]
+
+
+@pytest.mark.parametrize("fault", [OracleFault("the judges disagree"), RuntimeError("CUDA error")])
+def test_no_other_fault_is_tried_again(runs, fault):
+    runs.fault = fault
+    with pytest.raises(type(fault)):
+        swept()
+    assert runs.compiled == [True]
+
+
+def test_with_a_kernel_there_is_no_such_note(runs):
+    assert swept().notes == ("as before",)

@@ -1,0 +1,77 @@
+"""Blocks with effects, counted in PTX and machine code: an impure one stays as often as it stands, a pure one need not.
+
+`cases/effects.py` counts what is executed. This is what it cannot show, as a register's value is no output.
+"""
+
+import re
+
+import pytest
+import triton
+import triton.language as tl
+
+from harness.triton.assemble import assemble, disassemble
+from harness.triton.compile import compile_kernel
+from harness.triton.spec import FunctionRef, KernelSpec
+from harness.triton.targets import tool
+
+# Each with what its reading is called in machine code for sm_90a.
+REGISTERS = {
+    "%clock64": ("u64", "SR_CLOCK"),
+    "%globaltimer": ("u64", "SR_GLOBALTIMER"),
+    "%smid": ("u32", "SR_VIRTUALSMID"),
+    "%laneid": ("u32", "SR_LANEID"),
+}
+
+
+@triton.jit
+def read(ASM: tl.constexpr, PURE: tl.constexpr):
+    return tl.inline_asm_elementwise(ASM, "=l,r", [0], dtype=tl.int64, is_pure=PURE, pack=1)
+
+
+@triton.jit
+def difference(y, ASM: tl.constexpr, PURE: tl.constexpr):
+    """Two readings, whose difference is 0 for a compiler that takes them for one."""
+    tl.store(y, read(ASM, PURE) - read(ASM, PURE))
+
+
+@triton.jit
+def unused(y, ASM: tl.constexpr, PURE: tl.constexpr):
+    read(ASM, PURE)
+    tl.store(y, 7)
+
+
+def compiled(function, register, *, pure):
+    width, _ = REGISTERS[register]
+    text = (
+        f"mov.u64 $0, {register};"
+        if width == "u64"
+        else f"{{ .reg .u32 t; mov.u32 t, {register}; cvt.u64.u32 $0, t; }}"
+    )
+    constants = (((1,), text), ((2,), pure))
+    signature = (("y", "*i64"), ("ASM", "constexpr"), ("PURE", "constexpr"))
+    return compile_kernel(KernelSpec(FunctionRef.of(function), signature, constants, ((0,),), "sm_90a", False))
+
+
+def readings(compilation, register):
+    """How often the register is read, in PTX and in machine code."""
+    sass = disassemble(assemble(compilation), str(tool("nvdisasm"))).text
+    in_ptx = len(re.findall(rf"mov\.\w+\s+\S+, {register};", compilation.ptx))
+    return in_ptx, sum(REGISTERS[register][1] in line for line in sass.splitlines() if "/*" in line)
+
+
+@pytest.mark.parametrize("register", REGISTERS)
+def test_two_impure_readings_stay_two_and_two_pure_ones_become_one(register):
+    impure, pure = (compiled(difference, register, pure=p) for p in (False, True))
+    assert readings(impure, register)[0] == 2
+    assert readings(pure, register)[0] <= 1
+
+
+@pytest.mark.parametrize("register", REGISTERS)
+def test_an_impure_reading_that_nobody_uses_stays_in_the_ptx(register):
+    assert readings(compiled(unused, register, pure=False), register)[0] == 1
+    assert readings(compiled(unused, register, pure=True), register)[0] == 0
+
+
+@pytest.mark.parametrize("register", ["%clock64", "%globaltimer"])
+def test_ptxas_keeps_both_readings_of_what_changes_with_time(register):
+    assert readings(compiled(difference, register, pure=False), register) == (2, 2)
