@@ -27,9 +27,12 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 EVIDENCE: tuple[Evidence, ...] = get_args(Evidence)
 EXPECTED = "expected failure"
 
+"""The word for a failure that its case declares, where verdicts are counted."""
+
 DECLARED = "other bits, as the case declares"
 """The diagnosis of wrong bits on a target of `differs=`."""
-"""The word for a failure that its case declares, where verdicts are counted."""
+PTXAS = "ptxas"
+"""The diagnosis of a fault of the assembler: it crashed, hung, or made machine code that its PTX does not mean."""
 
 
 class RecordError(ValueError):
@@ -46,7 +49,8 @@ class Key:
 
     shape is `1023`, `7x129` or `M=4,N=64`; alignment is in bytes; input_set carries its version: `edges/1`.
     compiler: name and version of the Triton build that a variant names, or that the run was asked for as well; "" for
-    the Triton of the run's own environment.
+    the Triton of the run's own environment. assembler: version, level and digest of the ptxas that was chosen, as
+    `ptxas 12.9.86 -O0 (1a2b3c4d5e6f)`; "" for the one that Triton uses, at Triton's level, and where none has a part.
     """
 
     case: str
@@ -61,6 +65,7 @@ class Key:
     fusion: bool = False
     input_set: str = ""
     compiler: str = ""
+    assembler: str = ""
 
     @property
     def item(self) -> tuple[str, str, str, str]:
@@ -73,6 +78,7 @@ class Key:
             f"align={self.alignment} num_warps={self.num_warps} {self.context} "
             f"fusion={'on' if self.fusion else 'off'} inputs={self.input_set}"
             + (f" compiler={self.compiler}" if self.compiler else "")
+            + (f" assembler={self.assembler}" if self.assembler else "")
         )
 
 
@@ -240,6 +246,8 @@ class Result:
     """Digest of the experiment: the code that ran, its launch, its inputs and the machine. "" where nothing ran."""
     body: str = ""
     """Hash of the compiled PTX without header, comments and line numbers; "" where nothing was compiled."""
+    ptxas: str = ""
+    """The assembler of the gpu's and the assembler's results, named as in keys, Triton's own too; "" where none ran."""
     reused: str = ""
     """The id of the earlier run that made this result, which begins with its date; "" for a result of this run."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from harness.records import Key, Verdict
 from harness.records.provenance import digest
 from harness.running import plan as planning
 from harness.running.asmfaults import fault_of, special_registers_in
+from harness.running.assemblers import Chosen, by
 from harness.running.contexts import run_loop, run_straight
 from harness.running.diagnosis import diagnose
 from harness.running.dump import write_dump
@@ -50,15 +51,17 @@ def run_item(
     replay: Replay | None = None,
     dump: Path | None = None,
     stop: bool = False,
+    assemblers: Sequence[Chosen] = (None,),
 ) -> ItemResults:
     """Run an item's whole plan, or one replay instead.
 
     node: what pytest calls the item, for the repeat command. dump: a folder for the arrays of failures. stop: leave out
-    what the plan has behind the first failure.
+    what the plan has behind the first failure. assemblers: each runs the whole plan; None is Triton's own.
 
-    A compiler's or device's complaint ends the item: what one setup cannot do, the rest would only repeat.
+    A compiler's or device's complaint ends the item, for one assembler: what one setup cannot do, the rest would only
+    repeat.
     """
-    return _ItemRun(item, backend, effort, node, dump).all(replay, stop)
+    return _ItemRun(item, backend, effort, node, dump).all(replay, stop, assemblers)
 
 
 def judge_job(item: Item, backend: Backend, job: Job, outcome: Outcome) -> Judgement:
@@ -67,18 +70,23 @@ def judge_job(item: Item, backend: Backend, job: Job, outcome: Outcome) -> Judge
 
 
 def run_again(
-    item: Item, backend: Backend, effort: str, key: Key, block: tuple[int, int] = (0, 0)
+    item: Item,
+    backend: Backend,
+    effort: str,
+    key: Key,
+    block: tuple[int, int] = (0, 0),
+    assemblers: Sequence[Chosen] = (None,),
 ) -> tuple[Job, Outcome]:
     """The job behind one of the item's results, and its outcome now.
 
     Of a set too large to hold, a block: the number of its first input, and how many. Raises LookupError where the plan
     has no such key: the case was changed.
     """
-    return _ItemRun(item, backend, effort, "").again(key, block)
+    return _ItemRun(item, backend, effort, "").again(key, block, assemblers)
 
 
 class _ItemRun(Recording):
-    def all(self, replay: Replay | None, stop: bool = False) -> ItemResults:
+    def all(self, replay: Replay | None, stop: bool = False, assemblers: Sequence[Chosen] = (None,)) -> ItemResults:
         item = WorkItem(Setup(), "")
         try:
             self.replay = replay
@@ -88,23 +96,31 @@ class _ItemRun(Recording):
             if reason is not None:
                 self._record(work[0], Outcome("not run", reason), "not run", 0.0)
                 return self.found
-            keys = set()
-            for item in work:
-                if self._faulty(item) or (stop and self._failed()):
-                    break
-                if replay is None and self._is_large(item):
-                    if not self._sweep(item):
+            keys: set[Key] = set()
+            for assembler in assemblers:
+                for item in by(assembler, work):
+                    if self._faulty(item) or (stop and self._failed()):
+                        return self._settled(replay)
+                    if not self._go_on(item, replay, keys):
                         break
-                    continue
-                item, inputs = self._filled(item) if replay is None else (item, self._refilled(item, replay))
-                key = self._key(item)
-                if key not in keys and not self._one(item, inputs):
-                    break
-                keys.add(key)
         except (CaseError, DomainError, ReferenceFault, OracleFault) as e:
             self._record(item, Outcome("error"), "error", 0.0, str(e))
         except Exception as e:
             self._fault(item, e)
+        return self._settled(replay)
+
+    def _go_on(self, item: WorkItem, replay: Replay | None, keys: set[Key]) -> bool:
+        """Run one work item, unless its key has a result; whether the rest of the plan is worth running."""
+        if replay is None and self._is_large(item):
+            return self._sweep(item)
+        item, inputs = self._filled(item) if replay is None else (item, self._refilled(item, replay))
+        key = self._key(item)
+        known = key in keys
+        keys.add(key)
+        return known or self._one(item, inputs)
+
+    def _settled(self, replay: Replay | None) -> ItemResults:
+        """The item's results, with what is said of all of them together."""
         if replay is None:
             settle(self.found.results, self.variant.expected_failure, self.item.label)
             settle_declared(self.found.results, differs_on(self.variant, self.item.target), self.item.label)
@@ -114,9 +130,10 @@ class _ItemRun(Recording):
     def _failed(self) -> bool:
         return bool(self.found.results) and self.found.results[-1].verdict in ("fail", "error")
 
-    def again(self, key: Key, block: tuple[int, int]) -> tuple[Job, Outcome]:
+    def again(self, key: Key, block: tuple[int, int], assemblers: Sequence[Chosen]) -> tuple[Job, Outcome]:
         """See `run_again`."""
-        for item in self._planned():
+        planned = self._planned()
+        for item in (item for assembler in assemblers for item in by(assembler, planned)):
             if self._is_large(item):
                 inputs = self._set(item.input_set)
                 if self._key(planning.sized(item, inputs.count)) != key:
@@ -321,12 +338,13 @@ class _ItemRun(Recording):
             return
         result = self._result(item, job, outcome, "pass" if passed else "fail", seconds, judgement, swept)
         if not passed:
+            setup = item.setup
             result = replace(result, diagnosis=diagnose(job, outcome))
             load = write_dump(self.dump, result.key, job.inputs, outcome.outputs, judgement) if self.dump else ()
             result = replace(
                 result,
                 words=headline(result.key, judgement, outcome.findings),
-                message=message(result, self.policy, judgement, self._command(result), against, load),
+                message=message(result, self.policy, judgement, self._command(result, setup.assembler), against, load),
             )
         self.found.results.append(result)
 
