@@ -79,7 +79,7 @@ class AssemblerBackend:
 
 def refused(refusal: Refusal) -> Outcome:
     """A refusal as an outcome."""
-    return Outcome(refusal.kind, refusal.words, ended=refusal.ended)
+    return Outcome(refusal.kind, refusal.words, ended=refusal.ended if refusal.ended != "died" else "")
 
 
 def machine(built: Built) -> str:

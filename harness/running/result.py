@@ -43,6 +43,8 @@ class Recording:
         self.fingerprint = fingerprint_of(item)
         self.replay: Replay | None = None
         self.judged: dict[str, Mapping[str, Share]] = {}  # by input set, of the straight runs
+        self.assemblers: tuple[Chosen, ...] = (None,)
+        self.reduced = False  # whether less PTX was looked for that shows a fault of ptxas
         self._tritons: dict[tuple[str, str, str], str] = {}
 
     def _key(self, item: WorkItem) -> Key:
@@ -71,7 +73,8 @@ class Recording:
     def _command(self, result: Result, chosen: Chosen) -> str:
         words = [f"pytest {shlex.quote(self.node)}", *self._builds(), *map(shlex.quote, option_words(chosen))]
         words += [f"--ptx-approximate={self.approximate}"] * (self.approximate != HOPPER)
-        return " ".join([*words, f"--ptx-replay={shlex.quote(result.replay)}"])
+        words += [f"--ptx-replay={shlex.quote(result.replay)}"] * bool(result.replay)
+        return " ".join(words)
 
     def _builds(self) -> list[str]:
         """The options by which another run knows the Triton build that compiled the variant."""

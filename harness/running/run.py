@@ -23,7 +23,7 @@ from harness.model.match import DomainError
 from harness.model.policies import Policies, differs_on
 from harness.model.reference import ReferenceFault
 from harness.model.variants import CaseError
-from harness.records import Key, Verdict
+from harness.records import PTXAS, Key, Result, Verdict
 from harness.records.provenance import digest
 from harness.running import plan as planning
 from harness.running.asmfaults import fault_of, special_registers_in
@@ -34,6 +34,8 @@ from harness.running.dump import write_dump
 from harness.running.item import Item, ItemResults
 from harness.running.judged import judged
 from harness.running.plan import WorkItem
+from harness.running.ptxasfault import blamed, ended_badly, filled
+from harness.running.ptxasstory import attached, in_brief, told
 from harness.running.replay import Replay, check_formats
 from harness.running.result import Recording
 from harness.sweep import LARGE, OracleFault, Swept
@@ -97,6 +99,7 @@ class _ItemRun(Recording):
                 self._record(work[0], Outcome("not run", reason), "not run", 0.0)
                 return self.found
             keys: set[Key] = set()
+            self.assemblers = tuple(assemblers)
             for assembler in assemblers:
                 for item in by(assembler, work):
                     if self._faulty(item) or (stop and self._failed()):
@@ -243,8 +246,7 @@ class _ItemRun(Recording):
         if swept.outcome.status == "ran":
             self._verdict(item, job, swept.outcome, seconds, swept.judgement, swept)
             return True
-        verdict, words = self._refusal(job, swept.outcome)
-        self._record(item, swept.outcome, verdict, seconds, words)
+        self._not_run(item, job, swept.outcome, seconds)
         return False
 
     def _one(self, item: WorkItem, inputs: Units) -> bool:
@@ -279,9 +281,17 @@ class _ItemRun(Recording):
             refused = self.item.target in self.policy.refused
             self._record(item, outcome, "fail" if refused else "pass", seconds, words if refused else "")
             return True
-        verdict, words = self._refusal(job, outcome)
-        self._record(item, outcome, verdict, seconds, words)
+        self._not_run(item, job, outcome, seconds)
         return False
+
+    def _not_run(self, item: WorkItem, job: Job, outcome: Outcome, seconds: float) -> None:
+        """Record why a job gave no machine code, or no bits. A crash of ptxas is a failure: its own."""
+        if not outcome.ended:
+            verdict, words = self._refusal(job, outcome)
+            self._record(item, outcome, verdict, seconds, words)
+        else:
+            self._record(item, outcome, "fail", seconds, outcome.words)
+            self.found.results[-1] = self._crash(self.found.results[-1], item, job, outcome)
 
     def _refusal(self, job: Job, outcome: Outcome) -> tuple[Verdict, str]:
         """The verdict on a job that did not run: `unsupported` is accepted where the case declares it."""
@@ -338,15 +348,46 @@ class _ItemRun(Recording):
             return
         result = self._result(item, job, outcome, "pass" if passed else "fail", seconds, judgement, swept)
         if not passed:
-            setup = item.setup
             result = replace(result, diagnosis=diagnose(job, outcome))
+            result, story = self._on_trial(result, job, outcome)
             load = write_dump(self.dump, result.key, job.inputs, outcome.outputs, judgement) if self.dump else ()
+            head = headline(result.key, judgement, outcome.findings)
             result = replace(
                 result,
-                words=headline(result.key, judgement, outcome.findings),
-                message=message(result, self.policy, judgement, self._command(result, setup.assembler), against, load),
+                words=f"{head}; {result.words}" if story else head,
+                message=message(
+                    result, self.policy, judgement, self._command(result, item.setup.assembler), against, load, story
+                ),
             )
         self.found.results.append(result)
+
+    def _on_trial(self, result: Result, job: Job, outcome: Outcome) -> tuple[Result, list[str]]:
+        """A failure, and the lines that say so where ptxas is at fault: its words are then who is."""
+        if result.diagnosis or job.setup.context == "shared" or self.backend.name != "gpu":
+            return result, []
+        job = filled(job)
+        if not outcome.outputs:  # of a sweep, whose bits stayed on the device
+            outcome = self.backend.run(job)
+
+        def passes(job: Job, outcome: Outcome) -> bool:
+            return self._judgement(job, outcome).passed
+
+        # The search for less PTX takes half a minute at most: once an item, other failures have the variant's own.
+        blame = blamed(job, outcome, self.backend, self.assemblers, passes, smallest=not self.reduced)
+        if blame is None:
+            return result, []
+        self.reduced = True
+        result = replace(result, diagnosis=PTXAS, words=in_brief(blame))
+        return result, told(blame, attached(self.dump, result.key, blame))
+
+    def _crash(self, result: Result, item: WorkItem, job: Job, outcome: Outcome) -> Result:
+        """The failure that a crash or a hang of ptxas is."""
+        blame = ended_badly(job, outcome, self.assemblers)
+        if blame is None:
+            return replace(result, diagnosis=PTXAS)
+        story = told(blame, attached(self.dump, result.key, blame))
+        message = "\n".join([result.message, *story, f"  repeat    {self._command(result, item.setup.assembler)}"])
+        return replace(result, diagnosis=PTXAS, words=f"{result.words}; {in_brief(blame)}", message=message)
 
     def _settle_promises(self) -> None:
         """A policy that judges next to nothing would pass whatever the variant computed: an error."""

@@ -135,7 +135,7 @@ def _asked(compilation: Compilation, ptx: str) -> Assembled:
     if isinstance(made, Refusal) and made.ended == "crashed":
         again = _asked_once(compilation, ptx)
         if isinstance(again, Assembly) or again.ended != "crashed":
-            return Refusal("error", f"{made.words}; asked again it did not", made.detail, "ptxas")
+            return Refusal("error", f"{made.words}; asked again it did not", made.detail, "ptxas", "died")
     return made
 
 
@@ -184,7 +184,7 @@ def _refusal(compilation: Compilation, status: int, said: str) -> Refusal:
     crashed = _crashed(status, said)
     if crashed or not complaints:
         words = f"{compilation.ptxas.name} {crashed or _how(status)}"
-        ended: Ended = "crashed" if crashed else ""
+        ended: Ended = "crashed" if crashed else "died"
         return Refusal("error", f"{words}: {main_line(said)}" if said else words, said, "ptxas", ended)
     # Only where every complaint is about the target is the code itself in order; and a mismatch of arguments is often
     # said of an operand that another complaint names.

@@ -9,7 +9,7 @@ from typing import Literal
 from harness.processes.pool import CallEnd
 
 Kind = Literal["error", "unsupported", "not run"]
-Ended = Literal["", "crashed", "hung"]
+Ended = Literal["", "died", "crashed", "hung"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Refusal:
     kind: "unsupported" where the target (or the PTX version that goes with it) lacks what the code needs, "not run"
     where an assembler that was chosen serves neither the target nor this PTX, else "error".
     words: one readable line. detail: all that the compiler said. stage: whose refusal it is. ended: how ptxas ended
-    where that is a fault of its own, whatever the code is.
+    where it said nothing of the code: "crashed" and "hung" are faults of its own, "died" may be anybody's.
     """
 
     kind: Kind
