@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from harness.gating.objection import ACCEPTED, CORRECTNESS, REGRESSION, RUN, Objection
+from harness.gating.whoassembled import assembled
 from harness.records import DECLARED, EXPECTED, PYTORCH, Key, Result, RunRecords, Share, evidence_of_passes, passes
 from harness.records.compare import (
     BETWEEN_RUNS,
@@ -24,11 +26,6 @@ from harness.records.compare import (
     timed_twice,
 )
 
-ACCEPTED, CORRECTNESS, USAGE, REGRESSION = 0, 1, 2, 3
-
-RUN = "run"
-"""The subject of what concerns the run as a whole."""
-
 Cell = tuple[str, str, str]
 
 
@@ -39,7 +36,8 @@ class Policy:
     speed: gate on speed, beyond the A/A noise. registers: the relative growth of registers or instructions that is
     let pass; spills never are. allow_model: let a pass on a model alone satisfy the gate. require: backends that must
     have run. targets: targets that must have been checked; without any, those of the baseline. fresh: refuse results
-    that were reused from earlier runs.
+    that were reused from earlier runs. assemblers: names of those whose results are accepted, such as `13.4 -O3`, and
+    `baseline` for those that made the baseline; without any, all are.
     """
 
     speed: bool = False
@@ -48,15 +46,7 @@ class Policy:
     require: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     fresh: bool = False
-
-
-@dataclass(frozen=True)
-class Objection:
-    """One decision: `code` is the exit code it calls for, 0 for what is stated only."""
-
-    code: int
-    subject: str
-    text: str
+    assemblers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,6 +86,7 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
     findings = [
         *_run_as_a_whole(run),
         *(_reused(run) if policy.fresh else ()),
+        *assembled(run, baseline, comparison, policy.assemblers),
         *_failures(run.results),
         *_accepted_failures(baseline.results),
         *_declared(run, baseline),

@@ -65,6 +65,8 @@ class PtxasBlame:
     first: Offender | None = None
     differ: int = 0
     evidence: str = ""
+    of_smaller: Offender | None = None
+    """The same of the smaller text, on the same inputs."""
 
 
 class _PtxOnly:
@@ -180,7 +182,15 @@ def _blame(
         first=judgement.offenders[0] if judgement.offenders else None, differ=judgement.different,
         evidence=meant.evidence,
     )  # fmt: skip
-    return _smaller(found, _Showing(job, compilation, backend, pair).shows) if smallest else found
+    if not smallest:
+        return found
+    showing = _Showing(job, compilation, backend, pair)
+    found = _smaller(found, lambda text: showing.outputs(text) is not None)
+    outputs = showing.outputs(found.ptx) if found.smaller else None
+    if outputs is None:
+        return replace(found, ptx=compilation.ptx, smaller=False)
+    offenders = judge_same(job.case, job.inputs, *outputs, job.setup.pack).offenders
+    return replace(found, of_smaller=offenders[0] if offenders else None)
 
 
 def ended_badly(job: Job, outcome: Outcome, others: Sequence[Chosen]) -> PtxasBlame | None:
@@ -227,16 +237,17 @@ class _Showing:
     backend: MachineCodeBackend
     pair: tuple[Assembler, Assembler]
 
-    def shows(self, text: str) -> bool:
+    def outputs(self, text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
+        """The emulator's outputs and those of the faulty assembler; None where the text does not show the fault."""
         changed = replace(self.compilation, ptx=text)
         plain = replace(self.job, setup=replace(self.job.setup, assembler=None, padding=None))
         meant = run_compiled(plain, CompiledKernel(launch_of(plain), changed))
         if meant.status != "ran" or meant.findings or meant.contraction_open or not meant.outputs:
-            return False
+            return None
         faulty, right = (self._given(changed, one) for one in self.pair)
         if faulty is None or right is None or not same_bits(right, meant.outputs):
-            return False
-        return not same_bits(faulty, meant.outputs)
+            return None
+        return None if same_bits(faulty, meant.outputs) else (meant.outputs, faulty)
 
     def _given(self, compilation: Compilation, one: Assembler) -> Mapping[str, Any] | None:
         compilation = replace(compilation, ptxas=Tool.of(one))
