@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.cli import main
 from harness.diskcache import DiskCache
 from harness.running import reuse
 from harness.running.assemblers import AssemblerChoice, label_of, option_words, tritons_own
@@ -148,6 +149,20 @@ def test_a_run_goes_on_with_the_same_assemblers(runs, programs):
     a = f"--ptx-assembler={programs['a']}"
     first = runs(a, file="kept.jsonl")
     assert runs("--ptx-resume", a, file="kept.jsonl") == first
+
+
+def test_the_command_has_the_options_too_and_the_end_counts_each(tmp_path, capfd):
+    """`ptxdiff run`: what Triton uses has no assembler in its key, so that runs before and after compare."""
+    (tmp_path / "case.py").write_text(CASE)
+    file = tmp_path / "run.jsonl"
+    words = ["run", str(tmp_path / "case.py"), "--backend", "assembler", "--target", TARGET, "--output", str(file)]
+    assert main([*words, "--opt", "0", "--opt", "3", "--assembler", "bundled"]) == 0
+    results = [r for r in map(json.loads, file.read_text().splitlines()) if r["record"] == "result"]
+    o0, o3 = (tritons_own(TARGET, level=level).label for level in (0, 3))
+    assert {(r["key"].get("assembler", ""), r["ptxas"]) for r in results} == {("", o3), (o0, o0)}
+    said = capfd.readouterr().out
+    for label in (o0, o3):
+        assert f"{label}: {len(results) // 2} passed, 0 failed, 0 faults of ptxas" in said
 
 
 def test_quick_takes_what_triton_uses_and_full_adds_level_0():
