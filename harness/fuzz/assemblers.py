@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.triton.assemble import run_tool
+from harness.triton.ptxas import NoAssembler
 
 TIMEOUT = 60.0
 Ended = Literal["assembled", "refused", "crashed", "hung"]
@@ -59,10 +60,6 @@ class PtxasResult:
     ended: Ended
     cubin: bytes = b""
     words: str = ""
-
-
-class NoAssembler(ValueError):
-    """A path at which no ptxas answers."""
 
 
 def assembler(path: str, level: int) -> Ptxas:

@@ -1,4 +1,4 @@
-"""Assemblers as an axis on a real device: code of each level gives the bits of Triton's, and a planted fault is told."""
+"""Assemblers as an axis on a real device: each level gives the bits of Triton's own, and a planted fault is told."""
 
 import importlib.util
 import sys
