@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from harness.model.assemblers import TRITONS_LEVEL, Assembler
+from harness.model.assemblers import TRITONS_LEVEL, PtxasChoice
 from harness.records import Key
 from harness.running.dump import file_name
 from harness.running.ptxasfault import PtxasBlame
@@ -84,7 +84,7 @@ def _evidence(blame: PtxasBlame) -> str:
     return _EVIDENCE.get(blame.evidence, "by the emulator")
 
 
-def command(blame: PtxasBlame, by: Assembler, name: str) -> str:
+def command(blame: PtxasBlame, by: PtxasChoice, name: str) -> str:
     """The command that assembles the PTX by hand."""
     return shlex.join([by.path, f"-O{by.level}", *blame.options, "kernel.ptx", "-o", f"{name}.cubin"])
 
