@@ -41,7 +41,7 @@ class CompareError(ValueError):
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that is not as it was.
+    """One difference between two runs.
 
     kind: one of `KINDS`. key: the result's, or for `definition` and groups of `vanished` and `new` its significant
     parts. worse: True, False, or None where neither can be said. detail: more, in one line.
@@ -62,7 +62,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What comparing two runs found. matched: results that both have; equal: those of them without any difference."""
+    """The result of a comparison. matched: results that both runs have; equal: those of them without any difference."""
 
     differences: tuple[Change, ...]
     matched: int

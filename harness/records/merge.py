@@ -1,4 +1,4 @@
-"""Runs of several machines as one: every result once, and what two of them do not agree on kept from both."""
+"""Merge the runs of several machines: every result once; where two runs disagree, both results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fields of a record, and the records of a file, must not say at the same time."""
+"""Contradictions that are refused: between the fields of a record, and between the records of a file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from harness.records.types import (
 
 
 class ContradictionError(ValueError):
-    """What a record says cannot be so; the text says what."""
+    """A record contradicts itself or its file; the text says how."""
 
 
 def check(record: Record) -> None:

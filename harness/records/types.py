@@ -42,7 +42,7 @@ class WriteError(RecordError):
 
 @dataclass(frozen=True, order=True)
 class Key:
-    """What a result is about. Two results with equal keys measured the same thing, on any machine, at any time.
+    """The key of a result. Results with equal keys measured the same thing, on any machine, at any time.
 
     shape is `1023`, `7x129` or `M=4,N=64`; alignment is in bytes; input_set carries its version: `edges/1`.
     compiler: name and version of the Triton build that a variant names, or that the run was asked for as well; "" for

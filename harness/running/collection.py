@@ -19,7 +19,7 @@ from harness.model.targets import KNOWN, normal
 from harness.model.variants import CaseError
 from harness.processes.gpus import gpus
 from harness.records import Record, to_json
-from harness.records.shown import line, terminal
+from harness.records.shown import OwnWords, line
 from harness.running import reuse
 from harness.running.item import Item, ItemResults, fingerprint_of
 from harness.running.linting import lint_items
@@ -43,22 +43,20 @@ class ItemFailure(Exception):
     """A verdict of fail or error; the text is the whole message."""
 
 
-class CaseFile(pytest.File):
+class CaseFile(OwnWords, pytest.File):
     """A case file. The case called `case` gives items directly, any other a group of its own name."""
+
+    told = CaseError
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Load the file and list its items."""
         return [*lint_items(self), *_of_cases(self, loader.load(self.path))]
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """What is wrong with a case file is told in one line, with its place."""
-        if isinstance(excinfo.value, CaseError):
-            return terminal(str(excinfo.value))
-        return super().repr_failure(excinfo)
 
-
-class CaseModule(pytest.Module):
+class CaseModule(OwnWords, pytest.Module):
     """A test module in a folder of cases: its tests, as pytest collects them, and then its cases."""
+
+    told = CaseError
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """List the tests and the cases. Raises CaseError where the file has neither."""
@@ -68,12 +66,6 @@ class CaseModule(pytest.Module):
                 loader.load(self.path)
             return tests
         return [*tests, *lint_items(self), *_of_cases(self, loader.load(self.path))]
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """See `CaseFile.repr_failure`."""
-        if isinstance(excinfo.value, CaseError):
-            return str(excinfo.value)
-        return super().repr_failure(excinfo)
 
 
 def _of_cases(parent: pytest.Collector, cases: Iterable[loader.LoadedCase]) -> Iterator[pytest.Item | pytest.Collector]:
@@ -177,8 +169,10 @@ def item_of(nodeid: str) -> tuple[str, str, str, str] | None:
     return case, found["variant"], found["target"], found["backend"]
 
 
-class VariantItem(pytest.Item):
+class VariantItem(OwnWords, pytest.Item):
     """One variant on one target by one backend."""
+
+    told = ItemFailure
 
     def __init__(self, *, item: Item, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -294,12 +288,6 @@ class VariantItem(pytest.Item):
         info = case_info(self.item.loaded, self.path.relative_to(root).as_posix())
         records: list[Record] = [info, *self.found.texts.values(), *self.found.results]
         return [to_json(r) for r in records]
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The message alone: a traceback through the harness helps nobody."""
-        if isinstance(excinfo.value, ItemFailure):
-            return terminal(str(excinfo.value))
-        return super().repr_failure(excinfo)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the item comes from."""
