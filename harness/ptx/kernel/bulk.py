@@ -15,7 +15,7 @@ import numpy as np
 from harness.ptx.binding.program import Step
 from harness.ptx.errors import ExecutionError, MemoryFault
 from harness.ptx.kernel.copies import Reaching
-from harness.ptx.kernel.memory import CHUNK, SHARED_BASE, Buffer, Place
+from harness.ptx.kernel.memory import CHUNK, SHARED_BASE, Buffer, Place, tally
 from harness.ptx.kernel.tensormaps import TensorMap, rows_of, swizzled
 from harness.ptx.numeric.vectorise import Array
 
@@ -91,7 +91,7 @@ class Bulk:
                 text = f"race: {frame.who(lane)} copies to shared memory at offset {offset}, which another thread"
                 raise frame.fault(MemoryFault, step, f"{text} read or wrote, and it has not waited for that thread")
             shared.unfenced[units] = False
-        np.add.at(shared.under_way, units, 1)
+        tally(shared.under_way, units, 1)
         self.flying.append(Coming(step, lane, offsets, data, undefined, barrier, found.swizzle))
 
     def _read(self, step: Step, found: TensorMap, lane: int, corner: list[int]) -> tuple[Array, Array | None]:
@@ -130,7 +130,7 @@ class Bulk:
         coming, self.flying = self.flying, []
         for one in coming:
             units = shared.units(one.offsets, 16)
-            np.subtract.at(shared.under_way, units, 1)
+            tally(shared.under_way, units, -1)
             index = one.offsets // 16
             shared.bytes.reshape(-1, 16)[index] = one.data
             shared.undefined.reshape(-1, 16)[index] = 0 if one.undefined is None else one.undefined
@@ -202,7 +202,7 @@ class Bulk:
             buffer.bytes[where] = data[chosen, part]
             if buffer.undefined is not None:
                 buffer.undefined[where] = 0
-        np.add.at(shared.taken, units, 1)
+        tally(shared.taken, units, 1)
         self.leaving.append(Leaving(step, lane, offsets, int(self.committed[lane])))
 
     def commit(self, lanes: Array) -> None:
@@ -215,7 +215,7 @@ class Bulk:
         staying = []
         for one in self.leaving:
             if one.lane in mine and one.group < self.committed[one.lane] - left:
-                np.subtract.at(self.frame.shared.taken, self.frame.shared.units(one.offsets, 16), 1)
+                tally(self.frame.shared.taken, self.frame.shared.units(one.offsets, 16), -1)
             else:
                 staying.append(one)
         self.leaving = staying

@@ -216,17 +216,20 @@ class Shared:
         bad = self._clash(self.writer, self.written, units, thread, times)
         rows = np.broadcast_to(thread[:, None], units.shape)
         old = self.reader[units]
-        recent = self.read[units] >= times[0][:, None]
-        self.reader[units] = np.where(recent & (old != rows), _joined(old, rows), rows)
+        shared = (self.read[units] >= times[0][:, None]) & (old != rows)
+        self.reader[units] = np.where(shared, _joined(old, rows), rows) if shared.any() else rows
         self.read[units] = now
         # Several lanes at once: the last has left its number, which the others' are joined to.
-        left = self.reader[units]
-        torn = (left != rows) & (left != _joined(left, rows))
-        while torn.any():
-            self.reader[units[torn]] = _joined(left, rows)[torn]
+        while True:
             left = self.reader[units]
-            torn = (left != rows) & (left != _joined(left, rows))
-        return bad
+            torn = left != rows
+            if not torn.any():
+                return bad
+            joined = _joined(left, rows)
+            torn &= left != joined
+            if not torn.any():
+                return bad
+            self.reader[units[torn]] = joined[torn]
 
     def note_write(
         self, offsets: Array, size: int, thread: Array, now: int, times: tuple[Array, Array], changes: Array
@@ -277,9 +280,12 @@ class Shared:
             self.unfenced[some] &= ~(known | own)
 
     def _clash(self, who: Array, when: Array, units: Array, thread: Array, times: tuple[Array, Array]) -> Array:
-        other = who[units]
         moment = when[units]
-        foreign = (other != -1) & (other != thread[:, None]) & (moment >= times[0][:, None])
+        foreign: Any = moment >= times[0][:, None]
+        if not foreign.any():  # the usual case: all is known by a barrier
+            return np.zeros(len(units), np.bool_)
+        other = who[units]
+        foreign &= (other != -1) & (other != thread[:, None])
         if foreign.any():
             same_warp = _warp(other) == thread[:, None] >> 5
             foreign &= ~(same_warp & (moment < times[1][:, None]))
@@ -336,6 +342,14 @@ def _warp(reader: Array) -> Array:
 def _joined(one: Array, other: Array) -> Array:
     """The reader that stands for two different ones."""
     return np.where(_warp(one) == _warp(other), -2 - _warp(one), _SEVERAL_WARPS)
+
+
+def tally(counts: Array, units: Array, by: int) -> None:
+    """Add `by` to the count of each unit, as often as it is named.
+
+    In one dimension and the counts' own type: numpy's `add.at` takes 200 times as long otherwise (2^17 units).
+    """
+    np.add.at(counts, units.ravel(), counts.dtype.type(by))
 
 
 def rows(data: Array, width: int, count: int) -> Array:
