@@ -11,7 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from harness.records.types import Disagreement, Key, Result
+from harness.records.key import Key
+from harness.records.types import Disagreement, Result
 
 Groups = tuple[tuple[str, ...], ...]
 

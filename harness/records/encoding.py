@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from harness.records.inregisters import InRegisters
+from harness.records.key import Amount, Count
 from harness.records.rules import ContradictionError, check
 from harness.records.types import (
     SCHEMA,
-    Amount,
     CaseInfo,
-    Count,
     Disagreement,
     End,
     Mutation,
@@ -36,6 +36,7 @@ _KINDS: dict[str, type[Any]] = {
     "text": Text,
     "result": Result,
     "timing": Timing,
+    "in registers": InRegisters,
     "disagreement": Disagreement,
     "mutation": Mutation,
     "end": End,

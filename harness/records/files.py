@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.records.encoding import parsed, to_text
+from harness.records.inregisters import InRegisters
 from harness.records.lock import FileLock
 from harness.records.rules import Contents, ContradictionError
 from harness.records.seal import Seal, SealError
@@ -169,14 +170,14 @@ def _whole_items(path: Path) -> Iterator[Record]:
     records = list(read_lines(path))
     if records and isinstance(records[0], Run) and not records[0].chained:
         raise RecordError(f"{path}: a baseline, with which no run can go on; name another file")
-    measured = [r for r in records if isinstance(r, Result | Timing)]
+    measured = [r for r in records if isinstance(r, Result | Timing | InRegisters)]
     again = {_item(r) for r in measured if isinstance(r, Result) and r.verdict == "error"}
     if measured and not isinstance(records[-1], End):
         again.add(_item(measured[-1]))
-    return (r for r in records if not (isinstance(r, Result | Timing) and _item(r) in again))
+    return (r for r in records if not (isinstance(r, Result | Timing | InRegisters) and _item(r) in again))
 
 
-def _item(record: Result | Timing) -> tuple[str, ...]:
+def _item(record: Result | Timing | InRegisters) -> tuple[str, ...]:
     """What pytest ran as one item: a case's timings on a target are one."""
     key = record.key
     return key.item if isinstance(record, Result) else ("timing", key.case, key.target)
@@ -203,6 +204,7 @@ def in_order(found: RunRecords) -> RunRecords:
     found.cases = dict(sorted(found.cases.items()))
     found.results.sort(key=lambda r: r.key.item)
     found.timings.sort(key=lambda t: (t.key.case, t.key.target))
+    found.in_registers.sort(key=lambda t: (t.key.case, t.key.target))
     found.disagreements.sort(key=lambda d: (d.one, d.other))
     found.mutations.sort(key=lambda m: (m.case, m.subject, m.variant, m.target))
     return found
@@ -239,6 +241,8 @@ def collect(records: Iterable[Record], path: Path | None = None) -> RunRecords:
             found.results.append(record)
         elif isinstance(record, Timing):
             found.timings.append(record)
+        elif isinstance(record, InRegisters):
+            found.in_registers.append(record)
         elif isinstance(record, Disagreement):
             found.disagreements.append(record)
         elif isinstance(record, Mutation):
