@@ -28,11 +28,18 @@ def headline(key: Key, judgement: Judgement, findings: Sequence[str]) -> str:
 
 
 def message(
-    result: Result, policy: Policies, judgement: Judgement, command: str, against: str, load: Sequence[str] = ()
+    result: Result,
+    policy: Policies,
+    judgement: Judgement,
+    command: str,
+    against: str,
+    load: Sequence[str] = (),
+    story: Sequence[str] = (),
 ) -> str:
     """The whole message.
 
     against: what was expected. command: repeats the first offender's pack. load: lines of Python that load the arrays.
+    story: lines that explain the diagnosis, where it takes more than a word.
     """
     key = result.key
     lines = [
@@ -45,7 +52,9 @@ def message(
     ]
     lines += [f"  finding   {text}" for text in result.findings]
     lines += [f"  note      {text}" for text in (*judgement.notes, *result.notes)]
-    if result.diagnosis:
+    if story:
+        lines += story
+    elif result.diagnosis:
         lines.append(f"  diagnosis {result.diagnosis} (reproduced bit for bit by the emulator)")
     if result.contraction_open:
         lines.append("  note      ptxas may fuse a multiplication and an addition of this code")

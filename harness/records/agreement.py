@@ -64,7 +64,7 @@ def explained(found: Iterable[Split], seen: Iterable[Disagreement]) -> list[Spli
 def _targets(results: Sequence[Result]) -> Iterator[Split]:
     """A variant's targets and backends: partitions by the digests of their outputs, equal partitions told once."""
     found: dict[tuple[str, str, Groups], list[list[Result]]] = defaultdict(list)
-    for members in _alike(results, lambda r: replace(r.key, target="", backend="")):
+    for members in _alike(results, lambda r: replace(r.key, target="", backend="", assembler="")):
         groups = [[_label(r.key) for r in group] for group in _partition(members)]
         if len(groups) > 1:
             ordered = tuple(sorted((tuple(sorted(g)) for g in groups), key=lambda g: (-len(g), g)))
@@ -117,7 +117,8 @@ def _pair(groups: Sequence[Sequence[Result]]) -> tuple[Key, Key]:
 
 
 def _label(key: Key) -> str:
-    return f"{key.target} {key.backend}"
+    by = f" by {key.assembler.partition(' (')[0]}" if key.assembler else ""
+    return f"{key.target} {key.backend}{by}"
 
 
 def _failing(members: Iterable[Result]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ side has. Bits are compared on equal inputs only; where the inputs differ that i
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -32,6 +32,7 @@ KINDS = {
     "instructions": "instructions",
     "definition": "definition",
     "inputs": "inputs, so that bits cannot be compared",
+    "assembler": "assembled by another ptxas",
 }
 # Between two runs, memory lies elsewhere and the chip is warmer or cooler: what either run's A/A figure cannot know.
 BETWEEN_RUNS = 0.01
@@ -103,6 +104,7 @@ def compare(before: RunRecords, after: RunRecords, *, targets: tuple[str, str] |
         differences = list(_differences(old[key], new[key]))
         equal += not differences
         found += differences
+    found += _assemblers((old[key], new[key]) for key in matched)
     found += _speed(before.timings, after.timings)
     found += _in_registers(before.in_registers, after.in_registers)
     order = list(KINDS)
@@ -146,6 +148,16 @@ def _differences(a: Result, b: Result) -> Iterator[Change]:
 
 def _worse_verdict(a: Result, b: Result) -> bool:
     return b.outcome not in ("pass", EXPECTED) or (a.outcome == "pass" and b.outcome != "pass")
+
+
+def _assemblers(matched: Iterable[tuple[Result, Result]]) -> Iterator[Change]:
+    """Where Triton's own assembler is another one on each side: equal keys, and not the same machine code."""
+    groups: Counter[tuple[str, str, str]] = Counter()
+    for a, b in matched:
+        if a.ptxas and b.ptxas and a.ptxas != b.ptxas:
+            groups[b.key.backend, a.ptxas, b.ptxas] += 1
+    for (backend, before, after), count in sorted(groups.items()):
+        yield Change("assembler", Key("*", "*", "*", backend), before, after, detail=f"{count} results")
 
 
 def _changed(before: Sequence[Block], after: Sequence[Block]) -> list[Block]:
@@ -197,7 +209,7 @@ def _presence(kind: str, keys: Iterable[Key], others: Iterable[Key]) -> Iterator
     """Keys that only one side has, gathered at the widest level that is wholly theirs."""
     rest, kept = set(keys), set(others)
     worse = True if kind == "vanished" else None
-    for level in (("target",), ("case",), ("case", "variant"), ("backend",), ("case", "variant", "target", "backend")):
+    for level in _LEVELS:
         known = {_part(k, level) for k in kept}
         groups: dict[tuple[str, ...], list[Key]] = defaultdict(list)
         for k in rest:
@@ -209,6 +221,16 @@ def _presence(kind: str, keys: Iterable[Key], others: Iterable[Key]) -> Iterator
             rest -= set(members)
     for k in sorted(rest):
         yield Change(kind, k, worse=worse)
+
+
+_LEVELS = (
+    ("target",),
+    ("case",),
+    ("case", "variant"),
+    ("backend",),
+    ("backend", "assembler"),
+    ("case", "variant", "target", "backend"),
+)
 
 
 def _part(key: Key, level: tuple[str, ...]) -> tuple[str, ...]:

@@ -46,6 +46,8 @@ def _result(r: Result) -> None:
         raise ContradictionError(f"verdict pass, and {len(r.findings)} findings")
     if r.expected_failure and r.verdict != "fail":
         raise ContradictionError(f"an expected failure with the verdict {r.verdict}")
+    if r.key.assembler and r.ptxas and r.ptxas != r.key.assembler:
+        raise ContradictionError(f"the key names {r.key.assembler!a}, and ptxas was {r.ptxas!a}")
     # A code may differ from the variant's own reference and from the case's that it promises to meet.
     if r.different > 2 * r.total:
         raise ContradictionError(f"{r.different} codes differ, of {r.total} compared")

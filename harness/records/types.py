@@ -25,10 +25,12 @@ PYTORCH = "torch.compile"
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 EVIDENCE: tuple[Evidence, ...] = get_args(Evidence)
 EXPECTED = "expected failure"
+"""The word for a failure that its case declares, where verdicts are counted."""
 
 DECLARED = "other bits, as the case declares"
 """The diagnosis of wrong bits on a target of `differs=`."""
-"""The word for a failure that its case declares, where verdicts are counted."""
+PTXAS = "ptxas"
+"""The diagnosis of a fault of the assembler: it crashed, hung, or made machine code that its PTX does not mean."""
 
 
 class RecordError(ValueError):
@@ -203,6 +205,8 @@ class Result:
     """Digest of the experiment: the code that ran, its launch, its inputs and the machine. "" where nothing ran."""
     body: str = ""
     """Hash of the compiled PTX without header, comments and line numbers; "" where nothing was compiled."""
+    ptxas: str = ""
+    """The assembler of the gpu's and the assembler's results, named as in keys, Triton's own too; "" where none ran."""
     reused: str = ""
     """The id of the earlier run that made this result, which begins with its date; "" for a result of this run."""
 

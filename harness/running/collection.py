@@ -21,11 +21,14 @@ from harness.processes.gpus import gpus
 from harness.records import Record, to_json
 from harness.records.shown import OwnWords, line
 from harness.running import reuse
+from harness.running.assemblers import AssemblerChoice, Chosen
 from harness.running.item import Item, ItemResults, fingerprint_of
 from harness.running.linting import lint_items
 from harness.running.replay import TokenError, parse
 from harness.running.run import run_item
 from harness.timing.items import benchmark_items, only_benchmarks, timing_item
+from harness.triton.installation import NoTriton
+from harness.triton.ptxas import NoAssembler
 
 _BACKENDS = pytest.StashKey[dict[str, Backend]]()
 _TARGETS = pytest.StashKey[tuple[str, ...]]()
@@ -144,7 +147,6 @@ def places(config: pytest.Config) -> list[tuple[str, str]]:
 
 def _all_targets(config: pytest.Config) -> tuple[str, ...]:
     if _TARGETS not in config.stash:
-        from harness.triton.installation import NoTriton
         from harness.triton.targets import available
 
         try:
@@ -210,7 +212,13 @@ class VariantItem(OwnWords, pytest.Item):
         replay = self._replay(self.item.loaded.case)
         dump = self.config.option.ptx_dump
         found = run_item(
-            self.item, backend, effort, node=self.address, replay=replay, dump=Path(dump) if dump else None
+            self.item,
+            backend,
+            effort,
+            node=self.address,
+            replay=replay,
+            dump=Path(dump) if dump else None,
+            assemblers=self._assemblers,
         )
         if self._reusable:
             reuse.keep(self.item, found, run_id(self.config), *self._settings)
@@ -227,14 +235,21 @@ class VariantItem(OwnWords, pytest.Item):
             and self.config.option.ptx_replay is None
             and not self.config.option.ptx_dump
         )
-        return wanted and self.item.backend in reuse.BACKENDS
+        if not wanted or self.item.backend not in reuse.BACKENDS:
+            return False
+        return reuse.assembled_by(self.item, self._assemblers) is not None
+
+    @property
+    def _assemblers(self) -> tuple[Chosen, ...]:
+        return assemblers_of(self.config, self.item)
 
     @property
     def _settings(self) -> tuple[Any, ...]:
         """What decides the results beside the item: options, and the words that repeat the item."""
         option = self.config.option
         limits = str(option.ptx_limit), str(self.config.getini("ptx_limit"))
-        return option.ptx_effort, option.ptx_approximate, limits, self.address, _disassembled(self.config)
+        by = reuse.assembled_by(self.item, self._assemblers)
+        return option.ptx_effort, option.ptx_approximate, limits, self.address, _disassembled(self.config), by
 
     def _check_unchanged(self, done: ItemResults) -> None:
         """Results of another form of the variant are no results of this one."""
@@ -316,6 +331,18 @@ def backend_of(config: pytest.Config, name: str) -> Backend:
             approximate=config.option.ptx_approximate,
         )
     return made[name]
+
+
+def assemblers_of(config: pytest.Config, item: Item) -> tuple[Chosen, ...]:
+    """The assemblers that run an item. Raises ItemFailure for one that has gone since the options were read."""
+    option = config.option
+    try:
+        choice = AssemblerChoice.of(option.ptx_assembler, option.ptx_opt, option.ptx_effort)
+        return choice.resolved(item.backend, item.target, item.compiler)
+    except NoTriton:
+        return (None,)  # the backend says what is missing
+    except NoAssembler as e:
+        raise ItemFailure(f"--ptx-assembler: {e}") from None
 
 
 def _disassembled(config: pytest.Config) -> tuple[str, ...] | None:
