@@ -1,0 +1,208 @@
+"""Pieces of work as Ray tasks: generator functions, called by name, whose values come back as they are made.
+
+Ray places a task on a node that serves its needs, repeats it elsewhere where its worker or node dies, and keeps the
+order of what it yields: a repeated task gives its first values again, and Ray passes on those that are new. Each value
+carries its number and where it was made; a number that is out of order is an error, so nothing counts twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.cluster.facts import difference, here
+from harness.cluster.nodes import Needs, Nodes, selector
+from harness.cluster.shipping import arrived
+from harness.processes.worker import resolve
+
+RETRIES = 2
+"""How often Ray repeats a task whose worker or node died."""
+
+LOOK = 5.0
+"""Seconds between two looks at which nodes live."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A value on its way: its number among those of the task, and the node that made it."""
+
+    number: int
+    node: str
+    host: str
+    value: Any
+
+
+@dataclass(eq=False)
+class Task:
+    """One submitted piece of work. label: what the caller knows it by. received: how many values have come."""
+
+    label: Any
+    needs: Needs
+    stream: Any
+    nodes: frozenset[str]
+    began: float = field(default_factory=time.monotonic)
+    received: int = 0
+
+
+@dataclass(frozen=True)
+class Value:
+    """A task has yielded something. node, host: where."""
+
+    task: Task
+    value: Any
+    node: str
+    host: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """A task has come to its end."""
+
+    task: Task
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A task that Ray gave up, or that raised; words: why. blamed: whether what it ran may be the reason."""
+
+    task: Task
+    words: str
+    blamed: bool = True
+
+
+Event = Value | Done | Lost
+
+
+class Misreported(RuntimeError):
+    """A task reported what it was not asked for, or a value twice."""
+
+
+class Tasks:
+    """The tasks that this driver started; `close` ends them, and nothing else on the cluster."""
+
+    def __init__(self, ray: Any, nodes: Nodes, retries: int = RETRIES) -> None:
+        self._ray, self.nodes = ray, nodes
+        self._running: dict[Any, Task] = {}
+        self._looked = time.monotonic()
+        self._remote = ray.remote(num_returns="streaming", max_retries=retries, max_calls=0)(call)
+        self._mine = ray.put(nodes.mine)
+
+    def submit(self, label: Any, function: str, *arguments: Any, needs: Needs, name: str) -> Task | None:
+        """Start a generator function ("module:name") on a node that serves the needs; None where no node does.
+
+        name: as Ray's dashboard shows it. The arguments and the values must pickle.
+        """
+        serving = self.nodes.serving(needs)
+        if not serving:
+            return None
+        ids = frozenset(n.id for n in serving)
+        options: dict[str, Any] = {"num_cpus": needs.cpus, "num_gpus": needs.gpus, "name": name}
+        remote = self._remote.options(**options, label_selector=selector(ids))
+        stream = remote.remote(self._mine, function, arguments)
+        task = self._running[stream] = Task(label, needs, stream, ids)
+        return task
+
+    @property
+    def running(self) -> list[Task]:
+        """Those that have not ended."""
+        return [*self._running.values()]
+
+    def events(self, timeout: float) -> Iterator[Event]:
+        """What has happened, after at most `timeout` seconds of waiting; at most one value of each task."""
+        if time.monotonic() - self._looked > LOOK:
+            yield from self._look()
+        if not self._running:
+            return
+        streams = [*self._running]
+        ready, _ = self._ray.wait(streams, num_returns=len(streams), timeout=0)
+        if not ready:
+            ready, _ = self._ray.wait(streams, num_returns=1, timeout=timeout)
+        for stream in ready:
+            if stream in self._running:
+                yield self._next(self._running[stream])
+
+    def _next(self, task: Task) -> Event:
+        try:
+            made: Made = self._ray.get(next(task.stream))
+        except StopIteration:
+            del self._running[task.stream]
+            return Done(task)
+        except Exception as error:
+            del self._running[task.stream]
+            return Lost(task, *_reason(self._ray, error))
+        if made.number != task.received:
+            self.cancel(task)
+            raise Misreported(f"a task's value number {made.number} came where number {task.received} was due")
+        task.received += 1
+        return Value(task, made.value, made.node, made.host)
+
+    def _look(self) -> Iterator[Event]:
+        """Ask new nodes what they are; give up tasks that wait for nodes of which none lives."""
+        self.nodes.look(patience=30.0)
+        self._looked = time.monotonic()
+        for task in self.running:
+            if not task.nodes & self.nodes.alive:
+                self.cancel(task)
+                yield Lost(task, f"every node that could run it is gone ({task.needs.words})", blamed=False)
+
+    def cancel(self, task: Task) -> None:
+        """End a task, and forget it."""
+        self._running.pop(task.stream, None)
+        try:
+            self._ray.cancel(task.stream, force=True)
+        except Exception:  # it has ended meanwhile, or the cluster is gone
+            return
+
+    def close(self) -> None:
+        """End all tasks that were started here."""
+        for task in self.running:
+            self.cancel(task)
+
+
+def _reason(ray: Any, error: Exception) -> tuple[str, bool]:
+    """Why Ray gave a task up, in one line, and whether what the task ran may be the reason."""
+    known = ray.exceptions
+    table: Mapping[Any, tuple[str, bool]] = {
+        known.OutOfMemoryError: ("its node ran out of memory, and Ray ended it", True),
+        known.WorkerCrashedError: ("the process that ran it died: killed, out of memory, or crashed", True),
+        known.NodeDiedError: ("its node died", False),
+        known.RuntimeEnvSetupError: ("its node could not unpack the job's files", False),
+        known.ObjectStoreFullError: ("the object store of a node is full", False),
+        known.OutOfDiskError: ("the disk of a node is full, so that its object store cannot spill", False),
+        known.ObjectLostError: ("its results were lost with a node", False),
+        known.TaskCancelledError: ("it was cancelled", False),
+    }
+    for kind, (words, blamed) in table.items():
+        if isinstance(error, kind):
+            return words, blamed
+    cause = getattr(error, "cause", None) or error
+    return f"{type(cause).__name__}: {' '.join(str(cause).split())[:500]}", True
+
+
+# ---- What runs on a node -------------------------------------------------------------------------------------------
+
+
+class OtherEnvironment(RuntimeError):
+    """A task came to a node whose environment is not the driver's."""
+
+
+_checked: dict[tuple[tuple[str, str], ...], str] = {}
+
+
+def call(mine: Mapping[str, str], function: str, arguments: tuple[Any, ...]) -> Iterator[Made]:
+    """Run a generator function here, and number what it yields. Raises OtherEnvironment where this is not `mine`."""
+    import ray
+
+    key = tuple(mine.items())
+    if key not in _checked:
+        arrived(Path.cwd())  # Ray starts a worker in the job's working directory
+        _checked[key] = difference(mine, here().environment)
+    if _checked[key]:
+        raise OtherEnvironment(f"the node is not as it was when it was asked: {_checked[key]}")
+    context = ray.get_runtime_context()
+    node, host = context.get_node_id(), here().host
+    for number, value in enumerate(resolve(function)(*arguments)):
+        yield Made(number, node, host, value)
