@@ -36,7 +36,7 @@ class Made:
 
 
 @dataclass(eq=False)
-class Task:
+class Submitted:
     """One submitted piece of work. label: what the caller knows it by. received: how many values have come."""
 
     label: Any
@@ -48,32 +48,32 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Value:
+class Yielded:
     """A task has yielded something. node, host: where."""
 
-    task: Task
+    task: Submitted
     value: Any
     node: str
     host: str
 
 
 @dataclass(frozen=True)
-class Done:
+class Ended:
     """A task has come to its end."""
 
-    task: Task
+    task: Submitted
 
 
 @dataclass(frozen=True)
 class Lost:
     """A task that Ray gave up, or that raised; words: why. blamed: whether what it ran may be the reason."""
 
-    task: Task
+    task: Submitted
     words: str
     blamed: bool = True
 
 
-Event = Value | Done | Lost
+Event = Yielded | Ended | Lost
 
 
 class Misreported(RuntimeError):
@@ -85,12 +85,12 @@ class Tasks:
 
     def __init__(self, ray: Any, nodes: Nodes, retries: int = RETRIES) -> None:
         self._ray, self.nodes = ray, nodes
-        self._running: dict[Any, Task] = {}
+        self._running: dict[Any, Submitted] = {}
         self._looked = time.monotonic()
         self._remote = ray.remote(num_returns="streaming", max_retries=retries, max_calls=0)(call)
         self._mine = ray.put(nodes.mine)
 
-    def submit(self, label: Any, function: str, *arguments: Any, needs: Needs, name: str) -> Task | None:
+    def submit(self, label: Any, function: str, *arguments: Any, needs: Needs, name: str) -> Submitted | None:
         """Start a generator function ("module:name") on a node that serves the needs; None where no node does.
 
         name: as Ray's dashboard shows it. The arguments and the values must pickle.
@@ -102,11 +102,11 @@ class Tasks:
         options: dict[str, Any] = {"num_cpus": needs.cpus, "num_gpus": needs.gpus, "name": name}
         remote = self._remote.options(**options, label_selector=selector(ids))
         stream = remote.remote(self._mine, function, arguments)
-        task = self._running[stream] = Task(label, needs, stream, ids)
+        task = self._running[stream] = Submitted(label, needs, stream, ids)
         return task
 
     @property
-    def running(self) -> list[Task]:
+    def running(self) -> list[Submitted]:
         """Those that have not ended."""
         return [*self._running.values()]
 
@@ -124,12 +124,12 @@ class Tasks:
             if stream in self._running:
                 yield self._next(self._running[stream])
 
-    def _next(self, task: Task) -> Event:
+    def _next(self, task: Submitted) -> Event:
         try:
             made: Made = self._ray.get(next(task.stream))
         except StopIteration:
             del self._running[task.stream]
-            return Done(task)
+            return Ended(task)
         except Exception as error:
             del self._running[task.stream]
             return Lost(task, *_reason(self._ray, error))
@@ -137,7 +137,7 @@ class Tasks:
             self.cancel(task)
             raise Misreported(f"a task's value number {made.number} came where number {task.received} was due")
         task.received += 1
-        return Value(task, made.value, made.node, made.host)
+        return Yielded(task, made.value, made.node, made.host)
 
     def _look(self) -> Iterator[Event]:
         """Ask new nodes what they are; give up tasks that wait for nodes of which none lives."""
@@ -148,7 +148,7 @@ class Tasks:
                 self.cancel(task)
                 yield Lost(task, f"every node that could run it is gone ({task.needs.words})", blamed=False)
 
-    def cancel(self, task: Task) -> None:
+    def cancel(self, task: Submitted) -> None:
         """End a task, and forget it."""
         self._running.pop(task.stream, None)
         try:

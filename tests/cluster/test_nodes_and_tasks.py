@@ -9,7 +9,7 @@ from harness.cluster import nodes as nodes_module
 from harness.cluster.connect import connected
 from harness.cluster.nodes import CPU, Nodes, gpu
 from harness.cluster.shipping import shipment
-from harness.cluster.tasks import Done, Lost, Misreported, Tasks, Value
+from harness.cluster.tasks import Ended, Lost, Misreported, Tasks, Yielded
 from tests.cluster.conftest import ROOT, STORE, path_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
@@ -51,15 +51,15 @@ def test_values_come_once_and_in_order(ray, nodes):
     made = [tasks.submit(k, "deeds:counts", 5, needs=CPU, name=f"counts {k}") for k in range(4)]
     found = all_of(tasks)
     for task in made:
-        assert [e.value[0] for e in found if isinstance(e, Value) and e.task is task] == [0, 1, 2, 3, 4]
-    assert sum(isinstance(e, Done) for e in found) == 4
+        assert [e.value[0] for e in found if isinstance(e, Yielded) and e.task is task] == [0, 1, 2, 3, 4]
+    assert sum(isinstance(e, Ended) for e in found) == 4
 
 
 def test_a_gpu_task_runs_where_the_generation_is_and_sees_one_device(ray, nodes):
     tasks = Tasks(ray, nodes)
     for k in range(2):
         tasks.submit(k, "deeds:sees", needs=gpu("sm_90a", alone=True), name="sees")
-    found = [e for e in all_of(tasks) if isinstance(e, Value)]
+    found = [e for e in all_of(tasks) if isinstance(e, Yielded)]
     assert {e.node for e in found} == {nodes.serving(gpu("sm_90a"))[0].id}
     assert all(e.value in ("0", "1") for e in found)
     assert tasks.submit(0, "deeds:sees", needs=gpu("sm_80"), name="sees") is None
@@ -70,7 +70,7 @@ def test_a_task_whose_process_died_is_repeated_and_counted_once(ray, nodes, tmp_
     tasks.submit("x", "deeds:dies_once", str(tmp_path / "died"), 6, 4, needs=CPU, name="dies once")
     found = all_of(tasks)
     assert (tmp_path / "died").exists()
-    assert [e.value for e in found if isinstance(e, Value)] == [0, 1, 2, 3, 4, 5]
+    assert [e.value for e in found if isinstance(e, Yielded)] == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_task_that_always_dies_or_raises_is_lost_with_a_reason(ray, nodes):
@@ -101,7 +101,7 @@ def test_close_ends_what_was_started_and_leaves_the_cluster(ray, nodes, tmp_path
     assert len([n for n in ray.nodes() if n["Alive"]]) == 3
     again = Tasks(ray, nodes)
     again.submit("y", "deeds:counts", 1, needs=CPU, name="counts")
-    assert any(isinstance(e, Value) for e in all_of(again))
+    assert any(isinstance(e, Yielded) for e in all_of(again))
 
 
 def test_a_node_with_another_ptxdiff_is_refused(ray, nodes, three_nodes, tmp_path):
