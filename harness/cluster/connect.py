@@ -55,9 +55,7 @@ def connected(address: str, shipment: Shipment, **local: Any) -> Iterator[Any]:
         raise ClusterError("this process is connected to a Ray cluster already; ptxdiff needs a connection of its own")
     own = local if address == LOCAL else {}
     try:
-        ray.init(
-            address=address, runtime_env=shipment.runtime_env(), log_to_driver=False, logging_level="WARNING", **own
-        )
+        ray.init(address=address, runtime_env=shipment.runtime_env(), log_to_driver=False, logging_level="ERROR", **own)
     except Exception as error:  # Ray raises many kinds here: no answer, another version, files that are too large
         ray.shutdown()
         raise ClusterError(_words(address, error)) from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.cluster.facts import NodeFacts, difference, here
@@ -87,6 +87,10 @@ class Nodes:
         made = [_node(n, answers[n["NodeID"]], self.mine) for n in new]
         self.known |= {n.id: n for n in made}
         return made
+
+    def refuse(self, ident: str, words: str) -> None:
+        """Place nothing on a node any more."""
+        self.known[ident] = replace(self.known[ident], refused=words)
 
     @property
     def refused(self) -> list[Node]:

@@ -1,11 +1,16 @@
 """What travels with a job: the project as Ray's working directory, packages from elsewhere, settings.
 
 Ray leaves out what `.gitignore` names, and keeps what it unpacks under a name made from the contents: an edited file
-arrives as another folder, never as the old one.
+arrives as another folder, never as the old one. ptxdiff itself does not travel: nodes have it, and it is compared.
+
+A node that sees the same files at the driver's own path, on a shared file system or on the same machine, uses those:
+compiled code holds paths in its lines for debuggers, and is then equal to the last byte.
 """
 
 from __future__ import annotations
 
+import filecmp
+import functools
 import importlib.util
 import os
 import sys
@@ -20,6 +25,9 @@ from harness.ours import ROOT
 
 LEFT_OUT = ("**/.git/", "**/__pycache__/", "**/.venv*/", "**/venv/", "**/node_modules/", "**/*_cache/", "/build/")
 """What no case needs, in the syntax of `.gitignore`."""
+
+OUR_OWN = ("/harness/", "/references/", "/reports/", "/tests/", "/ptxdiff.py")
+"""What the project that is ptxdiff's own checkout has besides cases."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +45,14 @@ class Shipment:
 
     def runtime_env(self) -> dict[str, Any]:
         """As Ray takes it."""
-        made: dict[str, Any] = {"working_dir": str(self.root), "excludes": [*LEFT_OUT]}
-        made["env_vars"] = {**self.variables, PATH_VARIABLE: os.pathsep.join(self.path)}
+        own = OUR_OWN if self.root == ROOT else ()
+        made: dict[str, Any] = {"working_dir": str(self.root), "excludes": [*LEFT_OUT, *own]}
+        places = {PATH_VARIABLE: os.pathsep.join(self.path), ROOT_VARIABLE: str(self.root)}
+        made["env_vars"] = {**self.variables, **places}
         return made | ({"py_modules": [*self.modules]} if self.modules else {})
 
 
-PATH_VARIABLE = "PTX_CLUSTER_PATH"
+PATH_VARIABLE, ROOT_VARIABLE = "PTX_CLUSTER_PATH", "PTX_CLUSTER_ROOT"
 
 
 def shipment(root: Path, loaded: Iterable[str] | None = None) -> Shipment:
@@ -51,12 +61,34 @@ def shipment(root: Path, loaded: Iterable[str] | None = None) -> Shipment:
     return Shipment(root, _outside(root, loaded), _searched(root, sys.path), facts.settings())
 
 
-def arrived(folder: Path) -> None:
-    """Search for modules, on a node, where the driver did. folder: the project there."""
+@functools.cache
+def project() -> Path:
+    """On a node: the project's folder, the driver's own one where this node sees the same files there."""
+    unpacked = Path.cwd()  # Ray starts a worker in the job's working directory
+    theirs = Path(os.environ.get(ROOT_VARIABLE) or unpacked)
+    return theirs if _same_files(unpacked, theirs) else unpacked
+
+
+def arrived() -> None:
+    """On a node: work in the project's folder, and search for modules where the driver did."""
+    unpacked, folder = Path.cwd(), project()
+    os.chdir(folder)
+    sys.path[:] = [str(folder) if Path(p or ".") == unpacked else p for p in sys.path]
     for relative in reversed(os.environ.get(PATH_VARIABLE, "").split(os.pathsep)):
         place = str(folder / relative)
         if relative and place not in sys.path:
             sys.path.insert(0, place)
+
+
+def _same_files(one: Path, other: Path) -> bool:
+    """Whether the other folder has each file of the one, with the same contents."""
+    if one == other:
+        return True
+    try:
+        files = [p for p in one.rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+        return all(filecmp.cmp(p, other / p.relative_to(one), shallow=False) for p in files)
+    except OSError:
+        return False
 
 
 def _searched(root: Path, path: Sequence[str]) -> tuple[str, ...]:

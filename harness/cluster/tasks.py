@@ -7,10 +7,10 @@ carries its number and where it was made; a number that is out of order is an er
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from harness.cluster.facts import difference, here
@@ -37,12 +37,16 @@ class Made:
 
 @dataclass(eq=False)
 class Submitted:
-    """One submitted piece of work. label: what the caller knows it by. received: how many values have come."""
+    """One submitted piece of work.
+
+    label: what the caller knows it by. tries: how often Ray runs it at most. received: how many values have come.
+    """
 
     label: Any
     needs: Needs
     stream: Any
     nodes: frozenset[str]
+    tries: int
     began: float = field(default_factory=time.monotonic)
     received: int = 0
 
@@ -66,11 +70,15 @@ class Ended:
 
 @dataclass(frozen=True)
 class Lost:
-    """A task that Ray gave up, or that raised; words: why. blamed: whether what it ran may be the reason."""
+    """A task that gives no more values; words: why.
+
+    blamed: what it ran may be the reason, as its process died under it each time. raised: it raised an exception.
+    """
 
     task: Submitted
     words: str
-    blamed: bool = True
+    blamed: bool = False
+    raised: bool = False
 
 
 Event = Yielded | Ended | Lost
@@ -84,7 +92,7 @@ class Tasks:
     """The tasks that this driver started; `close` ends them, and nothing else on the cluster."""
 
     def __init__(self, ray: Any, nodes: Nodes, retries: int = RETRIES) -> None:
-        self._ray, self.nodes = ray, nodes
+        self._ray, self.nodes, self._tries = ray, nodes, retries + 1
         self._running: dict[Any, Submitted] = {}
         self._looked = time.monotonic()
         self._remote = ray.remote(num_returns="streaming", max_retries=retries, max_calls=0)(call)
@@ -102,7 +110,7 @@ class Tasks:
         options: dict[str, Any] = {"num_cpus": needs.cpus, "num_gpus": needs.gpus, "name": name}
         remote = self._remote.options(**options, label_selector=selector(ids))
         stream = remote.remote(self._mine, function, arguments)
-        task = self._running[stream] = Submitted(label, needs, stream, ids)
+        task = self._running[stream] = Submitted(label, needs, stream, ids, self._tries)
         return task
 
     @property
@@ -132,12 +140,24 @@ class Tasks:
             return Ended(task)
         except Exception as error:
             del self._running[task.stream]
-            return Lost(task, *_reason(self._ray, error))
+            return self._why(task, error)
         if made.number != task.received:
             self.cancel(task)
             raise Misreported(f"a task's value number {made.number} came where number {task.received} was due")
         task.received += 1
         return Yielded(task, made.value, made.node, made.host)
+
+    def _why(self, task: Submitted, error: Exception) -> Lost:
+        """What became of a task that Ray gave up, or that raised."""
+        cause = getattr(error, "cause", None) or error
+        if isinstance(cause, OtherEnvironment):
+            node, words = cause.args
+            self.nodes.refuse(node, words)
+            return Lost(task, words)
+        for name, (words, blamed) in _REASONS.items():
+            if isinstance(error, getattr(self._ray.exceptions, name)):
+                return Lost(task, words, blamed=blamed)
+        return Lost(task, f"{type(cause).__name__}: {' '.join(str(cause).split())[:500]}", raised=True)
 
     def _look(self) -> Iterator[Event]:
         """Ask new nodes what they are; give up tasks that wait for nodes of which none lives."""
@@ -146,7 +166,7 @@ class Tasks:
         for task in self.running:
             if not task.nodes & self.nodes.alive:
                 self.cancel(task)
-                yield Lost(task, f"every node that could run it is gone ({task.needs.words})", blamed=False)
+                yield Lost(task, f"every node that could run it is gone ({task.needs.words})")
 
     def cancel(self, task: Submitted) -> None:
         """End a task, and forget it."""
@@ -162,31 +182,25 @@ class Tasks:
             self.cancel(task)
 
 
-def _reason(ray: Any, error: Exception) -> tuple[str, bool]:
-    """Why Ray gave a task up, in one line, and whether what the task ran may be the reason."""
-    known = ray.exceptions
-    table: Mapping[Any, tuple[str, bool]] = {
-        known.OutOfMemoryError: ("its node ran out of memory, and Ray ended it", True),
-        known.WorkerCrashedError: ("the process that ran it died: killed, out of memory, or crashed", True),
-        known.NodeDiedError: ("its node died", False),
-        known.RuntimeEnvSetupError: ("its node could not unpack the job's files", False),
-        known.ObjectStoreFullError: ("the object store of a node is full", False),
-        known.OutOfDiskError: ("the disk of a node is full, so that its object store cannot spill", False),
-        known.ObjectLostError: ("its results were lost with a node", False),
-        known.TaskCancelledError: ("it was cancelled", False),
-    }
-    for kind, (words, blamed) in table.items():
-        if isinstance(error, kind):
-            return words, blamed
-    cause = getattr(error, "cause", None) or error
-    return f"{type(cause).__name__}: {' '.join(str(cause).split())[:500]}", True
+# By the name of Ray's exception: why a task was given up, and whether what it ran may be the reason.
+_REASONS: Mapping[str, tuple[str, bool]] = {
+    "OutOfMemoryError": ("its node ran out of memory, and Ray ended it", True),
+    "WorkerCrashedError": ("the process that ran it died: killed, out of memory, or crashed", True),
+    "NodeDiedError": ("its node died", False),
+    "RuntimeEnvSetupError": ("its node could not unpack the job's files", False),
+    "ObjectStoreFullError": ("the object store of a node is full", False),
+    "OutOfDiskError": ("the disk of a node is full, so that its object store cannot spill", False),
+    "ObjectLostError": ("its results were lost with a node", False),
+    "TaskCancelledError": ("it was cancelled", False),
+    "LocalRayletDiedError": ("the raylet of its node died", False),
+}
 
 
 # ---- What runs on a node -------------------------------------------------------------------------------------------
 
 
 class OtherEnvironment(RuntimeError):
-    """A task came to a node whose environment is not the driver's."""
+    """A task came to a node whose environment is not the driver's: the node's id, and the difference in words."""
 
 
 _checked: dict[tuple[tuple[str, str], ...], str] = {}
@@ -196,13 +210,13 @@ def call(mine: Mapping[str, str], function: str, arguments: tuple[Any, ...]) -> 
     """Run a generator function here, and number what it yields. Raises OtherEnvironment where this is not `mine`."""
     import ray
 
+    node = ray.get_runtime_context().get_node_id()
     key = tuple(mine.items())
     if key not in _checked:
-        arrived(Path.cwd())  # Ray starts a worker in the job's working directory
+        arrived()
         _checked[key] = difference(mine, here().environment)
     if _checked[key]:
-        raise OtherEnvironment(f"the node is not as it was when it was asked: {_checked[key]}")
-    context = ray.get_runtime_context()
-    node, host = context.get_node_id(), here().host
+        raise OtherEnvironment(node, f"the node is not as it was when it was asked: {_checked[key]}")
+    host = socket.gethostname()
     for number, value in enumerate(resolve(function)(*arguments)):
         yield Made(number, node, host, value)

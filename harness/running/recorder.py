@@ -176,12 +176,15 @@ class Recorder:
 
     def _head(self) -> Run:
         option = self.config.option
+        here = environment(self.config.rootpath, gpu=gpu_visible(), approximate=option.ptx_approximate)
+        cluster = self.config.pluginmanager.getplugin("ptxdiff-cluster")
+        nodes = {"nodes": cluster.head()} if cluster is not None else {}
         return Run(
             run_id=self.run_id,
             started=datetime.fromtimestamp(self.started, UTC).isoformat(timespec="seconds"),
             effort=option.ptx_effort,
             seed=0,
-            environment=environment(self.config.rootpath, gpu=gpu_visible(), approximate=option.ptx_approximate),
+            environment=here | nodes,
             arguments=tuple(str(a) for a in self.config.invocation_params.args),
             planned=self.progress.items,
         )

@@ -122,6 +122,7 @@ def test_a_node_with_another_ptxdiff_is_refused(ray, nodes, three_nodes, tmp_pat
         tasks = Tasks(ray, alone)
         tasks.submit("x", "deeds:counts", 3, needs=CPU, name="counts")
         [lost] = all_of(tasks)
-        assert "OtherEnvironment" in lost.words
+        assert "not as it was when it was asked: ptxdiff's own code" in lost.words
+        assert alone.serving(CPU) == []
     finally:
         three_nodes.remove_node(other)
