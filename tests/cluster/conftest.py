@@ -23,10 +23,13 @@ def three_nodes(tmp_path_factory):
     from ray.cluster_utils import Cluster
 
     ours = {"PYTHONPATH": path_of(ROOT)}
-    gpus = {"STAND_IN_GPUS": "sm_90a,sm_90a", "PYTHONPATH": path_of(STAND_IN, ROOT / "tests" / "backends", ROOT)}
+    path = path_of(STAND_IN, ROOT / "tests" / "backends", ROOT)
+    log = tmp_path_factory.mktemp("stand_in") / "log"
+    gpus = {"STAND_IN_GPUS": "sm_90a,sm_90a", "STAND_IN_HOST": "third", "STAND_IN_LOG": str(log), "PYTHONPATH": path}
     small = {"object_store_memory": STORE, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args={**small, "num_cpus": 1, "env_vars": ours})
     cluster.add_node(num_cpus=1, env_vars=ours, **small)
     cluster.add_node(num_cpus=2, num_gpus=2, env_vars=gpus, **small)
+    cluster.stand_in_log = log
     yield cluster
     cluster.shutdown()

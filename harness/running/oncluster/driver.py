@@ -19,7 +19,7 @@ import pytest
 from harness.cluster.connect import LOCAL, ClusterError, check_address, connected
 from harness.cluster.nodes import Node, Nodes
 from harness.cluster.shipping import Shipment, shipment
-from harness.cluster.tasks import Ended, Lost, Misreported, Submitted, Tasks, Yielded
+from harness.cluster.tasks import RETRIES, Ended, Lost, Misreported, Submitted, Tasks, Yielded
 from harness.running.collection import FALLEN, OFFERED, VariantItem, is_done, run_id
 from harness.running.oncluster import progress
 from harness.running.oncluster.batches import Batch, Queue, queues
@@ -70,7 +70,7 @@ class ClusterRun:
         if all(n.refused for n in self.nodes.known.values()):
             raise ClusterError("no node of the cluster can be used:\n" + "\n".join(_refusals(self.nodes.refused)))
         self.config.stash[OFFERED] = self.nodes.targets
-        self.tasks = Tasks(ray, self.nodes)
+        self.tasks = Tasks(ray, self.nodes, RETRIES)
 
     def leave(self) -> None:
         """End what was started, and nothing else."""

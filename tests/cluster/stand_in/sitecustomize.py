@@ -1,7 +1,7 @@
 """First in the path of a node's processes: the node then has the GPUs that STAND_IN_GPUS names, on host memory.
 
-STAND_IN_GPUS: targets with commas, such as `sm_90a,sm_90a`. What the GPU's process calls is in
-tests/backends/device_stand_in.py.
+STAND_IN_GPUS: targets with commas, such as `sm_90a,sm_90a`. STAND_IN_HOST: a name for the node. What the GPU's process
+calls is in cluster_device.py.
 """
 
 import importlib.abc
@@ -31,7 +31,7 @@ def _gpus(module):
     def gpus():
         targets = os.environ["STAND_IN_GPUS"].split(",")
         seen = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(len(targets)))))
-        host = os.environ.get("STAND_IN_HOST", "node")
+        host = os.environ["STAND_IN_HOST"]
         numbers = [int(n) for n in seen.split(",") if n]
         return tuple(module.Gpu(str(n), "Stand-in", f"GPU-{host}-{n}", targets[n], 1 << 30) for n in numbers)
 
@@ -43,7 +43,7 @@ def _gpus(module):
 def _child(module):
     device = module.Device.__init__
 
-    def begin_on_host(self, gpu, prefix=(), variables=None, begin="device_stand_in:begin", option="--ptx-limit"):
+    def begin_on_host(self, gpu, prefix=(), variables=None, begin="cluster_device:begin", option="--ptx-limit"):
         device(self, gpu, prefix, variables, begin, option)
 
     module.Device.__init__ = begin_on_host
