@@ -184,6 +184,13 @@ def of_target(target: str, prefix: Sequence[str] = (), variables: Mapping[str, s
     return found
 
 
+def close_all() -> None:
+    """End the processes on all GPUs that this process has used: it is to use others now."""
+    for device in _devices.values():
+        device.close()
+    _devices.clear()
+
+
 # ---- What runs in the GPU's process ------------------------------------------------------------------------------
 
 

@@ -209,6 +209,8 @@ class Result:
     """The assembler of the gpu's and the assembler's results, named as in keys, Triton's own too; "" where none ran."""
     reused: str = ""
     """The id of the earlier run that made this result, which begins with its date; "" for a result of this run."""
+    node: str = ""
+    """The node of a cluster that ran it, as `HOST/ID`; "" for the machine that the run was started on."""
 
     @property
     def outcome(self) -> str:
@@ -283,6 +285,8 @@ class Timing:
     notes: tuple[str, ...] = ()
     device: str = ""
     """The UUID of the GPU, as in `Result.device`."""
+    node: str = ""
+    """The node of a cluster that measured it, as in `Result.node`. Times of different nodes are not compared."""
 
     def beside(self, base: Timing, *, least: float = 0.0) -> Beside:
         """This timing beside another of the same work: how much longer it takes, and whether that is a difference.

@@ -30,6 +30,12 @@ from harness.timing.items import benchmark_items, only_benchmarks, timing_item
 from harness.triton.installation import NoTriton
 from harness.triton.ptxas import NoAssembler
 
+OFFERED = pytest.StashKey[tuple[str, ...]]()
+"""In a session's stash, under `--ptx-cluster`: the generations of GPUs that the cluster's nodes have."""
+
+FALLEN = pytest.StashKey[tuple[str, ...]]()
+"""Likewise: targets whose GPU items became the emulator's, as no node has such a GPU."""
+
 _BACKENDS = pytest.StashKey[dict[str, Backend]]()
 _TARGETS = pytest.StashKey[tuple[str, ...]]()
 _FILES = pytest.StashKey[dict[str, Path]]()
@@ -37,6 +43,9 @@ _DONE = pytest.StashKey[dict[tuple[str, str, str, str], ItemResults]]()
 
 RUN_ID = "ptxdiff_run"
 """Under this name pytest-xdist's workers are told the id of the run."""
+
+ALL = "all"
+"""What `--ptx-target` may say instead of naming every target."""
 
 # The place of a target in items that wait for a GPU where there is none.
 NO_DEVICE = "device"
@@ -132,17 +141,32 @@ def places(config: pytest.Config) -> list[tuple[str, str]]:
     """(backend, target) pairs: the targets of this host's GPUs for them, all chosen targets for the others."""
     chosen = config.option.ptx_backend or ["auto"]
     wanted = list(BACKEND_NAMES) if "auto" in chosen else list(dict.fromkeys(chosen))
-    named = [normal(t) for t in config.option.ptx_target or []]
+    named = [normal(t) for t in config.option.ptx_target or [] if t != ALL]
     found = []
     for backend in wanted:
         if backend != "gpu":
             found += [(backend, target) for target in named or _all_targets(config)]
-        elif there := list(dict.fromkeys(g.target for g in gpus())):
+        elif there := _generations(config):
             explicit = "gpu" in chosen or config.option.ptx_require_gpu  # then another target's items say why not
             found += [(backend, t) for t in named or there if explicit or t in there]
         else:
             found.append((backend, NO_DEVICE))
-    return found
+    return found if config.option.ptx_require_gpu else _fallen(config, found)
+
+
+def _generations(config: pytest.Config) -> list[str]:
+    """The generations of the GPUs that items can run on: the cluster's, or this host's."""
+    here = (g.target for g in gpus()) if OFFERED not in config.stash else config.stash[OFFERED]
+    return list(dict.fromkeys(here))
+
+
+def _fallen(config: pytest.Config, found: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The places, with the emulator in the stead of GPUs that no node of the cluster has. They are noted."""
+    if OFFERED not in config.stash:
+        return found
+    missing = [t for backend, t in found if backend == "gpu" and t not in (*config.stash[OFFERED], NO_DEVICE)]
+    config.stash[FALLEN] = tuple(missing)
+    return list(dict.fromkeys(("emulator", t) if b == "gpu" and t in missing else (b, t) for b, t in found))
 
 
 def _all_targets(config: pytest.Config) -> tuple[str, ...]:
@@ -197,13 +221,22 @@ class VariantItem(OwnWords, pytest.Item):
             self._check_unchanged(done)
             self._conclude(done)
             return
-        if self.item.target == NO_DEVICE:
+        if reason := self._without_device():
             from harness.running.item import not_run
 
-            self.found = not_run(self.item, "no NVIDIA GPU on this machine")
+            self.found = not_run(self.item, reason)
         else:
             self.found = self._earlier() or self._run()
         self._conclude(self.found)
+
+    def _without_device(self) -> str:
+        """Why no GPU can run the item, where that is known already."""
+        offered = self.config.stash.get(OFFERED, None)
+        if self.item.target == NO_DEVICE:
+            return "no NVIDIA GPU on " + ("this machine" if offered is None else "any node of the cluster")
+        if offered is not None and self.item.backend == "gpu" and self.item.target not in offered:
+            return f"no node of the cluster has a GPU of {self.item.target}"
+        return ""
 
     def _run(self) -> ItemResults:
         """Run the item, and keep what may be reused."""
@@ -309,6 +342,11 @@ class VariantItem(OwnWords, pytest.Item):
         return self.path, None, self.name
 
 
+def is_done(item: VariantItem) -> bool:
+    """Whether the file of a resumed run holds the item's results."""
+    return (item.item.loaded.name, item.item.variant_name, item.item.target, item.item.backend) in _done(item.config)
+
+
 def run_id(config: pytest.Config) -> str:
     """The id of this run; under pytest-xdist the controller's."""
     given = getattr(config, "workerinput", {}).get(RUN_ID)
@@ -351,7 +389,7 @@ def _disassembled(config: pytest.Config) -> tuple[str, ...] | None:
     nvdisasm takes a fifth of a second and more, however small the kernel. A quick run on several targets takes the SASS
     of one alone: of sm_90a, or else of the first that `--ptx-target` names.
     """
-    named = [normal(t) for t in config.option.ptx_target or []]
+    named = [normal(t) for t in config.option.ptx_target or [] if t != ALL]
     if config.option.ptx_effort != "quick" or len(named) == 1:
         return None
     return ("sm_90a",) if "sm_90a" in named or not named else (named[0],)

@@ -79,6 +79,11 @@ def _timed_before(config: pytest.Config) -> set[tuple[str, str]]:
     return config.stash[_BEFORE]
 
 
+def is_timed(item: TimingItem) -> bool:
+    """Whether the file of a resumed run holds the item's timings."""
+    return (item.loaded.name, item.target) in _timed_before(item.config)
+
+
 def timed(config: pytest.Config, loaded: LoadedCase, target: str | None, *words: Any) -> Session:
     """A timing session with the device to itself. Skips, or under --ptx-require-gpu fails, where there is none."""
     if target is None:
