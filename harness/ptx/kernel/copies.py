@@ -53,6 +53,22 @@ class Reaching(ThreadFrame):
         """Which bulk copy still reads some units of shared memory, in words."""
         raise NotImplementedError
 
+    def refuse_unmade(self, step: Step, offset: int, lane: int) -> None:
+        """Raise ExecutionError where a lane uses another block's mbarrier, of whose making it has not heard."""
+        raise NotImplementedError
+
+    def destination(self, step: Step, lane: int, address: int) -> tuple[int, int]:
+        """The block of this frame, and the offset in its shared memory, that a lane's bulk copy names."""
+        raise NotImplementedError
+
+    def receivers(self, step: Step, lane: int, ranks: int) -> list[int]:
+        """The blocks of this frame that a mask of ranks names."""
+        raise NotImplementedError
+
+    def receiver(self, lane: int, offsets: Array) -> Array:
+        """The threads that count as having written what a lane's bulk copies bring to shared memory."""
+        raise NotImplementedError
+
     def arrived(self, step: Step, barrier: int, lane: int, size: int) -> None:
         """A bulk copy tells an mbarrier that its bytes have come."""
         raise NotImplementedError

@@ -175,8 +175,7 @@ class Promises:
             self._refuse_unfenced(step, lanes, flat, units)
             for warp in range(4):
                 some = lanes + 32 * warp
-                when = (frame.block_time[some], frame.warp_time[some])
-                bad = shared.written_by_others(units, frame.thread[some], when)
+                bad = shared.written_by_others(units, frame.member[some], frame.times(some))
                 if bad.any():
                     at = int(np.flatnonzero(bad)[0])
                     text = f"race: the wgmma of {frame.who(int(some[at]))} reads shared memory at offset "
