@@ -134,6 +134,13 @@ def page(found: View, past: History, book: LedgerTable | None, cache: Path | Non
     )
 
 
+def standalone(template: str, **facts: Any) -> str:
+    """A page of its own without scripts, from a template that extends `page.html.j2`."""
+    style = _Asset(_asset("report.css"))
+    policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
+    return _environment().get_template(template).render(style=style, policy=policy, **facts)
+
+
 def _packets(found: View, cases: Sequence[CasePage], past: History) -> tuple[dict[str, str], dict[str, str]]:
     budget = PACKET_BUDGET // max(1, len(cases))
     packed = {c.name: packing.packet(found, c.name, _chart_rows(c, past), budget) for c in cases}
