@@ -19,6 +19,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--effort", default="quick", choices=("quick", "full", "exhaustive"))
     parser.add_argument("--backend", action="append", default=[], choices=("auto", "gpu", "emulator", "assembler"))
     parser.add_argument("--target", action="append", default=[], metavar="sm_90a")
+    parser.add_argument(
+        "--cluster", metavar="ADDRESS",
+        help="run on the nodes of a Ray cluster: HOST:PORT, auto, or local to start one here",
+    )  # fmt: skip
     parser.add_argument("--require-gpu", action="store_true")
     parser.add_argument("--timing", action="store_true", help="time the variants of every case as well, on a GPU")
     parser.add_argument(
@@ -64,12 +68,14 @@ def main(args: argparse.Namespace) -> int:
         if "--ptx-resume" in args.rest and records.is_file():
             resumable(records)  # what cannot be read is refused here, with our exit code, and not within pytest
         for target in args.target:
-            normal(target)
+            if target != "all":
+                normal(target)
     except (RecordError, ValueError) as e:
         raise UsageError(str(e)) from None
     words = [*paths, f"--ptx-effort={args.effort}", f"--ptx-records={records}", "-q", "--no-header"]
     words += [f"--ptx-cases={p.partition('::')[0]}" for p in paths]
     words += [f"--ptx-backend={b}" for b in args.backend] + [f"--ptx-target={t}" for t in args.target]
+    words += [f"--ptx-cluster={args.cluster}"] * (args.cluster is not None)
     words += ["--ptx-require-gpu"] * args.require_gpu + ["--ptx-timing"] * args.timing
     words += [f"--ptx-compiler={c}" for c in args.compiler] + [f"--ptx-also={name}" for name in args.also]
     words += [f"--ptx-assembler={a}" for a in args.assembler] + [f"--ptx-opt={level}" for level in args.opt]

@@ -34,7 +34,7 @@ def condensed(run: RunRecords) -> RunRecords:
     """A run with a result for each item and for each of its kinds of inputs: what a baseline of digests keeps."""
     items = _by_item(run.results)
     results = [made for item in sorted(items) for made in _condensed(items[item])]
-    return replace(run, results=results, texts={}, timings=[])
+    return replace(run, results=results, texts={}, timings=[], in_registers=[])
 
 
 def _condensed(results: Sequence[Result]) -> Iterator[Result]:

@@ -1,4 +1,4 @@
-"""The failure message: everything a person needs to act, and nothing to look up."""
+"""The failure message, with everything a person needs to act on it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EVIDENCE = {
 
 
 def headline(key: Key, judgement: Judgement, findings: Sequence[str]) -> str:
-    """One line: what fails, how much, of which kinds."""
+    """One line: what failed, how many elements, and which kinds of difference."""
     where = f"{key.case}::{key.variant}[{key.target}-{key.backend}]"
     kinds = ", ".join(f"{name} {count}" for name, count in judgement.classes.items())
     if judgement.different:

@@ -1,8 +1,8 @@
-"""Targets and variants that give different bits for the same inputs: facts beside the verdicts, from digests alone.
+"""Targets and variants that give different bits for the same inputs, found from digests. They change no verdict.
 
-Two targets may both lie within a bound and still give different bits, which somebody who moves between them wants to
-know. Compared are a variant's results on its targets and backends, and, on one target, variants that promise the same:
-one reference, one match policy. Where both are exact, one of them fails as well.
+Two targets may both meet a bound and still give different bits, which matters to anyone who moves code between them.
+Two things are compared: a variant's results on its targets and backends, and on one target the variants that have the
+same reference and match policy. Where both are exact, one of them fails as well.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from harness.records.types import Disagreement, Key, Result
+from harness.records.key import Key
+from harness.records.types import Disagreement, Result
 
 Groups = tuple[tuple[str, ...], ...]
 
@@ -104,7 +105,7 @@ def _alike(results: Sequence[Result], of: Callable[[Result], object]) -> Iterato
 
 
 def _partition(members: Sequence[Result]) -> list[list[Result]]:
-    """Members by the bits they gave, in order of the first of each group."""
+    """Members grouped by their output bits; groups are in the order of their first members."""
     groups: dict[object, list[Result]] = defaultdict(list)
     for r in members:
         groups[tuple((b.first, b.count, b.digest) for b in r.outputs_digest)].append(r)
@@ -121,7 +122,7 @@ def _label(key: Key) -> str:
 
 
 def _failing(members: Iterable[Result]) -> tuple[str, ...]:
-    """Who fails, as the case expects it or not."""
+    """The members that fail, expected failures included."""
     words = {
         f"{r.key.variant} {_label(r.key)}" + " (expected)" * r.expected_failure for r in members if r.verdict == "fail"
     }

@@ -1,4 +1,4 @@
-"""Runs of several machines as one: every result once, and what two of them do not agree on kept from both."""
+"""Merge the runs of several machines: every result once; where two runs disagree, both results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from harness.records.files import in_order
-from harness.records.types import Conflict, End, Key, Result, Run, RunRecords
+from harness.records.key import Key
+from harness.records.types import Conflict, End, Result, Run, RunRecords
 
 MACHINES = "machines"
 """The entry of a merged run's environment that holds the environments of the runs, in order."""
@@ -30,6 +31,7 @@ def merged(runs: Sequence[RunRecords]) -> RunRecords:
         found.cases |= {name: case for name, case in run.cases.items() if name not in found.cases}
         found.texts |= run.texts
         found.timings += run.timings
+        found.in_registers += run.in_registers
         found.disagreements += (d for d in run.disagreements if d not in found.disagreements)
         found.mutations += (m for m in run.mutations if m not in found.mutations)
     _merge_results(runs, found)

@@ -186,17 +186,17 @@ class Recorder:
 
         option = self.config.option
         chosen = AssemblerChoice.of(option.ptx_assembler, option.ptx_opt, option.ptx_effort)
+        here = environment(
+            self.config.rootpath, gpu=gpu_visible(), approximate=option.ptx_approximate, assemblers=chosen.words
+        )
+        cluster = self.config.pluginmanager.getplugin("ptxdiff-cluster")
+        nodes = {"nodes": cluster.head()} if cluster is not None else {}
         return Run(
             run_id=self.run_id,
             started=datetime.fromtimestamp(self.started, UTC).isoformat(timespec="seconds"),
             effort=option.ptx_effort,
             seed=0,
-            environment=environment(
-                self.config.rootpath,
-                gpu=gpu_visible(),
-                approximate=option.ptx_approximate,
-                assemblers=chosen.words,
-            ),
+            environment=here | nodes,
             arguments=tuple(str(a) for a in self.config.invocation_params.args),
             planned=self.progress.items,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,14 @@ def run_again(
     return _ItemRun(item, backend, effort, "").again(key, block, assemblers)
 
 
+def jobs(item: Item, backend: Backend, effort: str) -> Iterator[tuple[Key, Job | None]]:
+    """What an item's plan runs, in order, each job with its inputs, for who wants the bits and not the results.
+
+    None in the place of a job whose inputs are too many to hold. Raises CaseError where there is nothing to run.
+    """
+    yield from _ItemRun(item, backend, effort, "").jobs()
+
+
 class _ItemRun(Recording):
     def all(self, replay: Replay | None, stop: bool = False, assemblers: Sequence[Chosen] = (None,)) -> ItemResults:
         item = WorkItem(Setup(), "")
@@ -132,6 +140,17 @@ class _ItemRun(Recording):
 
     def _failed(self) -> bool:
         return bool(self.found.results) and self.found.results[-1].verdict in ("fail", "error")
+
+    def jobs(self) -> Iterator[tuple[Key, Job | None]]:
+        """See the function `jobs`."""
+        keys = set()
+        for item in self._planned():
+            large = self._is_large(item)
+            item, inputs = (self._sized(item), {}) if large else self._filled(item)
+            key = self._key(item)
+            if key not in keys:
+                yield key, None if large else self._job(item, inputs)
+            keys.add(key)
 
     def again(self, key: Key, block: tuple[int, int], assemblers: Sequence[Chosen]) -> tuple[Job, Outcome]:
         """See `run_again`."""

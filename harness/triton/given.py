@@ -55,6 +55,11 @@ def taken_as_given(spec: KernelSpec) -> Compiled:
     return Compilation(spec, given.text, entry, given.shared, math.prod(given.block) // WARP, UNASKED)
 
 
+def entries(text: str) -> list[str]:
+    """The names of the kernels in a module, in order."""
+    return [name for name, *_ in _ENTRY.findall(without_comments(text))]
+
+
 def packed(ptx: str, entry: str, values: Sequence[Any]) -> tuple[bytes, ...]:
     """The bytes of each parameter of a kernel that is given addresses, numbers and bytes, as the driver API takes them.
 
