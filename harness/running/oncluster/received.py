@@ -10,7 +10,7 @@ import pytest
 
 from harness.cluster.tasks import Misreported
 from harness.model.identity.definition import INCOMPARABLE, what_changed
-from harness.records import RecordError, Result, Timing, from_json, to_json
+from harness.records import InRegisters, RecordError, Result, Timing, from_json, to_json
 from harness.running.assemblers import label_of
 from harness.running.collection import VariantItem
 from harness.running.item import fingerprint_of
@@ -45,7 +45,7 @@ def _with_node(data: dict[str, Any], due: pytest.Item, node: str) -> dict[str, A
     for record in records:
         if isinstance(record, Result) and isinstance(due, VariantItem):
             _check(record, due)
-    told = [replace(r, node=node) if isinstance(r, Result | Timing) else r for r in records]
+    told = [replace(r, node=node) if isinstance(r, Result | Timing | InRegisters) else r for r in records]
     return data | {"ptxdiff_records": json.dumps([to_json(r) for r in told])}
 
 
