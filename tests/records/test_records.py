@@ -97,21 +97,6 @@ SAMPLES: list[Record] = [
         "GPU-1",
         node="10.0.0.7",
     ),
-    InRegisters(
-        dataclasses.replace(KEY, shape="latency"),
-        2,
-        (4.0, 5.0),
-        4.5,
-        4.0,
-        5.0,
-        0.01,
-        {"FADD": 1.0},
-        8.0,
-        30.0,
-        1980.0,
-        device="GPU-1",
-        node="10.0.0.7",
-    ),
     Disagreement(dataclasses.replace(KEY, target="sm_80"), KEY, 3, OFFENDER, ("-add.f32 a, b, c;",)),
     Mutation(
         "rcp",
@@ -125,6 +110,22 @@ SAMPLES: list[Record] = [
         "words",
         1.5,
     ),
+    InRegisters(
+        replace(KEY, shape="latency"),
+        4096,
+        (255.0, 257.0),
+        256.0,
+        255.0,
+        257.0,
+        0.01,
+        {"MUFU.RCP": 1.0},
+        8.0,
+        16.0,
+        1755.0,
+        "",
+        "GPU-1",
+        node="10.0.0.7",
+    ),
     End("2026-01-01T00:01:00+00:00", 60.0, {EXPECTED: 1}),
 ]
 
@@ -137,9 +138,10 @@ def test_every_type_comes_back_as_it_was(record):
 @pytest.mark.parametrize("record", SAMPLES, ids=lambda r: type(r).__name__)
 def test_the_sample_of_every_type_fills_every_field(record):
     """So that a field added later is in the round trip as well."""
-    left_out = {"schema", "chained"} | ({"words"} if isinstance(record, InRegisters) else set())  # words or figures
     for f in dataclasses.fields(record):
-        if f.default is not dataclasses.MISSING and f.name not in left_out:
+        if isinstance(record, InRegisters) and f.name == "words":  # why there are no figures: never beside them
+            continue
+        if f.default is not dataclasses.MISSING and f.name not in ("schema", "chained"):
             assert getattr(record, f.name) != f.default, f.name
 
 
