@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from harness.model.assemblers import Assembler
+from harness.model.assemblers import PtxasChoice
 from harness.model.identity import digest_with_code
 from harness.triton.diagnostics import Refusal
 from harness.triton.ptxtext import body_hash
@@ -153,7 +153,7 @@ class Tool:
 
     path: str
     version: str
-    chosen: Assembler | None = None
+    chosen: PtxasChoice | None = None
 
     @property
     def name(self) -> str:
@@ -161,7 +161,7 @@ class Tool:
         return self.chosen.name if self.chosen else f"ptxas {self.version}"
 
     @classmethod
-    def of(cls, chosen: Assembler) -> Tool:
+    def of(cls, chosen: PtxasChoice) -> Tool:
         """A chosen assembler as a tool."""
         return cls(chosen.path, chosen.version, chosen)
 
