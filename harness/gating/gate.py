@@ -20,6 +20,7 @@ from harness.records.compare import (
     change_of,
     compare,
     definitions,
+    incomparable,
     strength,
     timed_twice,
 )
@@ -403,9 +404,13 @@ def _untimed(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
     else:
         for subject, shapes in groups.items():
             yield Objection(REGRESSION, subject, f"timed in the baseline and not in the run: {', '.join(shapes)}")
-    for a, b in timed_twice(baseline.timings, run.timings):
+    pairs = list(timed_twice(baseline.timings, run.timings))
+    if pairs and all(incomparable(a, b) for a, b in pairs):
+        words = f"speed is gated and no timing can be compared: {incomparable(*pairs[0])}"
+        yield Objection(REGRESSION, "run", f"{words}; measure on what the baseline was measured on, or make a new one")
+    for a, b in pairs:
         found = b.beside(a, least=BETWEEN_RUNS)
-        if a.timer == b.timer and found.verdict == "too noisy to say":
+        if not incomparable(a, b) and found.verdict == "too noisy to say":
             text = f"too noisy to say on {b.key.target} at {b.key.shape}: {change_of(found)}"
             yield Objection(ACCEPTED, _subject(b.key), text)
 

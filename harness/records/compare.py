@@ -227,13 +227,27 @@ def _definitions(old: Iterable[Result], new: Iterable[Result]) -> Iterator[Chang
 
 def _speed(old: Iterable[Timing], new: Iterable[Timing]) -> Iterator[Change]:
     for a, b in timed_twice(old, new):
-        if a.timer != b.timer:
-            yield Change("speed", b.key, detail=f"timed by {a.timer}, then by {b.timer}: not compared")
+        if words := incomparable(a, b):
+            yield Change("speed", b.key, detail=f"{words}: not compared")
             continue
         found = b.beside(a, least=BETWEEN_RUNS)
         if found.verdict in ("slower", "faster"):
             slower = found.verdict == "slower"
             yield Change("speed", b.key, f"{a.median:.4g} s", f"{b.median:.4g} s", slower, change_of(found))
+
+
+def incomparable(a: Timing, b: Timing) -> str:
+    """Why two timings of the same work say nothing about each other, in words; "" where they do.
+
+    Two nodes of a cluster cool, clock and share their buses differently, even with the same kind of GPU.
+    """
+    if a.timer != b.timer:
+        return f"timed by {a.timer}, then by {b.timer}"
+    hosts = [t.node.partition("/")[0] for t in (a, b)]
+    same_gpu = bool(a.device) and a.device == b.device
+    if hosts[0] != hosts[1] and not same_gpu:
+        return "timed on " + ", then on ".join(f"node {host}" if host else "a machine without a name" for host in hosts)
+    return ""
 
 
 def timed_twice(old: Iterable[Timing], new: Iterable[Timing]) -> Iterator[tuple[Timing, Timing]]:

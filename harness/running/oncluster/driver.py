@@ -51,6 +51,8 @@ class ClusterRun:
         self.batches: dict[Submitted, Batch] = {}
         self.done = self.failing = 0
         self.told = self.served = time.monotonic()
+        self.took = 0.0
+        self.used: set[str] = set()
         self.ident = uuid.uuid4().hex
         self.nodes: Nodes | None = None
         self.shipped: Shipment | None = None
@@ -97,9 +99,11 @@ class ClusterRun:
         here = [item for item in session.items if item.nodeid not in sent]
         self._ship_what_was_imported(away)
         self.queues = queues(away)
+        began = time.monotonic()
         try:
             self._run_away(session)
         finally:
+            self.took = time.monotonic() - began
             self.leave()
         for place, item in enumerate(here):
             following = here[place + 1] if place + 1 < len(here) else None
@@ -119,6 +123,10 @@ class ClusterRun:
     def _remarks(self) -> Iterator[str]:
         if self.nodes is None:
             return
+        if self.done:
+            took = sum(q.seconds for q in self.queues)
+            used = len(self.used)
+            yield f"cluster: {self.done} items on {used} nodes in {self.took:.0f} s; by themselves they took {took:.0f} s"
         yield from _refusals(self.nodes.refused)
         yield from (f"cluster: node {n.host}/{n.id[:8]}: {n.remark}" for n in self.nodes.known.values() if n.remark)
         if missing := self.config.stash.get(FALLEN, ()):
@@ -205,6 +213,7 @@ class ClusterRun:
         except Misreported as error:
             self._mistrust(event, batch, str(error))
             return
+        self.used.add(event.node)
         queue = self._queue(batch)
         queue.done += 1
         queue.seconds += found.seconds

@@ -25,9 +25,13 @@ def checked(found: Any, due: pytest.Item, node: str) -> ItemReport:
     if found.words:
         return found
     reports = tuple(_with_node(dict(data), due, node) for data in found.reports)
-    calls = [data for data in reports if data.get("when") == "call"]
-    if isinstance(due, VariantItem) and any(d["outcome"] == "passed" for d in calls) and not any(map(_results, calls)):
-        raise Misreported(f"it says that {due.nodeid} passed, and sends no result")
+    passed = [data for data in reports if data.get("when") == "call" and data["outcome"] == "passed"]
+    if isinstance(due, VariantItem) and passed:
+        results = [r for data in passed for r in _results(data)]
+        bad = [r.verdict for r in results if r.verdict in ("fail", "error") and not r.expected_failure]
+        if bad or not results:
+            sends = f"a result that says {bad[0]}" if bad else "no result"
+            raise Misreported(f"it says that {due.nodeid} passed, and sends {sends}")
     if not reports:
         raise Misreported(f"it sent nothing on {due.nodeid}")
     return replace(found, reports=reports)
@@ -60,5 +64,6 @@ def _check(result: Result, due: VariantItem) -> None:
         raise Misreported(f"{due.nodeid} is defined otherwise there: {words}")
 
 
-def _results(data: dict[str, Any]) -> list[Any]:
-    return [r for r in json.loads(data.get("ptxdiff_records", "[]")) if r.get("record") == "result"]
+def _results(data: dict[str, Any]) -> list[Result]:
+    records = (from_json(obj) for obj in json.loads(data.get("ptxdiff_records", "[]")))
+    return [r for r in records if isinstance(r, Result)]
