@@ -126,7 +126,7 @@ class ClusterRun:
         if self.done:
             took = sum(q.seconds for q in self.queues)
             used = len(self.used)
-            yield f"cluster: {self.done} items on {used} nodes in {self.took:.0f} s; by themselves they took {took:.0f} s"
+            yield f"cluster: {self.done} items on {used} nodes in {self.took:.0f} s, {took:.0f} s of work"
         yield from _refusals(self.nodes.refused)
         yield from (f"cluster: node {n.host}/{n.id[:8]}: {n.remark}" for n in self.nodes.known.values() if n.remark)
         if missing := self.config.stash.get(FALLEN, ()):
