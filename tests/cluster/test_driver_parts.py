@@ -11,7 +11,7 @@ from harness.cluster.tasks import Misreported
 from harness.records import Key, Result, to_json
 from harness.running.item import fingerprint_of
 from harness.running.oncluster import progress
-from harness.running.oncluster.batches import LARGEST, Batch, Queue, queues
+from harness.running.oncluster.batches import LARGEST, ItemBatch, Queue, queues
 from harness.running.oncluster.messages import ItemReport
 from harness.running.oncluster.nodesession import sent_options
 from harness.running.oncluster.received import checked
@@ -115,7 +115,7 @@ def test_what_is_left_of_a_batch_comes_first():
 
 
 def test_a_batch_is_called_by_its_file_its_need_and_its_first_item():
-    batch = Batch("cases/rcp.py", gpu("sm_90a"), (stand_in("rcp.rn[sm_90a-gpu]"), stand_in("x")))
+    batch = ItemBatch("cases/rcp.py", gpu("sm_90a"), (stand_in("rcp.rn[sm_90a-gpu]"), stand_in("x")))
     assert batch.name == "rcp.py sm_90a: rcp.rn[sm_90a-gpu] and 1 more"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from harness.cluster import connect, shipping
 from harness.cluster.connect import ClusterError
-from harness.cluster.facts import NodeFacts, difference, here
+from harness.cluster.facts import FILES_VARIABLE, NodeFacts, difference, environment, here
 from harness.cluster.nodes import CPU, _node, gpu
 from harness.processes.gpus import Gpu
 from tests.cluster.conftest import ROOT
@@ -41,6 +41,18 @@ def test_a_setting_that_one_side_lacks_is_a_difference(monkeypatch):
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", "/elsewhere")
     monkeypatch.delenv("TRITON_DISABLE_LINE_INFO")
     assert difference(MINE, here().environment) == ""
+
+
+def test_another_ptxas_under_the_same_path_is_a_difference(tmp_path, monkeypatch):
+    program = tmp_path / "ptxas"
+    program.write_text("one")
+    monkeypatch.setenv(FILES_VARIABLE, str(program))
+    mine = environment()
+    assert shipping.shipment(ROOT, []).runtime_env()["env_vars"][FILES_VARIABLE] == str(program)
+    program.write_text("other")
+    assert f"file {program} is" in difference(mine, environment())
+    program.unlink()
+    assert "missing" in difference(mine, environment())
 
 
 def test_a_node_offers_the_generation_of_its_devices():

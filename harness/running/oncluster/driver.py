@@ -17,12 +17,14 @@ from typing import Any
 import pytest
 
 from harness.cluster.connect import LOCAL, ClusterError, check_address, connected
+from harness.cluster.facts import FILES_VARIABLE
 from harness.cluster.nodes import Node, Nodes
 from harness.cluster.shipping import Shipment, shipment
 from harness.cluster.tasks import RETRIES, Ended, Lost, Misreported, Submitted, Tasks, Yielded
+from harness.running.assemblers import BUNDLED
 from harness.running.collection import FALLEN, OFFERED, VariantItem, is_done, run_id
 from harness.running.oncluster import progress
-from harness.running.oncluster.batches import Batch, Queue, queues
+from harness.running.oncluster.batches import ItemBatch, Queue, queues
 from harness.running.oncluster.messages import ItemReport, NodeRun
 from harness.running.oncluster.nodesession import sent_options
 from harness.running.oncluster.received import checked
@@ -48,7 +50,7 @@ class ClusterRun:
         self.address = str(config.option.ptx_cluster)
         self.stack = contextlib.ExitStack()
         self.queues: list[Queue] = []
-        self.batches: dict[Submitted, Batch] = {}
+        self.batches: dict[Submitted, ItemBatch] = {}
         self.done = self.failing = 0
         self.told = self.served = time.monotonic()
         self.took = 0.0
@@ -61,6 +63,10 @@ class ClusterRun:
     def join(self) -> None:
         """Connect, and see which nodes there are. Raises ClusterError."""
         check_address(self.address)
+        programs = [p for p in self.config.option.ptx_assembler or () if p != BUNDLED]
+        os.environ.pop(FILES_VARIABLE, None)
+        if programs:
+            os.environ[FILES_VARIABLE] = os.pathsep.join(programs)
         self.shipped = shipment(self.config.rootpath)
         self._connect()
 
@@ -191,7 +197,7 @@ class ClusterRun:
                 self.batches[task] = batch
                 out += 1
 
-    def _submit(self, batch: Batch) -> Submitted | None:
+    def _submit(self, batch: ItemBatch) -> Submitted | None:
         assert self.tasks is not None
         return self.tasks.submit(
             batch, WORK, self._order(), batch.file, batch.nodeids, needs=batch.needs, name=batch.name
@@ -222,7 +228,7 @@ class ClusterRun:
         else:
             self._report(due, found.reports)
 
-    def _mistrust(self, event: Yielded, batch: Batch, words: str) -> None:
+    def _mistrust(self, event: Yielded, batch: ItemBatch, words: str) -> None:
         """Take nothing more from a node that reports what it was not asked for."""
         assert self.tasks is not None
         assert self.nodes is not None
@@ -257,11 +263,11 @@ class ClusterRun:
             for item in rest.items:
                 self._error(item, f"{event.words}, and {rest.lost} times before; --ptx-resume runs it again")
 
-    def _again(self, batch: Batch | None) -> None:
+    def _again(self, batch: ItemBatch | None) -> None:
         if batch is not None:
             self._queue(batch).again.append(batch)
 
-    def _queue(self, batch: Batch) -> Queue:
+    def _queue(self, batch: ItemBatch) -> Queue:
         return next(q for q in self.queues if q.needs == batch.needs)
 
     def _give_up(self) -> None:
