@@ -84,10 +84,6 @@ def other_assembler(result: Result, due: VariantItem) -> str:
     return f"by {result.ptxas}, here by {here}" if here and result.ptxas not in ("", here) else ""
 
 
-def _results(data: dict[str, Any]) -> list[Any]:
-    return [r for r in json.loads(data.get("ptxdiff_records", "[]")) if r.get("record") == "result"]
-
-
 def _results(data: dict[str, Any]) -> list[Result]:
     records = (from_json(obj) for obj in json.loads(data.get("ptxdiff_records", "[]")))
     return [r for r in records if isinstance(r, Result)]
