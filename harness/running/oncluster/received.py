@@ -15,6 +15,7 @@ from harness.running.assemblers import label_of
 from harness.running.collection import VariantItem
 from harness.running.item import fingerprint_of
 from harness.running.oncluster.messages import ItemReport
+from harness.triton.builds import label
 
 
 def checked(found: Any, due: pytest.Item, node: str) -> ItemReport:
@@ -26,9 +27,13 @@ def checked(found: Any, due: pytest.Item, node: str) -> ItemReport:
     if found.words:
         return found
     reports = tuple(_with_node(dict(data), due, node) for data in found.reports)
-    calls = [data for data in reports if data.get("when") == "call"]
-    if isinstance(due, VariantItem) and any(d["outcome"] == "passed" for d in calls) and not any(map(_results, calls)):
-        raise Misreported(f"it says that {due.nodeid} passed, and sends no result")
+    passed = [data for data in reports if data.get("when") == "call" and data["outcome"] == "passed"]
+    if isinstance(due, VariantItem) and passed:
+        results = [r for data in passed for r in _results(data)]
+        bad = [r.verdict for r in results if r.verdict in ("fail", "error") and not r.expected_failure]
+        if bad or not results:
+            sends = f"a result that says {bad[0]}" if bad else "no result"
+            raise Misreported(f"it says that {due.nodeid} passed, and sends {sends}")
     if not reports:
         raise Misreported(f"it sent nothing on {due.nodeid}")
     return replace(found, reports=reports)
@@ -56,6 +61,9 @@ def _check(result: Result, due: VariantItem) -> None:
         raise Misreported(f"among the results on {due.nodeid} is one of {result.key}")
     if words := other_assembler(result, due):
         raise Misreported(f"{due.nodeid} was assembled {words}")
+    if result.key.compiler != (compiler := label(item.compiler)):
+        there = result.key.compiler or "the installed Triton"
+        raise Misreported(f"{due.nodeid} is compiled by {there}, and should be by {compiler or 'the installed Triton'}")
     mine = fingerprint_of(item)
     # Parts that two processes cannot compare travel with the project's files, whose contents name their folder.
     both = {n: d for n, d in result.fingerprint.items() if not mine.get(n, "").startswith(INCOMPARABLE)}
@@ -76,5 +84,6 @@ def other_assembler(result: Result, due: VariantItem) -> str:
     return f"by {result.ptxas}, here by {here}" if here and result.ptxas not in ("", here) else ""
 
 
-def _results(data: dict[str, Any]) -> list[Any]:
-    return [r for r in json.loads(data.get("ptxdiff_records", "[]")) if r.get("record") == "result"]
+def _results(data: dict[str, Any]) -> list[Result]:
+    records = (from_json(obj) for obj in json.loads(data.get("ptxdiff_records", "[]")))
+    return [r for r in records if isinstance(r, Result)]
