@@ -16,7 +16,7 @@ import numpy as np
 from harness.ptx.binding.program import Step
 from harness.ptx.errors import ExecutionError, MemoryFault
 from harness.ptx.kernel.copies import Reaching
-from harness.ptx.kernel.memory import SHARED_BASE, Access, Buffer, Place
+from harness.ptx.kernel.memory import SHARED_BASE, Access, Buffer, Place, tally
 from harness.ptx.kernel.tensormaps import TensorMap, rows_of, swizzled
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
@@ -112,9 +112,9 @@ class Bulk:
                 text = f"race: {frame.who(lane)} copies to shared memory at offset {offset}, which another thread"
                 raise frame.fault(MemoryFault, step, f"{text} read or wrote, and it has not waited for that thread")
             shared.unfenced[units] = False
-        np.add.at(shared.under_way, units, 1)
+        tally(shared.under_way, units, 1)
         if coming.source is not None:
-            np.add.at(shared.taken, shared.units(coming.source, 16), 1)
+            tally(shared.taken, shared.units(coming.source, 16), 1)
         self.flying.append(coming)
 
     def _read(self, step: Step, found: TensorMap, lane: int, corner: list[int]) -> tuple[Array, Array | None]:
@@ -153,10 +153,10 @@ class Bulk:
         coming, self.flying = self.flying, []
         for one in coming:
             units = shared.units(one.offsets, one.size)
-            np.subtract.at(shared.under_way, units, 1)
+            tally(shared.under_way, units, -1)
             self._write(one)
             if one.source is not None:
-                np.subtract.at(shared.taken, shared.units(one.source, 16), 1)
+                tally(shared.taken, shared.units(one.source, 16), -1)
             if shared.swizzles is None:
                 shared.swizzles = np.zeros(len(shared.bytes) // 16, np.uint8)
             shared.swizzles[one.offsets // 16] = one.swizzle
@@ -242,7 +242,7 @@ class Bulk:
 
     def leave(self, step: Step, lane: int, offsets: Array) -> None:
         """Chunks of shared memory are being read until their thread has waited for its group."""
-        np.add.at(self.frame.shared.taken, self.frame.shared.units(offsets, 16), 1)
+        tally(self.frame.shared.taken, self.frame.shared.units(offsets, 16), 1)
         self.leaving.append(Leaving(step, lane, offsets, int(self.committed[lane])))
 
     def refuse_source(self, step: Step, lane: int, offsets: Array) -> None:
@@ -273,7 +273,7 @@ class Bulk:
         staying = []
         for one in self.leaving:
             if one.lane in mine and one.group < self.committed[one.lane] - left:
-                np.subtract.at(self.frame.shared.taken, self.frame.shared.units(one.offsets, 16), 1)
+                tally(self.frame.shared.taken, self.frame.shared.units(one.offsets, 16), -1)
             else:
                 staying.append(one)
         self.leaving = staying
