@@ -59,6 +59,7 @@ def accepted(run: RunRecords) -> RunRecords:
             instructions={"all": sum(r.instructions.values())} if r.instructions else {},
             fingerprint=r.fingerprint,
             body=r.body,
+            ptxas=r.ptxas,
         )
         for r in run.results
     ]

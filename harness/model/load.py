@@ -2,8 +2,8 @@
 
 The object called `case` has the file's stem as its name; any other is `stem.attribute`. Cases in a list, a tuple or a
 dict that is bound to a name are `stem.attribute.0` or `stem.attribute.key`; one that also has a name of its own is not
-repeated. A leading underscore in a name hides what is bound to it. Modules are loaded under a name made from their
-path, so that two files of one name in two folders do not meet.
+repeated. A leading underscore in a name hides the object bound to it. Modules are loaded under a name made from their
+path, so that files of the same name in two folders stay separate modules.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _inside(value: Any, above: tuple[int, ...]) -> Iterator[tuple[tuple[Any, ...
 
 
 def _word(name: str, key: Any) -> str:
-    """A key as a part of a name: what is no letter, digit or underscore becomes an underscore."""
+    """A key as a part of a name, with every character but letters, digits and underscores replaced by an underscore."""
     word = re.sub(r"\W+", "_", str(key)) if isinstance(key, str | int) else ""
     if not word:
         raise CaseError(f"{name}[{key!r}] is a Case, and its key makes no name; use a string or a number as key")
@@ -107,7 +107,7 @@ def _word(name: str, key: Any) -> str:
 
 
 def claim(named: dict[str, Path], loaded: LoadedCase) -> None:
-    """Note whose name a case has. Raises CaseError where another file's case has it."""
+    """Reserve a case's name. Raises CaseError if a case of another file has it."""
     other = named.setdefault(loaded.name, loaded.path)
     if other != loaded.path:
         raise CaseError(
@@ -125,7 +125,7 @@ def _place(path: Path, error: BaseException) -> str:
 
 
 def _words(path: Path, error: BaseException) -> str:
-    """A contradiction in a case in its own words; anything else with its kind, and where it was raised."""
+    """The message of a CaseError; of any other error, its type, message and place."""
     if isinstance(error, CaseError):
         return str(error)
     last = traceback.extract_tb(error.__traceback__)[-1]

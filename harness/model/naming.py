@@ -1,4 +1,4 @@
-"""What names cases and variants: one reading of the words that pytest, `ptxdiff list` and the reports print.
+"""Names of cases and variants: one parser for every spelling that pytest, `ptxdiff list` and the reports print.
 
     cases/rcp.py   rcp.py   rcp   cases                     a file, a case by its name, a folder
     cases/rcp.py::rcp.rn   rcp.py::rcp.rn   rcp::rcp.rn     a variant
@@ -26,7 +26,7 @@ _PLACE = re.compile(r"(?P<rest>.+)\[(?P<target>\w+)-(?P<backend>gpu|emulator|ass
 
 @dataclass(frozen=True)
 class Named:
-    """A case and those of its variants that were named: all, or one.
+    """A case and its selected variants: all of them, or one.
 
     target, backend: where the words say so; "" elsewhere. whole: whether no variant was named.
     """
@@ -39,7 +39,7 @@ class Named:
 
     @property
     def address(self) -> str:
-        """What pytest takes for it: `cases/rcp.py::other::rn[sm_90a-emulator]`."""
+        """Its node id in pytest: `cases/rcp.py::other::rn[sm_90a-emulator]`."""
         path = self.loaded.path
         shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
         words = [str(shown)] + [self.loaded.attribute] * (self.loaded.attribute != "case")
@@ -48,7 +48,7 @@ class Named:
 
 
 def named(words: Sequence[str], faults: list[CaseError] | None = None) -> list[Named]:
-    """What some words of the command line mean, in order. Raises CaseError naming what there is instead.
+    """The cases that words of the command line name, in order. Raises CaseError with the names that exist.
 
     faults: takes the errors of files that cannot be loaded; the cases of the others are returned.
     """
@@ -78,7 +78,7 @@ def one_variant(words: Sequence[str]) -> Named:
 
 
 def agreed(option: str, asked: str | None, said: str) -> str | None:
-    """The value of an option that a name may give too. Raises CaseError where the two differ."""
+    """The value of an option that the name may also contain. Raises CaseError where the two differ."""
     if asked is not None and said and asked != said:
         raise CaseError(f"{option} {asked}, and the name says {said}; leave one of them out")
     return asked if asked is not None else said or None

@@ -301,7 +301,7 @@ def _mapping(item: Reader, values: Any) -> dict[str, Any]:
 
 
 def _alike(item: Reader, values: Collection[Any]) -> bool:
-    """Whether all values are good as they stand: most of a file are texts and counts in mappings."""
+    """Whether no value needs conversion. Most of a file is texts, and counts in mappings."""
     if item is _text:
         return set(map(type, values)) <= {str}
     if item is _count:

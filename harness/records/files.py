@@ -62,7 +62,7 @@ class Writer:
             raise
 
     def _take_up(self, planned: Sequence[str]) -> None:
-        """Know what the file has, and drop what a cut-off run left half done, and what stood at its end."""
+        """Read what the file holds, and drop a half-written item and the `end` line of the earlier run."""
         kept: list[Record] = [r for r in _whole_items(self.path) if not isinstance(r, Disagreement | End)]
         kept = [replace(r, planned=tuple(planned) or r.planned) if isinstance(r, Run) else r for r in kept]
         self._texts = {r.hash for r in kept if isinstance(r, Text)}
@@ -137,7 +137,7 @@ def _lines(path: Path) -> list[bytes]:
 
 
 def _foreign(line: bytes) -> str:
-    """What the first line of a file is that is no records file of this version, where that can be told."""
+    """What a file is that is not a records file of this version, as far as its first line tells."""
     for start, words in _FOREIGN.items():
         if line.startswith(start):
             return words

@@ -11,11 +11,12 @@ Amount = Annotated[float, "not negative"]
 
 @dataclass(frozen=True, order=True)
 class Key:
-    """What a result is about. Two results with equal keys measured the same thing, on any machine, at any time.
+    """The key of a result. Results with equal keys measured the same thing, on any machine, at any time.
 
     shape is `1023`, `7x129` or `M=4,N=64`; alignment is in bytes; input_set carries its version: `edges/1`.
     compiler: name and version of the Triton build that a variant names, or that the run was asked for as well; "" for
-    the Triton of the run's own environment.
+    the Triton of the run's own environment. assembler: version, level and digest of the ptxas that was chosen, as
+    `ptxas 12.9.86 -O0 (1a2b3c4d5e6f)`; "" for the one that Triton uses, at Triton's level, and where none has a part.
     """
 
     case: str
@@ -30,6 +31,7 @@ class Key:
     fusion: bool = False
     input_set: str = ""
     compiler: str = ""
+    assembler: str = ""
 
     @property
     def item(self) -> tuple[str, str, str, str]:
@@ -42,4 +44,5 @@ class Key:
             f"align={self.alignment} num_warps={self.num_warps} {self.context} "
             f"fusion={'on' if self.fusion else 'off'} inputs={self.input_set}"
             + (f" compiler={self.compiler}" if self.compiler else "")
+            + (f" assembler={self.assembler}" if self.assembler else "")
         )

@@ -1,4 +1,4 @@
-"""What the fields of a record, and the records of a file, must not say at the same time."""
+"""Contradictions that are refused: between the fields of a record, and between the records of a file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from harness.records.types import (
 
 
 class ContradictionError(ValueError):
-    """What a record says cannot be so; the text says what."""
+    """A record contradicts itself or its file; the text says how."""
 
 
 def check(record: Record) -> None:
@@ -46,6 +46,8 @@ def _result(r: Result) -> None:
         raise ContradictionError(f"verdict pass, and {len(r.findings)} findings")
     if r.expected_failure and r.verdict != "fail":
         raise ContradictionError(f"an expected failure with the verdict {r.verdict}")
+    if r.key.assembler and r.ptxas and r.ptxas != r.key.assembler:
+        raise ContradictionError(f"the key names {r.key.assembler!a}, and ptxas was {r.ptxas!a}")
     # A code may differ from the variant's own reference and from the case's that it promises to meet.
     if r.different > 2 * r.total:
         raise ContradictionError(f"{r.different} codes differ, of {r.total} compared")

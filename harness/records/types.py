@@ -25,10 +25,12 @@ PYTORCH = "torch.compile"
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 EVIDENCE: tuple[Evidence, ...] = get_args(Evidence)
 EXPECTED = "expected failure"
+"""The word for a failure that its case declares, where verdicts are counted."""
 
 DECLARED = "other bits, as the case declares"
 """The diagnosis of wrong bits on a target of `differs=`."""
-"""The word for a failure that its case declares, where verdicts are counted."""
+PTXAS = "ptxas"
+"""The diagnosis of a fault of the assembler: it crashed, hung, or made machine code that its PTX does not mean."""
 
 
 class RecordError(ValueError):
@@ -203,8 +205,12 @@ class Result:
     """Digest of the experiment: the code that ran, its launch, its inputs and the machine. "" where nothing ran."""
     body: str = ""
     """Hash of the compiled PTX without header, comments and line numbers; "" where nothing was compiled."""
+    ptxas: str = ""
+    """The assembler of the gpu's and the assembler's results, named as in keys, Triton's own too; "" where none ran."""
     reused: str = ""
     """The id of the earlier run that made this result, which begins with its date; "" for a result of this run."""
+    node: str = ""
+    """The node of a cluster that ran it, as `HOST/ID`; "" for the machine that the run was started on."""
 
     @property
     def outcome(self) -> str:
@@ -279,6 +285,8 @@ class Timing:
     notes: tuple[str, ...] = ()
     device: str = ""
     """The UUID of the GPU, as in `Result.device`."""
+    node: str = ""
+    """The node of a cluster that measured it, as in `Result.node`. Times of different nodes are not compared."""
 
     def beside(self, base: Timing, *, least: float = 0.0) -> Beside:
         """This timing beside another of the same work: how much longer it takes, and whether that is a difference.

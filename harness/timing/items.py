@@ -12,6 +12,7 @@ import pytest
 from harness.model.describe import case_info
 from harness.model.load import LoadedCase
 from harness.records import InRegisters, Record, Timing, resumable, to_json
+from harness.records.shown import OwnWords
 from harness.timing import CannotTime, Session
 from harness.timing.ondevice import time_on_device
 from harness.timing.rounds import LEAST
@@ -24,8 +25,10 @@ class TimingFailure(Exception):
     """Timing that broke down; the text is the whole message."""
 
 
-class TimingItem(pytest.Item):
+class TimingItem(OwnWords, pytest.Item):
     """All variants of a case on the device here, at every size. target: None where there is no device."""
+
+    told = TimingFailure
 
     def __init__(self, *, loaded: LoadedCase, target: str | None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -49,12 +52,6 @@ class TimingItem(pytest.Item):
         info = case_info(self.loaded, self.path.relative_to(root).as_posix())
         records: list[Record] = [info, *self.session_of_case.timings, *self.in_registers]
         return [to_json(r) for r in records]
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The message alone."""
-        if isinstance(excinfo.value, TimingFailure):
-            return str(excinfo.value)
-        return super().repr_failure(excinfo)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the item comes from."""
@@ -80,6 +77,11 @@ def _timed_before(config: pytest.Config) -> set[tuple[str, str]]:
         before = resumable(path).timings if config.option.ptx_resume and path.is_file() else []
         config.stash[_BEFORE] = {(t.key.case, t.key.target) for t in before}
     return config.stash[_BEFORE]
+
+
+def is_timed(item: TimingItem) -> bool:
+    """Whether the file of a resumed run holds the item's timings."""
+    return (item.loaded.name, item.target) in _timed_before(item.config)
 
 
 def timed(config: pytest.Config, loaded: LoadedCase, target: str | None, *words: Any) -> Session:
@@ -144,14 +146,10 @@ class DeviceClock:
         return self._now
 
 
-class BenchmarkItem(pytest.Function):
+class BenchmarkItem(OwnWords, pytest.Function):
     """One variant at one size, with pytest-benchmark's fixture, options, tables and storage."""
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]
-        """The message alone."""
-        if isinstance(excinfo.value, TimingFailure):
-            return str(excinfo.value)
-        return super().repr_failure(excinfo)
+    told = TimingFailure
 
 
 def benchmark_items(parent: pytest.Collector, loaded: LoadedCase, target: str | None) -> Iterator[pytest.Item]:
