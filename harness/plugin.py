@@ -117,7 +117,7 @@ def pytest_configure(config: pytest.Config) -> None:
     _check_options(config)
     from harness import diskcache
 
-    diskcache.find_nothing(*(("items", "ptx", "cubin") if config.option.ptx_fresh else ()))
+    diskcache.find_nothing(*(("items", "pairs", "ptx", "cubin") if config.option.ptx_fresh else ()))
     if not hasattr(config, "workerinput"):  # under pytest-xdist the controller writes
         from harness.records import RecordError
         from harness.running.recorder import Recorder

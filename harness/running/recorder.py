@@ -223,14 +223,14 @@ class Recorder:
             self.writer.close()
 
     def _disagreements(self, parted: list[Split]) -> list[Disagreement]:
-        from harness.running.collection import backend_of
+        from harness.running.collection import backend_of, deciding
         from harness.running.rerun import Agreement
 
         def backend(name: str) -> Backend:
             return backend_of(self.config, name)
 
         effort = self.config.option.ptx_effort
-        agreement = Agreement(self.config.rootpath, self.cases.values(), backend, effort)
+        agreement = Agreement(self.config.rootpath, self.cases.values(), backend, effort, deciding(self.config))
         return agreement.disagreements(self.results, parted)
 
     @property
