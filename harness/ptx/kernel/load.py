@@ -11,7 +11,21 @@ from harness.ptx.binding.approximate import HOPPER, ROUNDED, rounded
 from harness.ptx.binding.contraction import fused
 from harness.ptx.binding.program import Program, Step
 from harness.ptx.errors import OperandError, TooLarge, only_own
-from harness.ptx.kernel import accesses, boxes, calls, matrices, mbarriers, tensor, warpgroup, warps
+from harness.ptx.kernel import (
+    accesses,
+    boxes,
+    calls,
+    matrices,
+    mbarriers,
+    tensor,
+    tensorcolumns,
+    tensorcommits,
+    tensorcopies,
+    tensorloads,
+    tensorproducts,
+    warpgroup,
+    warps,
+)
 from harness.ptx.kernel.builder import KernelBuilder
 from harness.ptx.kernel.kernel import Kernel, size_of
 from harness.ptx.limits import BLOCK, BLOCK_THREADS, PARAMETERS
@@ -20,7 +34,10 @@ from harness.ptx.text.header import without_header
 from harness.ptx.text.nodes import Function, Module
 from harness.ptx.text.parser import parse_module
 
-_LOADED = (control, moves, accesses, boxes, calls, matrices, mbarriers, tensor, warpgroup, warps)
+_LOADED = (
+    control, moves, accesses, boxes, calls, matrices, mbarriers, tensor, tensorcolumns, tensorcommits, tensorcopies,
+    tensorloads, tensorproducts, warpgroup, warps,
+)  # fmt: skip
 """What registers the binders of all operations, and the runners of a kernel's own."""
 
 
