@@ -64,7 +64,7 @@ for _shapes, _copies in (
             **_given,
             **({"packed": ".b6x16_p32 .b4x16_p64"} if _format else {}),
         )
-operation("tcgen05.shift.group.down", "tcgen05_shift", section="9.7.16.9.3", requires="100a 103a 110a", group=_GROUP)
+operation("tcgen05.shift.group.down", "tcgen05_shift", section="9.7.16.9.3", requires="100a 103a 107a 110a", group=_GROUP)
 
 _OF_A = ".collector::a::fill .collector::a::use .collector::a::lastuse .collector::a::discard"
 for _kinds, _requires in ((".kind::f16 .kind::tf32 .kind::f8f6f4", _HAVE), (".kind::i8", "100a 110a")):
@@ -85,22 +85,24 @@ for _kinds, _requires in ((".kind::f16 .kind::tf32 .kind::f8f6f4", _HAVE), (".ki
         kind=_kinds,
         collector=" ".join(f".collector::b{n}::{x}" for n in range(4) for x in ("fill", "use", "lastuse", "discard")),
     )
-for _kind, _sizes in (
-    (".kind::mxf8f6f4", "{.size} .scale_vec::1X .block32"),
-    (".kind::mxf4", "{.size} .scale_vec::2X .block32"),
-    (".kind::mxf4nvf4", ".size .scale_vec::2X .scale_vec::4X .block16 .block32"),
+# Sizes are written as .block32 on all, and as .scale_vec::2X on single targets.
+for _kind, _blocks, _vectors in (
+    (".kind::mxf8f6f4", "{.size} .block32", ".scale_vec::1X"),
+    (".kind::mxf4", "{.size} .block32", ".scale_vec::2X"),
+    (".kind::mxf4nvf4", ".size .block16 .block32", ".scale_vec::2X .scale_vec::4X"),
 ):
-    _size, _, _choices = _sizes.partition(" ")
-    operation(
-        f"tcgen05.mma.group.kind.block_scale{_size}{{.collector}}",
-        "tcgen05_mma",
-        section="9.7.16.10.9.1",
-        requires=_HAVE,
-        group=_GROUP,
-        kind=_kind,
-        size=_choices,
-        collector=_OF_A,
-    )
+    _size, _, _choices = _blocks.partition(" ")
+    for _pattern, _sizes, _requires in ((_size, _choices, _HAVE), (".size", _vectors, "100a 103a 107a 110a")):
+        operation(
+            f"tcgen05.mma.group.kind.block_scale{_pattern}{{.collector}}",
+            "tcgen05_mma",
+            section="9.7.16.10.9.1",
+            requires=_requires,
+            group=_GROUP,
+            kind=_kind,
+            size=_sizes,
+            collector=_OF_A,
+        )
 
 operation(
     "tcgen05.commit.group.mbarrier::arrive::one{.space}{.multicast::cluster}.b64",
