@@ -64,7 +64,9 @@ for _shapes, _copies in (
             **_given,
             **({"packed": ".b6x16_p32 .b4x16_p64"} if _format else {}),
         )
-operation("tcgen05.shift.group.down", "tcgen05_shift", section="9.7.16.9.3", requires="100a 103a 107a 110a", group=_GROUP)
+operation(
+    "tcgen05.shift.group.down", "tcgen05_shift", section="9.7.16.9.3", requires="100a 103a 107a 110a", group=_GROUP
+)
 
 _OF_A = ".collector::a::fill .collector::a::use .collector::a::lastuse .collector::a::discard"
 for _kinds, _requires in ((".kind::f16 .kind::tf32 .kind::f8f6f4", _HAVE), (".kind::i8", "100a 110a")):

@@ -97,10 +97,8 @@ def _run_alloc(frame: KernelFrame, step: Step, active: Array | None) -> None:
         first = memory.allocate(step, block, count)
         if first is None:
             held = ", ".join(f"{h.count} by line {frame.tensor.line(h.step)}" for h in memory.held[block])
-            text = (
-                f"{frame.who(lane)} waits for {count} columns of tensor memory, of which {COLUMNS} are there and held: "
-            )
-            raise frame.fault(ExecutionError, step, f"{text}{held}; the emulator waits for no other warp to free some")
+            text = f"{frame.who(lane)} waits for {count} columns of tensor memory; of {COLUMNS} are held {held}"
+            raise frame.fault(ExecutionError, step, f"{text}. The emulator waits for no other warp to free some")
         found.append(first)
     first_lanes = warps * 32
     _, places = frame.locate_lanes(step, step.sources[0], step.detail, first_lanes)
