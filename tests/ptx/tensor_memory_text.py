@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
@@ -96,16 +94,13 @@ def run(kernel: str, data: np.ndarray, out: np.ndarray, shared: int = 65536) -> 
     return out
 
 
-def product(
-    modifiers: str, a: str, b: int, idesc: int, *, scales: Sequence[int] = (), behind: str = "", enable: int = 0
-) -> str:
-    """A product by the first thread into the first columns. a: a descriptor, or an address in brackets."""
-    given = "" if a.startswith("[") else f"  mov.b64 %a, {a};\n"
-    factors = "".join(f", [%r{290 + i}]" for i in range(len(scales)))
-    sums = "".join(f"  add.s32 %r{290 + i}, %base, {s};\n" for i, s in enumerate(scales))
-    return (
-        f"{given}  mov.b64 %b, {b};\n{sums}  setp.ne.u32 %p0, {enable}, 0;\n  mov.b32 %x, {idesc};\n"
-        f"  @%first tcgen05.mma.cta_group::1.{modifiers} [%base], {a if a.startswith('[') else '%a'}, %b, %x{factors}"
-        f"{behind and not factors and ', ' + behind if behind.startswith('{') else ''}, %p0"
-        f"{'' if behind.startswith('{') or not behind else ', ' + behind};\n"
-    )
+def product(head: str, operands: str, d: int, width: int, before: str, behind: str) -> str:
+    """A kernel's body: tensor memory is filled from the input, one product is issued, and d's columns are read.
+
+    head: its modifiers; operands: those behind d, with %a, %b and %x as `before` sets them. d: columns of d. width:
+    those that are filled; the input has them thread by thread, at %in. behind: after d's columns are in registers.
+    """
+    fill = f"{loaded(width)}  tcgen05.st.sync.aligned.32x32b.x{width}.b32 [%own], {registers(10, width)};\n"
+    issue = f"  @%first tcgen05.mma.{head} [%base], {operands};\n"
+    read = f"  tcgen05.ld.sync.aligned.32x32b.x{d}.b32 {registers(10, d)}, [%own];\n  tcgen05.wait::ld.sync.aligned;\n"
+    return f"{fill}  tcgen05.wait::st.sync.aligned;\n  bar.sync 0;\n{before}{issue}{waited()}{read}{behind}{stored(d)}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from harness.ptx.isa.registry import operation
 
 _HAVE = "100f 110f"
+_SINGLE = "100a 103a 107a 110a"
 _GROUP = ".cta_group::1 .cta_group::2"
 _TO_128 = ".x1 .x2 .x4 .x8 .x16 .x32 .x64 .x128"
 
@@ -64,9 +65,7 @@ for _shapes, _copies in (
             **_given,
             **({"packed": ".b6x16_p32 .b4x16_p64"} if _format else {}),
         )
-operation(
-    "tcgen05.shift.group.down", "tcgen05_shift", section="9.7.16.9.3", requires="100a 103a 107a 110a", group=_GROUP
-)
+operation("tcgen05.shift.group.down", "tcgen05_shift", section="9.7.16.9.3", requires=_SINGLE, group=_GROUP)
 
 _OF_A = ".collector::a::fill .collector::a::use .collector::a::lastuse .collector::a::discard"
 for _kinds, _requires in ((".kind::f16 .kind::tf32 .kind::f8f6f4", _HAVE), (".kind::i8", "100a 110a")):
@@ -94,7 +93,7 @@ for _kind, _blocks, _vectors in (
     (".kind::mxf4nvf4", ".size .block16 .block32", ".scale_vec::2X .scale_vec::4X"),
 ):
     _size, _, _choices = _blocks.partition(" ")
-    for _pattern, _sizes, _requires in ((_size, _choices, _HAVE), (".size", _vectors, "100a 103a 107a 110a")):
+    for _pattern, _sizes, _requires in ((_size, _choices, _HAVE), (".size", _vectors, _SINGLE)):
         operation(
             f"tcgen05.mma.group.kind.block_scale{_pattern}{{.collector}}",
             "tcgen05_mma",

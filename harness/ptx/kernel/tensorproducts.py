@@ -133,6 +133,8 @@ def _product(frame: KernelFrame, step: Step, lane: int, given: list[int]) -> Non
         _scale_cells(frame, step, lane, address, rows, f"the scale of {name}")
         for address, rows, name in zip(at[4:], (what.m, what.n), "ab", strict=False)
     ]
+    if enabled:
+        tensoroperands.refuse_unwritten(frame, step, lane, d[to], "d")
     read = [x.reshape(-1) for x in (in_cells, *of_scales) if x is not None]
     work = frame.tensor.issue(step, lane, d[to], np.concatenate(read) if read else NONE)
     left = _matrix(frame, step, lane, at[1], a, in_cells, work)
@@ -220,7 +222,6 @@ def _matrix(
 
 
 def _accumulator(frame: KernelFrame, step: Step, lane: int, d: Array, what: InstructionDescriptor, shift: int) -> Codes:
-    tensoroperands.refuse_unwritten(frame, step, lane, d, "d")
     memory = frame.tensor.memory
     low = np.uint32(0xFFFF if what.d == "f16" else 0xFFFFFFFF)
     codes, doubt = memory.words[d] & low, memory.undefined[d] & low
