@@ -96,10 +96,10 @@ def _instruction(a: Operand, b: Operand, x: Operand, y: Operand, c: Tensor, kind
         exponent = exponent + unit + a[0].mantissa_bits + b[0].mantissa_bits
     else:
         least = -2 * E2M1.mantissa_bits  # half of half: the place of the smallest product of two numbers of e2m1
-        signed = (signed << (unit - least)).unflatten(-1, (-1, kind.group)).sum(-1)
-        empty = empty.unflatten(-1, (-1, kind.group)).all(-1)
-        shape = empty.shape
-        unit = torch.full(shape, least)
+        groups = (*size.shape[:-1], size.shape[-1] // kind.group, kind.group)
+        signed = (signed << (unit - least)).reshape(groups).sum(-1)
+        empty = empty.reshape(groups).all(-1)
+        unit = torch.full(empty.shape, least)
         of_scales, exponent, size_x, size_y = (
             t.broadcast_to(size.shape)[..., :: kind.group] for t in (of_scales, exponent, size_x, size_y)
         )
