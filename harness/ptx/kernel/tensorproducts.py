@@ -21,6 +21,7 @@ from harness.ptx.kernel.builder import KernelBuilder
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.kernel.multiply import Arithmetic
 from harness.ptx.kernel.tensor import spread
+from harness.ptx.kernel.tensoraccumulators import accumulator, codes, store
 from harness.ptx.kernel.tensorcolumns import of_one_block
 from harness.ptx.kernel.tensorinstructions import InstructionDescriptor
 from harness.ptx.kernel.tensoroperands import BITS, Codes, Operand, values
@@ -121,11 +122,11 @@ def _product(frame: KernelFrame, step: Step, lane: int, given: list[int]) -> Non
     found: TensorProduct = step.detail
     at = [x + (p or 0) for x, p in zip(given, found.places, strict=False)]
     what = _decoded(frame, step, lane, at[3])
-    lanes, columns = tensoroperands.rows_of(what.m, what.n, found.ws)
     _refuse_base(frame, step, lane, at[0], what.m, found.ws)
-    d = tensoroperands.cells(frame, step, lane, at[0], lanes, columns, "d")
+    d = accumulator(frame, step, lane, at[0], (what.m, what.n), found.ws)
     enabled, *masks = given[len(found.places) :]
-    to = _enabled(lanes + (at[0] >> 16), masks)
+    to = _enabled(d.lanes, masks) if masks else None
+    written = d.cells if to is None else d.cells[to]
     a = Operand("a", what.m, what.k, what.a, what.across_a, found.kind.startswith("mxf4"))
     b = Operand("b", what.n, what.k, what.b, what.across_b, found.kind.startswith("mxf4"))
     in_cells = None if found.places[1] is None else _a_in_cells(frame, step, lane, at[1], a, found.ws)
@@ -133,15 +134,16 @@ def _product(frame: KernelFrame, step: Step, lane: int, given: list[int]) -> Non
         _scale_cells(frame, step, lane, address, rows, f"the scale of {name}")
         for address, rows, name in zip(at[4:], (what.m, what.n), "ab", strict=False)
     ]
-    if enabled:
-        tensoroperands.refuse_unwritten(frame, step, lane, d[to], "d")
+    if enabled and d.read(frame.tensor.memory.undefined).any():
+        tensoroperands.refuse_unwritten(frame, step, lane, written, "d")
     read = [x.reshape(-1) for x in (in_cells, *of_scales) if x is not None]
-    work = frame.tensor.issue(step, lane, d[to], np.concatenate(read) if read else NONE)
+    work = frame.tensor.issue(step, lane, written, np.concatenate(read) if read else NONE)
     left = _matrix(frame, step, lane, at[1], a, in_cells, work)
     right = _matrix(frame, step, lane, at[2], b, None, work)
-    c: Codes = np.zeros(d.shape, np.uint32), None
+    c: Codes = np.zeros((what.m, what.n), np.uint32), None
     if enabled:
-        c = _accumulator(frame, step, lane, d, what, found.shift)
+        c = codes(frame, d, what.d)
+        c = (_divided(frame, step, lane, c[0], what.d, 2.0**-found.shift), c[1]) if found.shift else c
     factors = [
         tensoroperands.scales(frame, step, lane, some, part, what.k // what.block, f"the scale of {name}")
         for some, part, name in zip(of_scales, (what.part_a, what.part_b), "ab", strict=False)
@@ -150,7 +152,7 @@ def _product(frame: KernelFrame, step: Step, lane: int, given: list[int]) -> Non
     y = _signed(right[0], what.b, what.negate_b)
     result = _computed(found, what, x, y, c[0], [f for f, _ in factors])
     doubts = _doubts(left[1], right[1], c[1], [m for _, m in factors], result)
-    _write(frame, d[to], result[to], doubts[to], what.d)
+    store(frame, d, result, doubts, what.d, to)
 
 
 def _doubts(a: Array | None, b: Array | None, c: Array | None, scales: list[Array | None], result: Array) -> Array:
@@ -221,25 +223,16 @@ def _matrix(
     return tensoroperands.from_shared(frame, offsets, of)
 
 
-def _accumulator(frame: KernelFrame, step: Step, lane: int, d: Array, what: InstructionDescriptor, shift: int) -> Codes:
-    memory = frame.tensor.memory
-    low = np.uint32(0xFFFF if what.d == "f16" else 0xFFFFFFFF)
-    codes, doubt = memory.words[d] & low, memory.undefined[d] & low
-    if shift:
-        codes = _divided(frame, step, lane, codes, what.d, 2.0**-shift)
-    return codes, np.asarray(doubt != 0) if doubt.any() else None
-
-
-def _divided(frame: KernelFrame, step: Step, lane: int, codes: Array, kind: str, by: float) -> Array:
+def _divided(frame: KernelFrame, step: Step, lane: int, numbers_of: Array, kind: str, by: float) -> Array:
     """d times a power of two, which is exact but for subnormal results; nothing published says how these round."""
     code, real = (np.uint16, np.float16) if kind == "f16" else (np.uint32, np.float32)
-    numbers: Any = codes.astype(code).view(real)
+    numbers: Any = numbers_of.astype(code).view(real)
     scaled = (numbers * real(by)).astype(real)
     exact = scaled.astype(np.float64) == numbers.astype(np.float64) * by
     if (np.isfinite(numbers) & ~exact).any():
         text = f"scale-input-d makes subnormal numbers of d of {frame.who(lane)}, and nothing says how they round"
         raise frame.fault(ExecutionError, step, text)
-    return np.asarray(np.where(np.isnan(numbers), codes, scaled.view(code).astype(np.uint32)))
+    return np.asarray(np.where(np.isnan(numbers), numbers_of, scaled.view(code).astype(np.uint32)))
 
 
 _SIGN_OF_NARROW = 5  # e2m1 stands in bits 2 to 5
@@ -264,10 +257,3 @@ def _computed(
     else:
         how = Arithmetic((what.d, what.a, what.b, what.d), "blocks", _FLOATS[found.kind], GENERATION)
     return np.asarray(how(a[None], np.ascontiguousarray(b.T)[None], c[None])[0])
-
-
-def _write(frame: KernelFrame, cells: Array, codes: Array, doubts: Array, kind: str) -> None:
-    """Results go to cells; of one of 16 bits the upper half is nobody's to read."""
-    memory = frame.tensor.memory
-    memory.words[cells] = codes
-    memory.undefined[cells] = doubts | np.uint32(0xFFFF0000 if kind == "f16" else 0)

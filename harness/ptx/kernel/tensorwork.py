@@ -60,6 +60,7 @@ class TensorWork:
         self.commits: list[Committed] = []
         self.after = np.full(frame.lanes if self.fences else 0, -1, np.int64)
         self.touched: dict[int, list[Array]] = {}
+        self.accumulators: dict[tuple[object, ...], object] = {}
 
     # words -----------------------------------------------------------------------------------------------
 
@@ -184,15 +185,24 @@ class TensorWork:
     # operations ------------------------------------------------------------------------------------------
 
     def issue(self, step: Step, lane: int, written: Array, read: Array = NONE) -> Work:
-        """An operation begins. Raises MemoryFault where its cells are another's."""
+        """An operation begins. Raises MemoryFault where its cells are another's.
+
+        Where it writes to the very array of cells that an operation of its thread still does, nobody else can have
+        touched these, and it takes them over.
+        """
         name = step.bound.spelling.split(".")[1]
-        self.refuse(step, lane, written, f"gives tcgen05.{name}", writes=True, cores=True)
+        before = next((w for w in reversed(self.flying) if w.written is written and w.lane == lane), None)
+        if before is None:
+            self.refuse(step, lane, written, f"gives tcgen05.{name}", writes=True, cores=True)
         if len(read):
             self.refuse(step, lane, read, f"gives tcgen05.{name}", writes=False, cores=True)
         memory, who, now = self.memory, CORES + int(self.frame.thread[lane]), self.frame.clock
-        memory.busy[written] += 1
-        memory.note_write(written, who, now)
-        np.add.at(memory.lent, read, 1)
+        if before is None:
+            memory.busy[written] += 1
+            memory.note_write(written, who, now)
+        else:
+            before.written = NONE
+        memory.lent[read] += 1
         memory.note_read(read, who, now, self.frame.block_time[lane])
         found = Work(step, lane, written, read)
         self.flying.append(found)
@@ -250,7 +260,7 @@ class TensorWork:
         who = CORES + int(frame.thread[work.lane])
         memory.busy[work.written] -= 1
         memory.note_write(work.written, who, frame.clock)
-        np.subtract.at(memory.lent, work.read, 1)
+        memory.lent[work.read] -= 1
         memory.note_read(work.read, who, frame.clock, frame.clock)
         for units in work.units:
             np.subtract.at(frame.shared.taken, units, 1)
