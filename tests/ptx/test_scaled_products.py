@@ -1,109 +1,150 @@
-"""Block-scaled products of the emulator against the reference, which was written apart, where they could differ."""
+"""Block-scaled mma against its reference, in every kind and with every selector, and mistakes in them."""
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 import pytest
 import torch
+from warp_products import launched, of_a, of_b, of_c, run_undefined, words
 
-from harness.ptx.numeric import scaledproducts
-from harness.ptx.numeric.scaledproducts import BLACKWELL
-from references import scaled_tensor_core
-from references.formats import E2M1, E2M3, E3M2, E4M3, E5M2, UE8M0
+from harness.ptx import isa
+from harness.ptx.errors import ExecutionError, OperandError, UndefinedBits, UnsupportedOnTarget
+from harness.ptx.isa.forms import FORMS, Bound
+from references import scaled_tensor_core as scaled
+from references.formats import E2M1, E2M3, E3M2, E4M3, E5M2
 
-FORMATS = {"e4m3": E4M3, "e5m2": E5M2, "e2m3": E2M3, "e3m2": E3M2, "e2m1": E2M1}
-M, N = 32, 16
-KINDS = [
-    *(("mxf8f6f4", x, y, "ue8m0", 32) for x, y in zip(FORMATS, ["e5m2", "e4m3", "e2m1", "e2m3", "e3m2"], strict=True)),
-    ("mxf4", "e2m1", "e2m1", "ue8m0", 32),
-    ("mxf4nvf4", "e2m1", "e2m1", "ue8m0", 16),
-    ("mxf4nvf4", "e2m1", "e2m1", "ue4m3", 16),
-]
-EDGES = ["any", "sparse", "cancelling", "ties", "extreme scales", "subnormal", "nan scales", "specials"]
-Operands = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+isa.load()
+FORMATS = {"e4m3": E4M3, "e5m2": E5M2, "e3m2": E3M2, "e2m3": E2M3, "e2m1": E2M1}
 
 
-def drawn(known: tuple[str, str, str, str, int], edge: str) -> Operands:
-    """Codes of a (m x k), b (n x k), their scales and the accumulator."""
-    kind, a_type, b_type, scale, block = known
-    rng = np.random.default_rng([KINDS.index(known), EDGES.index(edge)])
-    k = 32 if kind == "mxf8f6f4" else 64
-    found = []
-    for name, rows in ((a_type, M), (b_type, N)):
-        codes = rng.integers(0, 1 << FORMATS[name].code_bits, (rows, k))
-        if edge != "specials":
-            codes[(codes & 0x7F) > {"e4m3": 0x7E, "e5m2": 0x7B}.get(name, 0x7F)] = 0
-        if edge == "sparse":
-            codes[rng.random(codes.shape) < 0.95] = 0
-        found.append(codes)
-    a, b = found
-    spread = {"extreme scales": 127, "ties": 13, "cancelling": 18}.get(edge, 4)
-    shapes = ((M, k // block), (N, k // block))
-    x, y = (
-        rng.integers(127 - spread, 128 + spread, s) if scale == "ue8m0" else rng.integers(0, 0x7F, s) for s in shapes
-    )
-    c = rng.standard_normal((M, N)).astype(np.float32) * np.exp2(rng.integers(-spread, spread, (M, N)))
-    codes = c.astype(np.float32).view(np.uint32).astype(np.int64)
-    if edge == "cancelling":  # pairs of the opposite products; what is left lies far below
-        a[:, 1::2] = a[:, ::2] ^ 1 << FORMATS[a_type].code_bits - 1
-        b[:, 1:-4:2] = b[:, :-4:2]
-    elif edge == "ties":  # bits at the very place where terms are cut
-        a[:, 2:], b[:, 2:] = 0, 0
-    elif edge == "subnormal":
-        x, y = (v * 0 + rng.integers(0, 60, v.shape) if scale == "ue8m0" else v & 7 for v in (x, y))
-        codes = codes & 0x807FFFFF
-    elif edge == "nan scales":
-        x[rng.random(x.shape) < 0.1] = 0xFF if scale == "ue8m0" else 0x7F
-        y[rng.random(y.shape) < 0.1] |= 0x80 if scale == "ue4m3" else 0xFF
-    elif edge == "specials":
-        some = rng.random(codes.shape) < 0.3
-        codes[some] = rng.choice([0, 1 << 31, 0x7F800000, 0xFF800000, 0x7FC00001, 0x7F7FFFFF], some.sum())
-        rows = rng.random(M) < 0.7
-        a[rows] &= 0x3F if FORMATS[a_type].code_bits == 8 else 0xFF
-    if edge in ("any", "sparse"):
-        codes[::2] = 0
-    return a, b, x, y, codes
+def forms() -> dict[str, Bound]:
+    found = [b for form in FORMS["mma"] if form.operation == "mma_scaled" for b in form.spellings()]
+    return {b.spelling.removeprefix("mma.sync.aligned."): b for b in found}
 
 
-def both(known: tuple[str, str, str, str, int], operands: Operands) -> tuple[np.ndarray, np.ndarray]:
-    kind, a_type, b_type, scale, block = known
-    a, b, x, y, c = operands
-
-    def given(codes: np.ndarray, name: str = "") -> np.ndarray:
-        return np.ascontiguousarray(codes << 2 if name == "e2m1" else codes).astype(np.uint32)
-
-    got = scaledproducts.dot(
-        given(a, a_type), given(b, b_type), given(c), given(x), given(y), (a_type, b_type, scale), BLACKWELL[kind]
-    )
-    left, right, of_a, of_b, start = (torch.from_numpy(v.astype(np.int64)) for v in operands)
-    wanted = scaled_tensor_core.dot(
-        left, right.T, of_a, of_b, start, a_format=FORMATS[a_type], b_format=FORMATS[b_type], block=block,
-        scale_format=UE8M0 if scale == "ue8m0" else E4M3,
-        kind=scaled_tensor_core.MX8 if kind == "mxf8f6f4" else scaled_tensor_core.FOUR,
-    )  # fmt: skip
-    return got.astype(np.int64), wanted.numpy()
+def blocks_of(bound: Bound) -> int:
+    return next((n for n in (1, 2, 4) if f"scale_vec::{n}X" in bound.spelling), 1 if "f8" in bound.spelling else 2)
 
 
-@pytest.mark.parametrize("edge", EDGES)
-@pytest.mark.parametrize("known", KINDS, ids=lambda k: "-".join(map(str, k)))
-def test_the_emulator_and_the_reference_agree(known: tuple[str, str, str, str, int], edge: str) -> None:
-    got, wanted = both(known, drawn(known, edge))
-    np.testing.assert_array_equal(got, wanted)
+def scales(kind: str, shape: tuple[int, int], rng: np.random.Generator, spread: int) -> torch.Tensor:
+    """Codes around one; one NaN in a hundred, some zeros where the format has them."""
+    if kind == "ue8m0":
+        found = np.where(rng.random(shape) < 0.01, 255, rng.integers(127 - spread, 128 + spread, shape))
+    else:
+        found = np.where(rng.random(shape) < 0.05, 0, rng.integers(0, 256, shape))
+    return torch.from_numpy(found.astype(np.int64))
 
 
-@pytest.mark.parametrize(("fraction", "zero"), [(24, -133), (26, -133), (25, -60)])
-def test_the_edges_tell_other_arithmetic_apart(fraction: int, zero: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that keeps one bit more or less, or aligns to zeros, gives other bits on these inputs."""
-    monkeypatch.setitem(BLACKWELL, "mxf8f6f4", scaledproducts.ScaledModel(fraction, 1, zero))
-    found = [both(KINDS[0], drawn(KINDS[0], edge)) for edge in EDGES]
-    assert any((got != wanted).any() for got, wanted in found)
+def drawn(kind: str, shape: tuple[int, int], rng: np.random.Generator, specials: bool) -> torch.Tensor:
+    codes = rng.integers(0, 1 << FORMATS[kind].code_bits, shape)
+    if not specials and kind in ("e4m3", "e5m2"):  # else few results are numbers
+        codes &= 0xF7 if kind == "e4m3" else 0xBB
+    return torch.from_numpy(np.where(rng.random(shape) < 0.1, 0, codes))
 
 
-@pytest.mark.parametrize(("fraction", "group", "zero"), [(34, 16, -139), (36, 16, -139), (35, 16, -60), (35, 8, -139)])
-def test_the_edges_tell_other_sums_of_four_bits_apart(
-    fraction: int, group: int, zero: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for kind in ("mxf4", "mxf4nvf4"):
-        monkeypatch.setitem(BLACKWELL, kind, scaledproducts.ScaledModel(fraction, group, zero))
-    found = [both(known, drawn(known, edge)) for edge in EDGES for known in KINDS[-3:]]
-    assert any((got != wanted).any() for got, wanted in found)
+def operands(
+    bound: Bound, seed: int, a_place: tuple[int, int], b_place: tuple[int, int]
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Registers of a, b, c and both scales, and the codes of d. The places: byte and thread."""
+    m = bound.modifiers
+    a, b, kind = (m[x] or "" for x in ("atype", "btype", "stype"))
+    k, rng = int((m["shape"] or "").rpartition("k")[2]), np.random.default_rng(seed)
+    specials = seed % 4 == 0
+    left, right = drawn(a, (16, k), rng, specials), drawn(b, (k, 8), rng, specials)
+    exponent, low = rng.integers(112, 142, (16, 8)), rng.integers(0, 1 << 23, (16, 8))
+    more = torch.from_numpy(rng.integers(0, 2, (16, 8)) << 31 | exponent << 23 | low)
+    blocks = blocks_of(bound)
+    of_rows, of_columns = (scales(kind, (n, blocks), rng, 9) for n in (16, 8))
+    bits = 4 if k == 64 else 8
+    registers = [
+        words(left, a if bits == 8 else "u4", of_a(bits), 4, bits),
+        words(right, b if bits == 8 else "u4", of_b(bits), 2, bits),
+    ]
+    registers.append(words(more, "f32", of_c(32), 4))
+    registers.append(scaled.scale_words(of_rows, *a_place, 16).numpy().astype(np.uint32)[None])
+    registers.append(scaled.scale_words(of_columns, *b_place, 8).numpy().astype(np.uint32)[None])
+    formats = {"a_format": FORMATS[a], "b_format": FORMATS[b], "scale": kind, "grouped": k == 64}
+    return registers, scaled.dot(left, right, more, of_rows, of_columns, **formats).numpy()
+
+
+def run(bound: Bound, registers: list[np.ndarray], a: tuple[object, object], b: tuple[object, object]) -> np.ndarray:
+    behind = f"{{3}}, {{{{{a[0]}, {a[1]}}}}}, {{4}}, {{{{{b[0]}, {b[1]}}}}}"
+    return launched(bound, registers, behind, "sm_120a")
+
+
+def names() -> list[str]:
+    """All but those that leave the size of the scales' vector to the kind, of which one of each is enough."""
+    found = [name for name in forms() if "scale_vec" in name]
+    return [*found, *(next(n for n in forms() if f"{kind}.block_scale.f32" in n) for kind in ("mxf8f6f4", "mxf4"))]
+
+
+@pytest.mark.parametrize("name", names())
+def test_bits_are_those_of_the_reference(name: str) -> None:
+    bound, seed = forms()[name], sum(map(ord, name))
+    a, b = ((4 - blocks_of(bound), 1), (4 - blocks_of(bound), 3)) if seed % 2 else ((0, 0), (0, 0))
+    registers, expected = operands(bound, seed, a, b)
+    np.testing.assert_array_equal(run(bound, registers, a, b), expected)
+
+
+MX8 = "m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e5m2.f32.ue8m0"
+MX4 = "m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0"
+NV4 = "m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3"
+
+
+@pytest.mark.parametrize(("name", "bytes_"), [(MX8, (0, 1, 2, 3)), (MX4, (0, 2)), (NV4, (0,))])
+def test_every_selector_picks_its_scales(name: str, bytes_: tuple[int, ...]) -> None:
+    """Words full of scales: the reference reads those of one selector, others give other bits."""
+    bound = forms()[name]
+    places = list(itertools.product(bytes_, range(2))), list(itertools.product(bytes_, range(4)))
+    filled = [sum(operands(bound, 5 + i, p, (0, 0))[0][3] for i, p in enumerate(places[0]))]
+    for number, place in enumerate(places[1][:: 2 if len(places[1]) > 4 else 1]):
+        a = places[0][number % len(places[0])]
+        registers, expected = operands(bound, 5 + number % len(places[0]), a, place)
+        registers[3] = np.asarray(filled[0], np.uint32)
+        found = run(bound, registers, a, place)
+        np.testing.assert_array_equal(found, expected)
+        for wrong in places[0]:
+            if wrong != a:
+                assert (run(bound, registers, wrong, place) != expected).any(), wrong
+        for wrong in places[1]:
+            if wrong != place:
+                assert (run(bound, registers, a, wrong) != expected).any(), wrong
+
+
+def test_selectors_may_lie_in_registers() -> None:
+    bound = forms()[MX8]
+    registers, expected = operands(bound, 5, (2, 1), (1, 2))
+    np.testing.assert_array_equal(run(bound, registers, ("%h2", "%h1"), ("%h1", "%h2")), expected)
+    with pytest.raises(ExecutionError, match="all threads name the same"):
+        run(bound, registers, ("%h3", "%h1"), ("%h1", "%h2"))
+    with pytest.raises(ExecutionError, match="byte 1 and thread 2, which are none"):
+        run(bound, registers, ("%h1", "%h2"), (0, 0))
+
+
+def test_selectors_that_are_none() -> None:
+    registers, _ = operands(forms()[MX4], 5, (0, 0), (0, 0))
+    for a, b, words_ in (
+        ((1, 0), (0, 0), "one of 0, 2, not 1"),
+        ((0, 2), (0, 0), "one of 0, 1, not 2"),
+        ((0, 0), (0, 4), "0, 1, 2, 3"),
+    ):
+        with pytest.raises(OperandError, match=words_):
+            run(forms()[MX4], registers, a, b)
+    registers, _ = operands(forms()[NV4], 5, (0, 0), (0, 0))
+    with pytest.raises(OperandError, match="one of 0, not 2"):
+        run(forms()[NV4], registers, (0, 0), (2, 0))
+
+
+def test_targets_without_them() -> None:
+    registers, _ = operands(forms()[MX8], 5, (0, 0), (0, 0))
+    with pytest.raises(UnsupportedOnTarget):
+        launched(forms()[MX8], registers, "{3}, {{0, 0}}, {4}, {{0, 0}}", "sm_100a")
+
+
+def test_undefined_scales_are_named() -> None:
+    four = "{%r1, %r1, %r1, %r1}"
+    text = f"mma.sync.aligned.{MX8} {{%r4, %r5, %r6, %r7}}, {four}, {{%r1, %r1}}, {four}, %r1, {{0, 0}}, %r2, {{0, 0}};"
+    with pytest.raises(UndefinedBits, match="the scales of a matrix"):
+        run_undefined(text, "sm_120a")

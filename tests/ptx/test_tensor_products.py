@@ -13,7 +13,7 @@ import torch
 from harness.ptx.errors import ExecutionError, MemoryFault
 from harness.ptx.kernel import tensorinstructions
 from harness.ptx.kernel.tensordescriptors import SWIZZLES, MatrixDescriptor
-from references import scaled_tensor_core, tensor_core
+from references import scaled_matrices, tensor_core
 from references.formats import (
     BF16,
     E2M1,
@@ -339,7 +339,7 @@ def put(cells: np.ndarray, column: int, codes: np.ndarray, part: int) -> None:
 def scaled_reference(
     product: Product, a: np.ndarray, b: np.ndarray, x: np.ndarray, y: np.ndarray, c: np.ndarray
 ) -> np.ndarray:
-    kind = scaled_tensor_core.MX8 if product.kind == "mxf8f6f4" else scaled_tensor_core.FOUR
+    kind = scaled_matrices.MX8 if product.kind == "mxf8f6f4" else scaled_matrices.FOUR
     formats = {"a_format": FORMATS[product.a], "b_format": FORMATS[product.b]}
     known = formats | {
         "scale_format": UE8M0 if product.scale == "ue8m0" else E4M3,
@@ -347,7 +347,7 @@ def scaled_reference(
         "kind": kind,
     }
     left, right = signed(a, product.a, product.negate[0]), signed(b, product.b, product.negate[1]).T
-    return scaled_tensor_core.dot(left, right, tensor(x), tensor(y), tensor(c), **known).numpy()
+    return scaled_matrices.dot(left, right, tensor(x), tensor(y), tensor(c), **known).numpy()
 
 
 @pytest.mark.parametrize("product", SCALED, ids=lambda p: f"{p.kind}-{p.a}-{p.scale}-{p.size}-{p.parts}-{p.swizzle}")

@@ -24,7 +24,7 @@ from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
 from harness.triton.compile import compile_kernel
 from harness.triton.spec import Compilation, FunctionRef
 from harness.triton.specialise import Parameters, PointerType, specialise
-from references import scaled_tensor_core, tensor_core
+from references import scaled_matrices, tensor_core
 from references.formats import BF16, E2M1, E4M3, E5M2, F16, F32, I8, I32, TF32, UE8M0, Format
 from tests import descriptor_kernels
 
@@ -162,9 +162,9 @@ def scaled_operands(a: str, b: str, block: int) -> tuple[list[np.ndarray], np.nd
     low, high = (120, 134) if block == 32 else (0x20, 0x60)
     s, t = (rng.integers(low, high, (rows, k // block)).astype(np.uint8) for rows in (m, n))
     given = [torch.from_numpy(v.astype(np.int64)) for v in (of_x, of_y.T, s, t, np.zeros((m, n)))]
-    expected = scaled_tensor_core.dot(
+    expected = scaled_matrices.dot(
         *given, a_format=NARROW[a], b_format=NARROW[b], scale_format=UE8M0 if block == 32 else E4M3, block=block,
-        kind=scaled_tensor_core.FOUR if a == b == "e2m1" else scaled_tensor_core.MX8,
+        kind=scaled_matrices.FOUR if a == b == "e2m1" else scaled_matrices.MX8,
     )  # fmt: skip
     kinds = ml_dtypes.float8_e4m3fn if block == 16 else np.uint8
     return [x, s.view(kinds), y, t.view(kinds)], expected.numpy()

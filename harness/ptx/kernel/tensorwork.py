@@ -19,7 +19,7 @@ import numpy as np
 from harness.ptx.binding.program import Step
 from harness.ptx.errors import ExecutionError, MemoryFault
 from harness.ptx.kernel.copies import Reaching
-from harness.ptx.kernel.memory import CHUNK, Place
+from harness.ptx.kernel.memory import CHUNK, Place, tally
 from harness.ptx.kernel.tensormemory import CELLS, COLUMNS, CORES, TensorMemory
 from harness.ptx.numeric.vectorise import Array
 
@@ -218,15 +218,17 @@ class TensorWork:
         if frame.grid.races:
             who = f"the tcgen05.{name} of {frame.who(lane)} reads shared memory at offset"
             unknown = shared.unfenced[units].any(axis=1)
-            when = (frame.block_time[lanes], frame.warp_time[lanes])
             for bad, words in (
-                (shared.written_by_others(units, frame.thread[lanes], when), "another thread wrote, and no barrier"),
+                (
+                    shared.written_by_others(units, frame.member[lanes], frame.times(lanes)),
+                    "another thread wrote, and no barrier",
+                ),
                 (unknown, "a thread wrote, and no fence.proxy.async"),
             ):
                 if bad.any():
                     at = int(offsets[np.flatnonzero(bad)[0]]) % shared.size
                     raise self._fault(step, f"{'race: ' * ('bar' in words)}{who} {at}, which {words} lies between")
-        np.add.at(shared.taken, units, 1)
+        tally(shared.taken, units, 1)
         work.units.append(units.reshape(-1))
 
     def reader(self, units: Array) -> str:
@@ -263,7 +265,7 @@ class TensorWork:
         memory.lent[work.read] -= 1
         memory.note_read(work.read, who, frame.clock, frame.clock)
         for units in work.units:
-            np.subtract.at(frame.shared.taken, units, 1)
+            tally(frame.shared.taken, units, -1)
             if frame.grid.races:
                 frame.shared.note_group_read(units, frame.clock)
 
@@ -278,6 +280,7 @@ class TensorWork:
             text = f"the tcgen05.commit of {frame.who(one.lane)} arrives at the mbarrier at offset {at}, whose phase"
             raise frame.fault(ExecutionError, one.step, f"{text} takes no more arrivals")
         found.pending -= 1
+        frame.landed(found, one.barrier // frame.shared.size)
         frame.clock += found.settle(frame.clock + 1)
 
     def refuse_bound_for(self, step: Step, barrier: int, lane: int) -> None:

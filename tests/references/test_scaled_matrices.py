@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from references import scaled_tensor_core
+from references import scaled_matrices
 from references.formats import E2M1, E4M3, E5M2, F32, UE8M0, Format, encode, to_float64
-from references.scaled_tensor_core import FOUR, MX8
+from references.scaled_matrices import FOUR, MX8
 
 ONE = 127
 """ue8m0: 2^0."""
@@ -24,7 +24,7 @@ def codes(fmt: Format, values: list[float], k: int) -> torch.Tensor:
 def mx8(a: list[float], b: list[float], *, x: int = ONE, y: int = ONE, c: int = 0, fmt: Format = E4M3) -> int:
     """One sum of up to 32 products; c is a code."""
     left, right = codes(fmt, a, 32), codes(fmt, b, 32).T
-    found = scaled_tensor_core.dot(
+    found = scaled_matrices.dot(
         left, right, torch.tensor([[x]]), torch.tensor([[y]]), torch.tensor([[c]]), a_format=fmt, b_format=fmt, kind=MX8
     )
     return int(found)
@@ -35,7 +35,7 @@ def four(
     block: int = 32, scale: Format = UE8M0,
 ) -> int:  # fmt: skip
     """One sum of up to 64 products."""
-    found = scaled_tensor_core.dot(
+    found = scaled_matrices.dot(
         codes(E2M1, a, 64), codes(E2M1, b, 64).T, torch.tensor([list(x)]), torch.tensor([list(y)]), torch.tensor([[c]]),
         a_format=E2M1, b_format=E2M1, scale_format=scale, block=block, kind=FOUR,
     )  # fmt: skip
@@ -126,11 +126,11 @@ def test_instructions_follow_each_other() -> None:
     a = codes(E4M3, [1.0] + [0.0] * 31 + [2.0**-9], 64)
     b = codes(E4M3, [1.0] + [0.0] * 31 + [2.0**-9], 64).T
     scales = torch.tensor([[ONE + 20, ONE]])
-    found = scaled_tensor_core.dot(a, b, scales, torch.tensor([[ONE, ONE]]), torch.zeros(1, 1, dtype=torch.int64),
+    found = scaled_matrices.dot(a, b, scales, torch.tensor([[ONE, ONE]]), torch.zeros(1, 1, dtype=torch.int64),
                                    a_format=E4M3, b_format=E4M3)  # fmt: skip
     assert float(to_float64(F32, found)) == 2.0**20
 
 
 def test_shapes_that_do_not_fit() -> None:
     with pytest.raises(ValueError, match="no product of e4m3 and e4m3 over 64 elements in blocks of 32"):
-        scaled_tensor_core.dot(*[torch.zeros(1, 64, dtype=torch.int64)] * 5, a_format=E4M3, b_format=E4M3, kind=FOUR)
+        scaled_matrices.dot(*[torch.zeros(1, 64, dtype=torch.int64)] * 5, a_format=E4M3, b_format=E4M3, kind=FOUR)
