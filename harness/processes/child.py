@@ -1,4 +1,4 @@
-"""A GPU in a process of its own, under a watchdog: whatever a kernel does to it, this process and its results stay.
+"""A GPU in a process of its own, under a watchdog: a kernel that destroys that process leaves this one and its results.
 
     device = of_target("sm_90a")
     value = device.call("harness.timing.session:time_case", path, "case", "sm_90a", limit=600.0, alone=True)
@@ -182,6 +182,13 @@ def of_target(target: str, prefix: Sequence[str] = (), variables: Mapping[str, s
         found = _devices[key] = Device(gpu, prefix, variables)
         atexit.register(found.close)
     return found
+
+
+def close_all() -> None:
+    """End the processes on all GPUs that this process has used: it is to use others now."""
+    for device in _devices.values():
+        device.close()
+    _devices.clear()
 
 
 # ---- What runs in the GPU's process ------------------------------------------------------------------------------

@@ -69,6 +69,11 @@ def packed(ptx: str, entry: str, values: Sequence[Any]) -> tuple[bytes, ...]:
     return tuple(_bytes(value, *p) for value, p in zip(values, _parameters(parameters), strict=True))
 
 
+def parameter_count(ptx: str, entry: str) -> int:
+    """How many parameters a kernel declares."""
+    return len(next(_parameters(found) for name, found, _ in _ENTRY.findall(without_comments(ptx)) if name == entry))
+
+
 _PARAMETER = re.compile(r"\.([bsuf])(\d+)\s(?:[^,]*?)([\w$%]+)\s*(?:\[\s*(\d+)\s*\])?\s*$")
 
 
