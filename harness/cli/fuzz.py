@@ -84,6 +84,7 @@ def main(args: argparse.Namespace) -> int:
     places = write(folder, state.findings.values(), plan.assemblers, target)
     _summary(state, places)
     found = 1 if state.findings else 0
+    _page(folder)
     return found if runner else _refusals(args, folder, args.seconds / 2) or found
 
 
@@ -111,6 +112,7 @@ def _refusals(args: argparse.Namespace, folder: Path, seconds: float) -> int:
     places = write_groups(folder, list(state.groups.values()))
     for place, group in zip(places, sorted(state.groups.values(), key=lambda g: (-g.seen, g.signature)), strict=True):
         say(f"\n{place}: {group.seen} x {group.signature}\n  {group.change}\n  {group.words[0]}")
+    _page(folder)
     known = f", {state.known} more in known groups" if state.known else ""
     say(f"\n{state.programs} programs, {len(state.groups)} groups of disagreements{known}")
     return 1 if state.groups else 0
@@ -187,6 +189,17 @@ def _avoided(files: Sequence[str]) -> frozenset[str]:
         else:
             found |= {line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")}
     return frozenset(found)
+
+
+def _page(folder: Path) -> None:
+    """The page on all that lies in the folder."""
+    from harness.fuzz.page import facts
+    from harness.ours import first
+
+    first("reports")
+    from reports.findings import write as write_page
+
+    say(f"report: {write_page(facts(folder), folder / 'findings.html').resolve()}")
 
 
 def _progress(state: Tried) -> None:
