@@ -183,6 +183,7 @@ def lines_of(path):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Ray's, of a node that was killed
 def test_a_killed_node_and_a_killed_driver_leave_the_same_report(three_nodes, project, tmp_path):
     """Slow: three runs of 24 items that take their time."""
     project(many=MANY)
