@@ -226,6 +226,14 @@ def test_equal_and_wrong_is_no_success(compare):
     assert "codes are wrong" in said
 
 
+def test_an_approximate_result_is_held_to_no_exact_policy(compare):
+    approximate = changed("mul.rn.f32 %f2, %f1, 0f40466666;", "ex2.approx.f32 %f2, %f1;")
+    code, said = compare(approximate, base=approximate)
+    assert code == 1
+    assert "not judged: approximate, and the policy is exact" in said
+    assert "evidence  bits computed by the emulator, those of an approximate instruction not known" in said
+
+
 def test_both_readings_of_what_may_be_contracted(compare):
     """A fused multiply-add is one reading of `mul.f32` and `add.f32`, and not the other."""
     open_ = changed("mul.rn.f32 %f2, %f1, 0f40466666;\nadd.rn", "mul.f32 %f2, %f1, 0f40466666;\nadd")
