@@ -54,7 +54,8 @@ class FileComparison:
     """What comparing two files gave.
 
     evidence: the least that any of the runs' bits rests on. runs: input sets and sizes that both ran on.
-    left_out: those that are too large. codes, differing: of all outputs together. classes: of differences. distinct: by output, how many different bits there are, at most two counted.
+    left_out: those that are too large. codes, differing: of all outputs together.
+    classes: of differences. distinct: by output, how many different bits there are, at most two counted.
     first: the first code that differs (`expected` is the first file's, `got` the second's), key: of its run.
     reading: where one of the files may be contracted, which reading differs. parting: where the traces part.
     """

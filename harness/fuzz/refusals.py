@@ -148,7 +148,8 @@ class RefusalCampaign:
             number = 0
             while time.monotonic() < end and (most is None or self.state.programs < most):
                 wanted: list[int] = []
-                while len(wanted) < 2 * self.jobs:
+                left = 2 * self.jobs if most is None else -(-(most - self.state.programs) // CHUNK)
+                while len(wanted) < min(left, 2 * self.jobs):
                     if number not in self.state.chunks:
                         wanted.append(number)
                     number += 1
