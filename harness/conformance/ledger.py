@@ -343,7 +343,7 @@ def digest(form: str) -> str:
     if bound is None:
         raise KeyError(form)
     function = bound.form.function
-    if bound.form.operation in ("mma", "wgmma"):
+    if bound.form.operation in productforms.OPERATIONS:
         text = productforms.definition(form, _code, digest)
     elif function is None:
         text = bound.form.operation
