@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="a finding.json, or a text with a known skeleton a line",
+        help="a finding.json, or a text with a known skeleton, or refusal (refusals.txt), a line",
     )
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes that make programs"
@@ -54,6 +54,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--resume", action="store_true", help="go on with the campaign in the folder")
     parser.add_argument("--no-gpu", action="store_true", help="look for crashes, hangs and refusals alone")
+    parser.add_argument(
+        "--refusals", action="store_true",
+        help="programs with one illegal change alone: which assembler takes what the emulator refuses, or the reverse; "
+        "without a GPU they get half of the time in any case",
+    )  # fmt: skip
 
 
 def main(args: argparse.Namespace) -> int:
@@ -62,6 +67,8 @@ def main(args: argparse.Namespace) -> int:
     from harness.fuzz.files import JOURNAL, write
 
     folder = Path(args.output)
+    if args.refusals:
+        return _refusals(args, folder, args.seconds)
     journal = folder / JOURNAL
     if journal.exists() and not args.resume:
         raise UsageError(f"{journal} is there already: go on with --resume, or name another --output")
@@ -73,10 +80,42 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(str(error)) from None
     where = "on the GPU" if runner else "without a GPU: crashes, hangs and refusals alone"
     say(f"{target}, {', '.join(a.label for a in plan.assemblers)}, {where}")
-    state = campaign.run(args.seconds, args.programs, _progress)
+    state = campaign.run(args.seconds if runner else args.seconds / 2, args.programs, _progress)
     places = write(folder, state.findings.values(), plan.assemblers, target)
     _summary(state, places)
-    return 1 if state.findings else 0
+    found = 1 if state.findings else 0
+    _page(folder)
+    return found if runner else _refusals(args, folder, args.seconds / 2) or found
+
+
+def _refusals(args: argparse.Namespace, folder: Path, seconds: float) -> int:
+    """Programs with one illegal change: 1 where judges differ, 0 otherwise."""
+    from harness.fuzz.refusals import EMULATOR, RefusalCampaign, RefusalPlan, RefusalsTried, write_groups
+
+    journal = folder / "refusals.jsonl"
+    if journal.exists() and not args.resume:
+        raise UsageError(f"{journal} is there already: go on with --resume, or name another --output")
+    legal = _plan(args, _runner(args)[1])
+    # A program is refused at any level of optimisation: one of each assembler is asked.
+    assemblers = tuple({a.path: a for a in legal.assemblers}.values())
+    plan = RefusalPlan(legal.seed, legal.target, legal.capability, assemblers, legal.weights, legal.avoid)
+    try:
+        campaign = RefusalCampaign(plan, journal, jobs=max(1, args.jobs))
+    except (ValueError, KeyError) as error:
+        raise UsageError(str(error)) from None
+    say(f"\n{plan.target}, one illegal change each: {EMULATOR} and {', '.join(a.label for a in assemblers)}")
+
+    def tell(state: RefusalsTried) -> None:
+        say(f"{state.programs} programs, {state.refused} refused by all, {len(state.groups)} groups of disagreements")
+
+    state = campaign.run(seconds, args.programs, tell)
+    places = write_groups(folder, list(state.groups.values()))
+    for place, group in zip(places, sorted(state.groups.values(), key=lambda g: (-g.seen, g.signature)), strict=True):
+        say(f"\n{place}: {group.seen} x {group.signature}\n  {group.change}\n  {group.words[0]}")
+    _page(folder)
+    known = f", {state.known} more in known groups" if state.known else ""
+    say(f"\n{state.programs} programs, {len(state.groups)} groups of disagreements{known}")
+    return 1 if state.groups else 0
 
 
 def _runner(args: argparse.Namespace) -> tuple[MachineCodeRunner | None, str]:
@@ -151,6 +190,17 @@ def _avoided(files: Sequence[str]) -> frozenset[str]:
         else:
             found |= {line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")}
     return frozenset(found)
+
+
+def _page(folder: Path) -> None:
+    """The page on all that lies in the folder."""
+    from harness.fuzz.page import facts
+    from harness.ours import first
+
+    first("reports")
+    from reports.findings import write as write_page
+
+    say(f"report: {write_page(facts(folder), folder / 'findings.html').resolve()}")
 
 
 def _progress(state: Tried) -> None:
