@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import jsonschema
@@ -151,6 +152,11 @@ def test_the_command_prints_the_manifest_and_the_script(capsys):
     assert capsys.readouterr().out == manifest("sm_90a=2x8")
     assert main(["cluster", "slurm"]) == 0
     assert capsys.readouterr().out == SLURM.read_text()
+
+
+def test_the_script_is_installed_with_the_package():
+    packed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["harness"]
+    assert str(SLURM.relative_to(ROOT / "harness")) in packed
 
 
 STAND_INS = {
