@@ -54,7 +54,7 @@ class Overhead:
         return (
             f"measured here: a task {us['task']} of the driver, {us['watch']} more for each in flight, {us['item']} "
             f"for an item in it, {us['record']} for a result ({self.results:.1f} an item of {CASE}); from task to task "
-            f"on a worker {us['worker']}; a shard's line {us['shard']}, {1e6 * self.shard_wall:.0f} us until it is on disk"
+            f"on a worker {us['worker']}; a shard's line {us['shard']}, {1e6 * self.shard_wall:.0f} us until stored"
         )
 
 
