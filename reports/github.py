@@ -17,7 +17,7 @@ from harness.records.shown import (
 )
 from reports.history import History, seconds
 from reports.model import STATES, FailureGroup, Row, View, reasons, view
-from reports.timing import measured
+from reports.timing import looped, measured
 from reports.verdict import headline_facts, overall
 
 # GitHub drops a step summary beyond 1 MiB; this leaves room for what else a job writes to it.
@@ -147,6 +147,12 @@ def _speed(found: View) -> list[str]:
             beside = f"{m.against.verdict} {100 * (m.against.ratio - 1):+.1f}%" if m.against else ""
             names = " | ".join(map(markdown_code, (case, m.timing.key.variant, m.timing.key.shape)))
             lines.append(f"| {names} | {seconds(m.timing.median)} | {100 * m.of_copy:.0f}% | {beside} |")
+    for case, speed in looped(found.records).items():
+        for table in speed.tables:
+            for row in table.rows:
+                beside = f"{row.against.verdict} {100 * (row.against.ratio - 1):+.1f}%" if row.against else ""
+                names = " | ".join(map(markdown_code, (case, row.timing.key.variant, f"in registers, {table.mode}")))
+                lines.append(f"| {names} | {row.timing.value:.3g} {table.unit} | | {beside} |")
     if not lines:
         return []
     head = "| case | variant | size | median | of the copy | beside the first |\n|---|---|---|---|---|---|"

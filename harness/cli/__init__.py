@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from harness.model.naming import Named
+    from harness.model.variants import CaseError
 
 # Verb to the line that --help shows. Each is a module of this package with `configure(parser)` and `main(args)`.
 VERBS = {
@@ -89,13 +90,13 @@ def render(*renderables: RenderableType) -> None:
 NAMES = "cases and variants as pytest, list and the report print them: cases/rcp.py, rcp::rcp.rn, rcp rcp.rn"
 
 
-def named(words: Sequence[str]) -> list[Named]:
+def named(words: Sequence[str], faults: list[CaseError] | None = None) -> list[Named]:
     """See `harness.model.naming.named`. Raises UsageError."""
     from harness.model import naming
     from harness.model.variants import CaseError
 
     try:
-        return naming.named(words)
+        return naming.named(words, faults)
     except CaseError as e:
         raise UsageError(str(e)) from None
 

@@ -42,6 +42,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--compiler", action="append", default=[], metavar="NAME=PATH", help="where a Triton build is")
     parser.add_argument("--also", action="append", default=[], metavar="NAME", help="run all with this build as well")
+    parser.add_argument(
+        "--assembler", action="append", default=[], metavar="bundled|PATH",
+        help="a ptxas for the gpu and the assembler; repeatable (default: bundled, the one that Triton carries)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--opt", action="append", default=[], type=int, choices=range(4),
+        help="a level of ptxas; repeatable (default: 3, Triton's; at full effort 3 and 0)",
+    )  # fmt: skip
     parser.add_argument("--fresh", action="store_true", help="run everything: reuse nothing of earlier runs")
     parser.add_argument("--output", default="build/records", metavar="PATH", help="records: a .jsonl file or a folder")
     parser.add_argument("--report", metavar="FILE", help="write the HTML report here")
@@ -70,6 +78,7 @@ def main(args: argparse.Namespace) -> int:
     words += [f"--ptx-cluster={args.cluster}"] * (args.cluster is not None)
     words += ["--ptx-require-gpu"] * args.require_gpu + ["--ptx-timing"] * args.timing
     words += [f"--ptx-compiler={c}" for c in args.compiler] + [f"--ptx-also={name}" for name in args.also]
+    words += [f"--ptx-assembler={a}" for a in args.assembler] + [f"--ptx-opt={level}" for level in args.opt]
     words += [f"--ptx-limit={args.limit}"] * (args.limit is not None)
     words += ["--ptx-fresh"] * args.fresh
     words += [f"--ptx-approximate={args.approximate}"] * (args.approximate != "hopper")

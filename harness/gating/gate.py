@@ -12,7 +12,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from harness.records import DECLARED, EXPECTED, PYTORCH, Key, Result, RunRecords, Share, evidence_of_passes, passes
+from harness.gating.registers import in_registers
+from harness.records import (
+    ALONE,
+    DECLARED,
+    EXPECTED,
+    PYTORCH,
+    Key,
+    Result,
+    RunRecords,
+    Share,
+    evidence_of_passes,
+    passes,
+)
 from harness.records.compare import (
     BETWEEN_RUNS,
     Change,
@@ -23,6 +35,7 @@ from harness.records.compare import (
     strength,
     timed_twice,
 )
+from harness.records.inregisters import MODES
 
 ACCEPTED, CORRECTNESS, USAGE, REGRESSION = 0, 1, 2, 3
 
@@ -107,6 +120,7 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
         *_models(run, baseline, redefined, _cells(comparison.of("ptx")), policy),
         *_regressions(comparison, policy),
         *(_untimed(run, baseline) if policy.speed else ()),
+        *_in_registers(run, baseline, redefined, policy),
     ]
     findings.sort(key=lambda f: ({CORRECTNESS: 0, REGRESSION: 1}.get(f.code, 2), f.subject != RUN, f.subject))
     totals = {"baseline": len(baseline.results)} | {str(e): n for e, n in evidence_of_passes(run.results).items()}
@@ -379,11 +393,12 @@ def _regressions(comparison: Comparison, policy: Policy) -> Iterator[Objection]:
         text = f"{'spilled bytes' if kind == 'spills' else kind} {before} → {after} on {where}"
         yield Objection(REGRESSION if beyond else ACCEPTED, f"{case}::{variant}", text)
     for d in comparison.of("speed"):
-        ours = d.key.variant != PYTORCH
+        ours = d.key.variant not in (PYTORCH, ALONE)
         code = REGRESSION if d.worse and policy.speed and ours else ACCEPTED
         change = {True: "slower", False: "faster", None: "speed"}[d.worse]
-        text = f"{change} on {d.key.target} at {d.key.shape}: {d.detail}"
-        gated = "speed is not gated" if not policy.speed else "" if ours else "what PyTorch does is not gated"
+        where = f"in registers, {d.key.shape}" if d.key.shape in MODES else f"at {d.key.shape}"
+        text = f"{change} on {d.key.target} {where}: {d.detail}"
+        gated = "speed is not gated" if not policy.speed else "" if ours else f"{d.key.variant} is not gated"
         yield Objection(code, _subject(d.key), text + (f"; {gated}" if gated else ""))
 
 
@@ -408,6 +423,15 @@ def _untimed(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
         if a.timer == b.timer and found.verdict == "too noisy to say":
             text = f"too noisy to say on {b.key.target} at {b.key.shape}: {change_of(found)}"
             yield Objection(ACCEPTED, _subject(b.key), text)
+
+
+def _in_registers(
+    run: RunRecords, baseline: RunRecords, redefined: set[tuple[str, str]], policy: Policy
+) -> Iterator[Objection]:
+    """What is missing or too noisy among timings in registers; without a gate on speed it is stated."""
+    for fails, subject, words in in_registers(run, baseline, redefined):
+        said = "; speed is not gated" if fails and not policy.speed else ""
+        yield Objection(REGRESSION if fails and policy.speed else ACCEPTED, subject, words + said)
 
 
 def _subject(key: Key) -> str:

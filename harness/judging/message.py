@@ -1,4 +1,4 @@
-"""The failure message: everything a person needs to act, and nothing to look up."""
+"""The failure message, with everything a person needs to act on it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EVIDENCE = {
 
 
 def headline(key: Key, judgement: Judgement, findings: Sequence[str]) -> str:
-    """One line: what fails, how much, of which kinds."""
+    """One line: what failed, how many elements, and which kinds of difference."""
     where = f"{key.case}::{key.variant}[{key.target}-{key.backend}]"
     kinds = ", ".join(f"{name} {count}" for name, count in judgement.classes.items())
     if judgement.different:
@@ -28,11 +28,18 @@ def headline(key: Key, judgement: Judgement, findings: Sequence[str]) -> str:
 
 
 def message(
-    result: Result, policy: Policies, judgement: Judgement, command: str, against: str, load: Sequence[str] = ()
+    result: Result,
+    policy: Policies,
+    judgement: Judgement,
+    command: str,
+    against: str,
+    load: Sequence[str] = (),
+    story: Sequence[str] = (),
 ) -> str:
     """The whole message.
 
     against: what was expected. command: repeats the first offender's pack. load: lines of Python that load the arrays.
+    story: lines that explain the diagnosis, where it takes more than a word.
     """
     key = result.key
     lines = [
@@ -45,7 +52,9 @@ def message(
     ]
     lines += [f"  finding   {text}" for text in result.findings]
     lines += [f"  note      {text}" for text in (*judgement.notes, *result.notes)]
-    if result.diagnosis:
+    if story:
+        lines += story
+    elif result.diagnosis:
         lines.append(f"  diagnosis {result.diagnosis} (reproduced bit for bit by the emulator)")
     if result.contraction_open:
         lines.append("  note      ptxas may fuse a multiplication and an addition of this code")

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar, get_args
 from harness.model.instruction import single_instruction
 from harness.model.match import Domain, FtzPolicy, Match, NanPolicy
 from harness.model.targets import TargetSet
+from harness.records import PTXAS
 
 Reference = Callable[..., Any]
 Context = Literal["straight", "loop", "shared"]
@@ -27,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 CLOBBER = "missing early clobber"
 REVERSED = "results reversed within registers"
 UNDEFINED = "undefined bits stored"
-DIAGNOSES = (CLOBBER, REVERSED, UNDEFINED)
+DIAGNOSES = (CLOBBER, REVERSED, UNDEFINED, PTXAS)
 
 
 COMPILER_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")

@@ -1,4 +1,4 @@
-"""A GPU in a process of its own, under a watchdog: whatever a kernel does to it, this process and its results stay.
+"""A GPU in a process of its own, under a watchdog: a kernel that destroys that process leaves this one and its results.
 
     device = of_target("sm_90a")
     value = device.call("harness.timing.session:time_case", path, "case", "sm_90a", limit=600.0, alone=True)

@@ -1,4 +1,4 @@
-"""A pool of compiler processes that survives what kills them.
+"""A pool of compiler processes. It replaces those that die.
 
     outcome = shared_pool().submit("harness.triton.compile:lower", spec).result()
 

@@ -19,13 +19,16 @@ from harness.model.targets import KNOWN, normal
 from harness.model.variants import CaseError
 from harness.processes.gpus import gpus
 from harness.records import Record, to_json
-from harness.records.shown import line, terminal
+from harness.records.shown import OwnWords, line
 from harness.running import reuse
+from harness.running.assemblers import AssemblerChoice, Chosen
 from harness.running.item import Item, ItemResults, fingerprint_of
 from harness.running.linting import lint_items
 from harness.running.replay import TokenError, parse
 from harness.running.run import run_item
 from harness.timing.items import benchmark_items, only_benchmarks, timing_item
+from harness.triton.installation import NoTriton
+from harness.triton.ptxas import NoAssembler
 
 OFFERED = pytest.StashKey[tuple[str, ...]]()
 """In a session's stash, under `--ptx-cluster`: the generations of GPUs that the cluster's nodes have."""
@@ -52,22 +55,20 @@ class ItemFailure(Exception):
     """A verdict of fail or error; the text is the whole message."""
 
 
-class CaseFile(pytest.File):
+class CaseFile(OwnWords, pytest.File):
     """A case file. The case called `case` gives items directly, any other a group of its own name."""
+
+    told = CaseError
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Load the file and list its items."""
         return [*lint_items(self), *_of_cases(self, loader.load(self.path))]
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """What is wrong with a case file is told in one line, with its place."""
-        if isinstance(excinfo.value, CaseError):
-            return terminal(str(excinfo.value))
-        return super().repr_failure(excinfo)
 
-
-class CaseModule(pytest.Module):
+class CaseModule(OwnWords, pytest.Module):
     """A test module in a folder of cases: its tests, as pytest collects them, and then its cases."""
+
+    told = CaseError
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """List the tests and the cases. Raises CaseError where the file has neither."""
@@ -77,12 +78,6 @@ class CaseModule(pytest.Module):
                 loader.load(self.path)
             return tests
         return [*tests, *lint_items(self), *_of_cases(self, loader.load(self.path))]
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """See `CaseFile.repr_failure`."""
-        if isinstance(excinfo.value, CaseError):
-            return str(excinfo.value)
-        return super().repr_failure(excinfo)
 
 
 def _of_cases(parent: pytest.Collector, cases: Iterable[loader.LoadedCase]) -> Iterator[pytest.Item | pytest.Collector]:
@@ -176,7 +171,6 @@ def _fallen(config: pytest.Config, found: list[tuple[str, str]]) -> list[tuple[s
 
 def _all_targets(config: pytest.Config) -> tuple[str, ...]:
     if _TARGETS not in config.stash:
-        from harness.triton.installation import NoTriton
         from harness.triton.targets import available
 
         try:
@@ -201,8 +195,10 @@ def item_of(nodeid: str) -> tuple[str, str, str, str] | None:
     return case, found["variant"], found["target"], found["backend"]
 
 
-class VariantItem(pytest.Item):
+class VariantItem(OwnWords, pytest.Item):
     """One variant on one target by one backend."""
+
+    told = ItemFailure
 
     def __init__(self, *, item: Item, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -249,7 +245,13 @@ class VariantItem(pytest.Item):
         replay = self._replay(self.item.loaded.case)
         dump = self.config.option.ptx_dump
         found = run_item(
-            self.item, backend, effort, node=self.address, replay=replay, dump=Path(dump) if dump else None
+            self.item,
+            backend,
+            effort,
+            node=self.address,
+            replay=replay,
+            dump=Path(dump) if dump else None,
+            assemblers=self._assemblers,
         )
         if self._reusable:
             reuse.keep(self.item, found, run_id(self.config), *self._settings)
@@ -266,14 +268,21 @@ class VariantItem(pytest.Item):
             and self.config.option.ptx_replay is None
             and not self.config.option.ptx_dump
         )
-        return wanted and self.item.backend in reuse.BACKENDS
+        if not wanted or self.item.backend not in reuse.BACKENDS:
+            return False
+        return reuse.assembled_by(self.item, self._assemblers) is not None
+
+    @property
+    def _assemblers(self) -> tuple[Chosen, ...]:
+        return assemblers_of(self.config, self.item)
 
     @property
     def _settings(self) -> tuple[Any, ...]:
         """What decides the results beside the item: options, and the words that repeat the item."""
         option = self.config.option
         limits = str(option.ptx_limit), str(self.config.getini("ptx_limit"))
-        return option.ptx_effort, option.ptx_approximate, limits, self.address, _disassembled(self.config)
+        by = reuse.assembled_by(self.item, self._assemblers)
+        return option.ptx_effort, option.ptx_approximate, limits, self.address, _disassembled(self.config), by
 
     def _check_unchanged(self, done: ItemResults) -> None:
         """Results of another form of the variant are no results of this one."""
@@ -328,12 +337,6 @@ class VariantItem(pytest.Item):
         records: list[Record] = [info, *self.found.texts.values(), *self.found.results]
         return [to_json(r) for r in records]
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The message alone: a traceback through the harness helps nobody."""
-        if isinstance(excinfo.value, ItemFailure):
-            return terminal(str(excinfo.value))
-        return super().repr_failure(excinfo)
-
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the item comes from."""
         return self.path, None, self.name
@@ -366,6 +369,18 @@ def backend_of(config: pytest.Config, name: str) -> Backend:
             approximate=config.option.ptx_approximate,
         )
     return made[name]
+
+
+def assemblers_of(config: pytest.Config, item: Item) -> tuple[Chosen, ...]:
+    """The assemblers that run an item. Raises ItemFailure for one that has gone since the options were read."""
+    option = config.option
+    try:
+        choice = AssemblerChoice.of(option.ptx_assembler, option.ptx_opt, option.ptx_effort)
+        return choice.resolved(item.backend, item.target, item.compiler)
+    except NoTriton:
+        return (None,)  # the backend says what is missing
+    except NoAssembler as e:
+        raise ItemFailure(f"--ptx-assembler: {e}") from None
 
 
 def _disassembled(config: pytest.Config) -> tuple[str, ...] | None:

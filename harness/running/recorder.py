@@ -43,6 +43,8 @@ from harness.running.environment import environment, other_environment
 
 if TYPE_CHECKING:
     from harness.jobs import Backend
+    from harness.running.assemblers import Chosen
+    from harness.running.item import Item
 
 BACKENDS = ("gpu", "emulator", "assembler")
 DIED = "the process that ran it died: killed, out of memory, or crashed; --ptx-resume runs it again"
@@ -175,8 +177,13 @@ class Recorder:
         return self.writer
 
     def _head(self) -> Run:
+        from harness.running.assemblers import AssemblerChoice
+
         option = self.config.option
-        here = environment(self.config.rootpath, gpu=gpu_visible(), approximate=option.ptx_approximate)
+        chosen = AssemblerChoice.of(option.ptx_assembler, option.ptx_opt, option.ptx_effort)
+        here = environment(
+            self.config.rootpath, gpu=gpu_visible(), approximate=option.ptx_approximate, assemblers=chosen.words
+        )
         cluster = self.config.pluginmanager.getplugin("ptxdiff-cluster")
         nodes = {"nodes": cluster.head()} if cluster is not None else {}
         return Run(
@@ -226,14 +233,18 @@ class Recorder:
             self.writer.close()
 
     def _disagreements(self, parted: list[Split]) -> list[Disagreement]:
-        from harness.running.collection import backend_of
+        from harness.running.collection import assemblers_of, backend_of
         from harness.running.rerun import Agreement
 
         def backend(name: str) -> Backend:
             return backend_of(self.config, name)
 
         effort = self.config.option.ptx_effort
-        agreement = Agreement(self.config.rootpath, self.cases.values(), backend, effort)
+
+        def assemblers(item: Item) -> Sequence[Chosen]:
+            return assemblers_of(self.config, item)
+
+        agreement = Agreement(self.config.rootpath, self.cases.values(), backend, effort, assemblers)
         return agreement.disagreements(self.results, parted)
 
     @property

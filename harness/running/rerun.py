@@ -16,6 +16,7 @@ from harness.judging.judge import judge_same
 from harness.model import load as loader
 from harness.model.variants import CaseError
 from harness.records import CaseInfo, Disagreement, Key, Result, Split
+from harness.running.assemblers import Chosen
 from harness.running.item import Item, fingerprint_of
 from harness.running.run import run_again
 
@@ -27,11 +28,19 @@ PAIRS_LOOKED_AT = 24
 class Agreement:
     """Looks into the splits of a run.
 
-    backend: makes a backend by name. root: what the cases' paths are relative to, or a folder below it.
+    backend: makes a backend by name. root: what the cases' paths are relative to, or a folder below it. assemblers:
+    those that run an item.
     """
 
-    def __init__(self, root: Path, cases: Iterable[CaseInfo], backend: Callable[[str], Backend], effort: str) -> None:
-        self.root, self.backend, self.effort = root, backend, effort
+    def __init__(
+        self,
+        root: Path,
+        cases: Iterable[CaseInfo],
+        backend: Callable[[str], Backend],
+        effort: str,
+        assemblers: Callable[[Item], Sequence[Chosen]] = lambda _: (None,),
+    ) -> None:
+        self.root, self.backend, self.effort, self.assemblers = root, backend, effort, assemblers
         self.paths = {info.case: info.path for info in cases}
         self._loaded: dict[str, loader.LoadedCase] = {}
         self._made_of: dict[Key, Mapping[str, str]] = {}
@@ -72,7 +81,7 @@ class Agreement:
         item = Item(self._loaded[key.case], key.variant, key.target, key.backend)
         if fingerprint_of(item) != self._made_of.get(key):
             raise LookupError(f"{key}: the case is not the one that was run")
-        return run_again(item, self.backend(key.backend), self.effort, key, block)
+        return run_again(item, self.backend(key.backend), self.effort, key, block, self.assemblers(item))
 
 
 def ptx_lines(before: str, after: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""All inputs of one variant, however many: in shards, on every GPU, and on from where it was stopped.
+"""All inputs of one variant, in shards, on every GPU. A stopped sweep continues where it stopped.
 
 A journal holds one line for each finished shard, so that nothing is lost but the shards in progress. Its lines end in
 checksums, as those of records do (`harness.records.seal`). The GPU belongs to a watched process, under the GPU's lock
@@ -30,12 +30,12 @@ WORK = "harness.running.shardworker:run_here"
 
 
 class JournalError(ValueError):
-    """A journal of another sweep, or one that is in use, or none; the message says which."""
+    """A file that is no journal of this sweep, or is in use; the message says which."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is swept, as a worker finds it again. bits: of all inputs together. shard_bits: of the inputs of a shard."""
+    """The variant to sweep, by names that a worker resolves. bits: of all inputs together. shard_bits: of a shard."""
 
     path: str
     case: str
@@ -77,7 +77,7 @@ class ShardResult:
 
 
 class Journal:
-    """The finished shards on disk: a head line that says of which sweep, then a line a shard.
+    """The finished shards on disk: a head line that identifies the sweep, then one line per shard.
 
     No other process can write it until `close`. Raises JournalError.
     """

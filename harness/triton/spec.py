@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from harness.model.assemblers import Assembler
 from harness.model.identity import digest_with_code
 from harness.triton.diagnostics import Refusal
 from harness.triton.ptxtext import body_hash
@@ -133,10 +134,24 @@ class KernelSpec:
 
 @dataclass(frozen=True)
 class Tool:
-    """An assembler on this machine."""
+    """An assembler on this machine.
+
+    chosen: the assembler and level that somebody chose in the place of what Triton uses; None for Triton's own call.
+    """
 
     path: str
     version: str
+    chosen: Assembler | None = None
+
+    @property
+    def name(self) -> str:
+        """What messages call it: `ptxas 13.4`, or with its level where that was chosen."""
+        return self.chosen.name if self.chosen else f"ptxas {self.version}"
+
+    @classmethod
+    def of(cls, chosen: Assembler) -> Tool:
+        """A chosen assembler as a tool."""
+        return cls(chosen.path, chosen.version, chosen)
 
 
 UNASKED = Tool("", "")

@@ -63,7 +63,8 @@ RESULT = Result(
     {"-1": 3, "17..32": 1}, {"sub": (-1, 2), "-126": (0, 0)}, OFFENDER, (OFFENDER,), ("never written",),
     "pack=2", "abc", (Block(0, 10, "def"),), 7, True, "a", "p", "s", {"registers": 12}, {"MUFU": 1}, {"asm": "x"}, 0.5,
     sweep={"seconds": 0.02, "copy": 0.008}, notes=("judged in chunks",), grid=GRID, device="GPU-1",
-    judged={"y": Share(10, 9, 8, 7)}, identity="1d", body="b0", reused="20250102T030405Z",
+    judged={"y": Share(10, 9, 8, 7)}, identity="1d", body="b0",
+    ptxas="ptxas 12.9.86 -O0 (0f1e2d3c4b5a)", reused="20250102T030405Z",
 )  # fmt: skip
 VARIANT = VariantInfo(
     "asm", "ulp(1)", "never", "any", "every target", "note", "why", {"1": "asm"}, {"1": "=r,r"}, 1.0, 12

@@ -172,7 +172,7 @@ def _atomic(builder: KernelBuilder, node: Instruction, bound: Bound, to: Operand
     base, displacement = address(builder, rest[0], space)
     operands = [part for o in rest[1:] for part in elements(builder, o, count)]
     readers = tuple(builder.read(o, kind, False, f"operand of {bound.spelling}") for o in operands)
-    detail = (Access(space, displacement, kind.width, count), _update(bound))
+    detail = (Access(space, displacement, kind.width, count), update_of(bound))
     return Step("atom", node, bound, (base, *readers), writers, detail=detail)
 
 
@@ -190,7 +190,7 @@ _INTEGER: dict[str, Callable[..., int]] = {
 }
 
 
-def _update(bound: Bound) -> Callable[..., int]:
+def update_of(bound: Bound) -> Callable[..., int]:
     """The new value from the old one and the operands, on bit patterns."""
     op = bound.modifiers["op"] or ""
     kind = TYPES[bound.modifiers["type"] or ""]
@@ -244,7 +244,7 @@ def _bind_cvta(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     if variable is None:
         reader = builder.read(what, kind, False, f"operand of {bound.spelling}")
     else:
-        reader = ReadSlot(-1, width, variable.pattern & ((1 << width) - 1))
+        reader = replace(variable, width=width, pattern=variable.pattern & ((1 << width) - 1))
     writer = builder.destination(node.operands[0], kind, bound)
     return Step("cvta", node, bound, (reader,), (writer,))
 

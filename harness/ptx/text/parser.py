@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from harness.ptx.errors import ParseError, TooLarge
 from harness.ptx.limits import INSTRUCTIONS, MODIFIERS, REGISTERS, TEXT
 from harness.ptx.text.lexer import OPERAND, Token, tokenize
-from harness.ptx.text.llvmtext import expanded, without_places
+from harness.ptx.text.llvmtext import at_unended_asm, expanded, without_places
 from harness.ptx.text.nodes import (
     BranchTargets,
     CodeBlock,
@@ -50,7 +50,10 @@ def parse_asm(
 def parse_module(text: str) -> Module:
     """Parse a whole PTX module. Raises ParseError."""
     source = _sized(text)
-    return _Parser(source, tokenize(source, without_places(text))).module()
+    try:
+        return _Parser(source, tokenize(source, without_places(text))).module()
+    except ParseError as error:
+        raise at_unended_asm(source, error) from error
 
 
 def _sized(text: str) -> Source:
