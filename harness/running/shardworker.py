@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,6 +14,7 @@ import numpy as np
 
 from harness.backends import create
 from harness.backends.gpu import GpuBackend
+from harness.cluster.given import given_gpu
 from harness.inputs import InputSet
 from harness.inputs.generated import Counted
 from harness.jobs import Backend, Job, Outcome, Setup, block_of
@@ -23,9 +23,7 @@ from harness.model import load as loader
 from harness.model.arguments import format_of
 from harness.model.policies import Policies, policies
 from harness.model.variants import CaseError
-from harness.processes import gpus
 from harness.processes.child import Process
-from harness.processes.gpus import Gpu
 from harness.running.item import Item, fingerprint_of
 from harness.running.replay import Origin, token
 from harness.sweep import OracleFault, Swept
@@ -178,20 +176,10 @@ def on_node(task: Task, shards: Sequence[int], timeout: float) -> Iterator[Shard
 def _process_for(task: Task) -> Process:
     """The process for the GPU that Ray gave to this task; it is kept for the next task that gets the same one."""
     global _process
-    gpu = _given_gpu(task.target) if task.backend == "gpu" else None
+    gpu = given_gpu(task.target) if task.backend == "gpu" else None
     name = gpu.visible if gpu else ""
     if _process is None or _process[0] != name:
         if _process is not None:
             _process[1].close()
         _process = (name, process_for(gpu))
     return _process[1]
-
-
-def _given_gpu(target: str) -> Gpu:
-    gpus.gpus.cache_clear()  # Ray may give this process another GPU than it had
-    found = gpus.gpus()
-    if len(found) != 1 or found[0].target != target:
-        there = ", ".join(f"{g.name} {g.target}" for g in found) or "no GPU"
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        raise RuntimeError(f"expected one GPU {target}; Ray gave CUDA_VISIBLE_DEVICES={visible!r}: {there}")
-    return found[0]

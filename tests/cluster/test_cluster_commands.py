@@ -1,11 +1,16 @@
 """`ptxdiff sweep --cluster` and `ptxdiff fuzz --cluster`, by their command lines. Each connects for itself."""
 
+import json
+
 import pytest
 
 from harness.cli import main
+from tests.cluster.conftest import ROOT
 from tests.cluster.test_cluster_sweep import NEGATION, written
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+
+FLIPPING = str(ROOT / "tests" / "fuzz" / "flipping_ptxas.sh")
 
 SUMS = '''
 """Sums of bytes."""
@@ -61,3 +66,20 @@ def test_an_address_where_nobody_is(project, tmp_path, address, told, capsys):
     assert main([*words, str(tmp_path / "j"), "--cluster", address]) == 2
     assert told in capsys.readouterr().err
     assert not (tmp_path / "j").exists()
+
+
+FUZZ = ["fuzz", "--assembler", FLIPPING, "--opt", "3", "--family", "bits", "--batch", "4", "--programs", "4"]
+
+
+def test_a_campaign_on_a_cluster_writes_what_one_here_writes(three_nodes, tmp_path, capsys):
+    """Without a GPU: the assembler crashes on a node, and the driver writes the finding."""
+    words = [*FUZZ, "--no-gpu", "--output", str(tmp_path)]
+    assert main([*words, "--cluster", three_nodes.address]) == 1
+    said = capsys.readouterr().out
+    assert "4 programs" in said
+    assert "crashed" in said
+    found = [json.loads(p.read_text()) for p in tmp_path.glob("*/finding.json")]
+    assert {f["kind"] for f in found} == {"crashed"}
+    assert main([*words, "--cluster", three_nodes.address]) == 2  # the folder has a campaign already
+    assert main([*words, "--resume"]) == 1  # goes on here with what nodes did
+    assert "4 programs, 1 findings" in " ".join(capsys.readouterr().out.split())
