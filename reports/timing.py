@@ -30,9 +30,9 @@ class Measured:
 
 def measured(records: RunRecords) -> dict[str, list[Measured]]:
     """The timings of a run by case, by target and size, each variant beside the first that its case file names."""
-    groups: dict[tuple[str, str, int, str], list[Timing]] = defaultdict(list)
-    for t in records.timings:
-        groups[(t.key.case, t.key.target, t.elements, t.key.shape)].append(t)
+    groups: dict[tuple[str, str, int, str, str], list[Timing]] = defaultdict(list)
+    for t in records.timings:  # those of two nodes, in a merged run, say nothing about each other
+        groups[(t.key.case, t.key.target, t.elements, t.key.shape, t.node)].append(t)
     places = {(name, v): n for name, info in records.cases.items() for n, v in enumerate(info.variants)}
     found: dict[str, list[Measured]] = defaultdict(list)
     for (case, *_), members in sorted(groups.items()):
@@ -80,7 +80,8 @@ def looped(records: RunRecords) -> dict[str, RegisterSpeed]:
     places = {(name, v): n for name, info in records.cases.items() for n, v in enumerate(info.variants)}
     cases: dict[str, dict[str, list[InRegisters]]] = defaultdict(lambda: defaultdict(list))
     for t in sorted(records.in_registers, key=lambda t: places.get((t.key.case, t.key.variant), len(places))):
-        cases[t.key.case][t.key.target].append(t)
+        place = f"{t.key.target} on {t.node}" if t.node else t.key.target  # what two nodes give is not compared
+        cases[t.key.case][place].append(t)
     found = {}
     for case, targets in sorted(cases.items()):
         good = {target: [t for t in members if not t.words] for target, members in sorted(targets.items())}

@@ -35,6 +35,9 @@ _NO_SETTING = (
     "TORCHINDUCTOR_CACHE_DIR",
 )
 
+FILES_VARIABLE = "PTX_CLUSTER_FILES"
+"""The environment variable that names programs beside Triton's, such as another ptxas, which nodes must have too."""
+
 _kept = DiskCache("triton-files", 8)
 
 
@@ -58,6 +61,7 @@ def environment() -> dict[str, str]:
     facts = {"python": platform.python_version(), "machine": platform.machine(), "ptxdiff": harness()}
     facts |= {"ledger": _ledger(), "triton's files": _triton_files()}
     facts |= {name: _version(name) for name in PACKAGES}
+    facts |= {f"file {path}": _file(path) for path in os.environ.get(FILES_VARIABLE, "").split(os.pathsep) if path}
     return facts | {f"setting {name}": value for name, value in settings().items()}
 
 
@@ -74,7 +78,7 @@ def difference(mine: Mapping[str, str], theirs: Mapping[str, str]) -> str:
 
 
 def _words(name: str, mine: str, theirs: str) -> str:
-    if name in ("ptxdiff", "ledger", "triton's files"):
+    if name in ("ptxdiff", "ledger", "triton's files") or name.startswith("file "):
         what = {"ptxdiff": "ptxdiff's own code", "ledger": "the conformance ledger"}.get(name, name)
         return f"{what} is {theirs[:12] or 'missing'}, here {mine[:12] or 'missing'}"
     return f"{name} is {theirs or 'not there'}, here {mine or 'not there'}"
@@ -84,6 +88,13 @@ def _version(package: str) -> str:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _file(path: str) -> str:
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError:
         return ""
 
 

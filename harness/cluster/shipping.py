@@ -48,6 +48,7 @@ class Shipment:
         own = OUR_OWN if self.root == ROOT else ()
         made: dict[str, Any] = {"working_dir": str(self.root), "excludes": [*LEFT_OUT, *own]}
         places = {PATH_VARIABLE: os.pathsep.join(self.path), ROOT_VARIABLE: str(self.root)}
+        places |= {facts.FILES_VARIABLE: files} if (files := os.environ.get(facts.FILES_VARIABLE)) else {}
         made["env_vars"] = {**self.variables, **places}
         return made | ({"py_modules": [*self.modules]} if self.modules else {})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from harness.records import ALONE, InRegisters, Key, RunRecords
-from harness.records.compare import BETWEEN_RUNS, change_of
+from harness.records.compare import BETWEEN_RUNS, change_of, elsewhere
 from harness.records.inregisters import lost, undecided
 
 Found = Iterator[tuple[bool, str, str]]
@@ -61,6 +61,8 @@ def _one(
         yield True, f"timed in the baseline and not in the run: {now.words}"
     elif was.results != now.results:
         yield not anew, f"{now.results} results of an application, {was.results} in the baseline, so not compared"
+    elif words := elsewhere(was, now):
+        yield True, f"{words}, so not compared"
     else:
         yield from _compared(was, now, anew)
 

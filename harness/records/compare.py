@@ -256,10 +256,25 @@ def _speed(old: Iterable[Timing], new: Iterable[Timing]) -> Iterator[Change]:
         if a.timer != b.timer:
             yield Change("speed", b.key, detail=f"timed by {a.timer}, then by {b.timer}: not compared")
             continue
+        if words := elsewhere(a, b):
+            yield Change("speed", b.key, detail=f"{words}: not compared")
+            continue
         found = b.beside(a, least=BETWEEN_RUNS)
         if found.verdict in ("slower", "faster"):
             slower = found.verdict == "slower"
             yield Change("speed", b.key, f"{a.median:.4g} s", f"{b.median:.4g} s", slower, change_of(found))
+
+
+def elsewhere(a: Timing | InRegisters, b: Timing | InRegisters) -> str:
+    """That two timings of the same work are of different nodes of a cluster, in words; "" where they are not.
+
+    Such timings say nothing about each other: nodes cool, clock and share their buses differently.
+    """
+    hosts = [t.node.partition("/")[0] for t in (a, b)]
+    same_gpu = bool(a.device) and a.device == b.device
+    if hosts[0] != hosts[1] and not same_gpu:
+        return "timed on " + ", then on ".join(f"node {host}" if host else "a machine without a name" for host in hosts)
+    return ""
 
 
 def timed_twice(old: Iterable[Timing], new: Iterable[Timing]) -> Iterator[tuple[Timing, Timing]]:
@@ -277,6 +292,9 @@ def _in_registers(old: Iterable[InRegisters], new: Iterable[InRegisters]) -> Ite
         unit = UNITS[b.mode]
         if fewer := lost(a, b):
             yield Change("loop", b.key, detail=", ".join(f"{n} {was:g} → {now:g}" for n, (was, now) in fewer.items()))
+        if words := elsewhere(a, b):
+            yield Change("speed", b.key, detail=f"{words}: not compared")
+            continue
         found = b.beside(a, least=BETWEEN_RUNS)
         if a.results == b.results and found.verdict in ("slower", "faster"):
             slower = found.verdict == "slower"

@@ -64,7 +64,7 @@ RESULT = Result(
     "pack=2", "abc", (Block(0, 10, "def"),), 7, True, "a", "p", "s", {"registers": 12}, {"MUFU": 1}, {"asm": "x"}, 0.5,
     sweep={"seconds": 0.02, "copy": 0.008}, notes=("judged in chunks",), grid=GRID, device="GPU-1",
     judged={"y": Share(10, 9, 8, 7)}, identity="1d", body="b0",
-    ptxas="ptxas 12.9.86 -O0 (0f1e2d3c4b5a)", reused="20250102T030405Z",
+    ptxas="ptxas 12.9.86 -O0 (0f1e2d3c4b5a)", reused="20250102T030405Z", node="one/1a2b",
 )  # fmt: skip
 VARIANT = VariantInfo(
     "asm", "ulp(1)", "never", "any", "every target", "note", "why", {"1": "asm"}, {"1": "=r,r"}, 1.0, 12
@@ -94,6 +94,7 @@ SAMPLES: list[Record] = [
         7,
         ("power cap",),
         "GPU-1",
+        "one/1a2b",
     ),
     Disagreement(dataclasses.replace(KEY, target="sm_80"), KEY, 3, OFFENDER, ("-add.f32 a, b, c;",)),
     Mutation(

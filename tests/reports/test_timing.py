@@ -36,6 +36,14 @@ def test_rates_count_what_is_read_and_what_is_written():
     assert row.bandwidth == pytest.approx(8 * row.rate)  # a float32 read and one written
 
 
+def test_times_of_two_nodes_do_not_stand_beside_each_other():
+    run = synthetic.catalogue(1, per_cell=2)
+    second = [t for t in run.timings if t.key.variant == synthetic.VARIANTS[1]]
+    run.timings = [replace(t, node="two/2b" if t in second else "one/1a") for t in run.timings]
+    rows = measured(run)["rcp"]
+    assert {r.against is None for r in rows if r.timing.node == "two/2b"} == {True}
+
+
 @pytest.fixture
 def registers():
     """A run with figures in registers of one case, in an order of their own."""

@@ -20,7 +20,7 @@ SECONDS = 20.0
 
 
 @dataclass(eq=False)
-class Batch:
+class ItemBatch:
     """Items of one file with the same needs. lost: how often a node was lost under it."""
 
     file: str
@@ -40,9 +40,9 @@ class Batch:
         more = f" and {len(self.items) - 1} more" if len(self.items) > 1 else ""
         return f"{self.file.rpartition('/')[2]} {self.needs.words}: {first}{more}"
 
-    def without(self, count: int) -> Batch | None:
+    def without(self, count: int) -> ItemBatch | None:
         """What is left after its first items; None for nothing."""
-        return Batch(self.file, self.needs, self.items[count:], self.lost) if count < len(self.items) else None
+        return ItemBatch(self.file, self.needs, self.items[count:], self.lost) if count < len(self.items) else None
 
 
 def needs_of(item: pytest.Item) -> Needs:
@@ -60,7 +60,7 @@ class Queue:
 
     needs: Needs
     groups: deque[tuple[str, list[pytest.Item]]] = field(default_factory=deque)
-    again: deque[Batch] = field(default_factory=deque)
+    again: deque[ItemBatch] = field(default_factory=deque)
     done: int = 0
     seconds: float = 0.0
 
@@ -74,7 +74,7 @@ class Queue:
         """Seconds that an item has taken, on average; 0 where none is done."""
         return self.seconds / self.done if self.done else 0.0
 
-    def next(self, slots: int) -> Batch | None:
+    def next(self, slots: int) -> ItemBatch | None:
         """The next batch, smaller towards the end, so that all nodes end together. slots: how many run at once."""
         if self.again:
             return self.again.popleft()
@@ -87,9 +87,9 @@ class Queue:
         taken = list(items)
         while self.groups and self.groups[0][0] == file and len(taken) + len(self.groups[0][1]) <= most:
             taken += self.groups.popleft()[1]
-        return Batch(file, self.needs, tuple(taken))
+        return ItemBatch(file, self.needs, tuple(taken))
 
-    def take_all(self) -> Iterator[Batch]:
+    def take_all(self) -> Iterator[ItemBatch]:
         """Everything that waits."""
         while batch := self.next(1):
             yield batch

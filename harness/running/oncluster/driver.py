@@ -10,19 +10,20 @@ import contextlib
 import os
 import time
 import uuid
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
 from harness.cluster.connect import LOCAL, ClusterError, check_address, connected
+from harness.cluster.facts import FILES_VARIABLE
 from harness.cluster.nodes import Node, Nodes
 from harness.cluster.shipping import Shipment, shipment
 from harness.cluster.tasks import RETRIES, Ended, Lost, Misreported, Submitted, Tasks, Yielded
+from harness.running.assemblers import BUNDLED
 from harness.running.collection import FALLEN, OFFERED, VariantItem, is_done, run_id
 from harness.running.oncluster import progress
-from harness.running.oncluster.batches import Batch, Queue, queues
+from harness.running.oncluster.batches import ItemBatch, Queue, queues
 from harness.running.oncluster.messages import ItemReport, NodeRun
 from harness.running.oncluster.nodesession import sent_options
 from harness.running.oncluster.received import checked
@@ -48,9 +49,11 @@ class ClusterRun:
         self.address = str(config.option.ptx_cluster)
         self.stack = contextlib.ExitStack()
         self.queues: list[Queue] = []
-        self.batches: dict[Submitted, Batch] = {}
+        self.batches: dict[Submitted, ItemBatch] = {}
         self.done = self.failing = 0
         self.told = self.served = time.monotonic()
+        self.took = 0.0
+        self.used: set[str] = set()
         self.ident = uuid.uuid4().hex
         self.nodes: Nodes | None = None
         self.shipped: Shipment | None = None
@@ -59,6 +62,10 @@ class ClusterRun:
     def join(self) -> None:
         """Connect, and see which nodes there are. Raises ClusterError."""
         check_address(self.address)
+        programs = [p for p in self.config.option.ptx_assembler or () if p != BUNDLED]
+        os.environ.pop(FILES_VARIABLE, None)
+        if programs:
+            os.environ[FILES_VARIABLE] = os.pathsep.join(programs)
         self.shipped = shipment(self.config.rootpath)
         self._connect()
 
@@ -97,9 +104,11 @@ class ClusterRun:
         here = [item for item in session.items if item.nodeid not in sent]
         self._ship_what_was_imported(away)
         self.queues = queues(away)
+        began = time.monotonic()
         try:
             self._run_away(session)
         finally:
+            self.took = time.monotonic() - began
             self.leave()
         for place, item in enumerate(here):
             following = here[place + 1] if place + 1 < len(here) else None
@@ -119,6 +128,10 @@ class ClusterRun:
     def _remarks(self) -> Iterator[str]:
         if self.nodes is None:
             return
+        if self.done:
+            took = sum(q.seconds for q in self.queues)
+            used = len(self.used)
+            yield f"cluster: {self.done} items on {used} nodes in {self.took:.0f} s, {took:.0f} s of work"
         yield from _refusals(self.nodes.refused)
         yield from (f"cluster: node {n.host}/{n.id[:8]}: {n.remark}" for n in self.nodes.known.values() if n.remark)
         if missing := self.config.stash.get(FALLEN, ()):
@@ -144,7 +157,11 @@ class ClusterRun:
                 "travels; name a folder above both with --rootdir"
             )
         needed = shipment(self.config.rootpath)
-        if needed.modules == self.shipped.modules or self.address == LOCAL:
+        missing = set(needed.modules) - set(self.shipped.modules)
+        if self.address == LOCAL:  # its processes have this one's environment
+            searched = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+            missing = {m for m in missing if os.path.dirname(m) not in searched}
+        if not missing:
             return
         self.leave()
         self.shipped = needed
@@ -183,7 +200,7 @@ class ClusterRun:
                 self.batches[task] = batch
                 out += 1
 
-    def _submit(self, batch: Batch) -> Submitted | None:
+    def _submit(self, batch: ItemBatch) -> Submitted | None:
         assert self.tasks is not None
         return self.tasks.submit(
             batch, WORK, self._order(), batch.file, batch.nodeids, needs=batch.needs, name=batch.name
@@ -205,6 +222,7 @@ class ClusterRun:
         except Misreported as error:
             self._mistrust(event, batch, str(error))
             return
+        self.used.add(event.node)
         queue = self._queue(batch)
         queue.done += 1
         queue.seconds += found.seconds
@@ -213,7 +231,7 @@ class ClusterRun:
         else:
             self._report(due, found.reports)
 
-    def _mistrust(self, event: Yielded, batch: Batch, words: str) -> None:
+    def _mistrust(self, event: Yielded, batch: ItemBatch, words: str) -> None:
         """Take nothing more from a node that reports what it was not asked for."""
         assert self.tasks is not None
         assert self.nodes is not None
@@ -248,11 +266,11 @@ class ClusterRun:
             for item in rest.items:
                 self._error(item, f"{event.words}, and {rest.lost} times before; --ptx-resume runs it again")
 
-    def _again(self, batch: Batch | None) -> None:
+    def _again(self, batch: ItemBatch | None) -> None:
         if batch is not None:
             self._queue(batch).again.append(batch)
 
-    def _queue(self, batch: Batch) -> Queue:
+    def _queue(self, batch: ItemBatch) -> Queue:
         return next(q for q in self.queues if q.needs == batch.needs)
 
     def _give_up(self) -> None:
@@ -292,14 +310,18 @@ class ClusterRun:
         if time.monotonic() - self.told < progress.EVERY:
             return
         self.told = time.monotonic()
-        running: Counter[str] = Counter()
-        for task, batch in self.batches.items():
-            running[batch.needs.words] += len(batch.items) - task.received
-        slots = {q.needs.words: self.nodes.slots(q.needs) for q in self.queues}
+        states = []
+        for queue in self.queues:
+            out = {task: batch for task, batch in self.batches.items() if batch.needs == queue.needs}
+            sent = sum(len(batch.items) - task.received for task, batch in out.items())
+            slots = self.nodes.slots(queue.needs)
+            states.append(
+                progress.State(queue.needs.words, min(len(out), slots), queue.waiting + sent, slots, queue.mean)
+            )
         reporter = self.config.pluginmanager.getplugin("terminalreporter")
         if reporter is not None:
             reporter.ensure_newline()
-            reporter.write_line(progress.line(self.done, self.failing, running, self.queues, slots))
+            reporter.write_line(progress.line(self.done, self.failing, states))
 
 
 def join(config: pytest.Config) -> None:

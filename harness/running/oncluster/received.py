@@ -10,10 +10,11 @@ import pytest
 
 from harness.cluster.tasks import Misreported
 from harness.model.identity.definition import INCOMPARABLE, what_changed
-from harness.records import RecordError, Result, Timing, from_json, to_json
+from harness.records import InRegisters, RecordError, Result, Timing, from_json, to_json
 from harness.running.collection import VariantItem
 from harness.running.item import fingerprint_of
 from harness.running.oncluster.messages import ItemReport
+from harness.triton.builds import label
 
 
 def checked(found: Any, due: pytest.Item, node: str) -> ItemReport:
@@ -25,9 +26,13 @@ def checked(found: Any, due: pytest.Item, node: str) -> ItemReport:
     if found.words:
         return found
     reports = tuple(_with_node(dict(data), due, node) for data in found.reports)
-    calls = [data for data in reports if data.get("when") == "call"]
-    if isinstance(due, VariantItem) and any(d["outcome"] == "passed" for d in calls) and not any(map(_results, calls)):
-        raise Misreported(f"it says that {due.nodeid} passed, and sends no result")
+    passed = [data for data in reports if data.get("when") == "call" and data["outcome"] == "passed"]
+    if isinstance(due, VariantItem) and passed:
+        results = [r for data in passed for r in _results(data)]
+        bad = [r.verdict for r in results if r.verdict in ("fail", "error") and not r.expected_failure]
+        if bad or not results:
+            sends = f"a result that says {bad[0]}" if bad else "no result"
+            raise Misreported(f"it says that {due.nodeid} passed, and sends {sends}")
     if not reports:
         raise Misreported(f"it sent nothing on {due.nodeid}")
     return replace(found, reports=reports)
@@ -44,7 +49,7 @@ def _with_node(data: dict[str, Any], due: pytest.Item, node: str) -> dict[str, A
     for record in records:
         if isinstance(record, Result) and isinstance(due, VariantItem):
             _check(record, due)
-    told = [replace(r, node=node) if isinstance(r, Result | Timing) else r for r in records]
+    told = [replace(r, node=node) if isinstance(r, Result | Timing | InRegisters) else r for r in records]
     return data | {"ptxdiff_records": json.dumps([to_json(r) for r in told])}
 
 
@@ -53,6 +58,9 @@ def _check(result: Result, due: VariantItem) -> None:
     place = (item.loaded.name, item.variant_name, item.target, item.backend)
     if result.key.item != place:
         raise Misreported(f"among the results on {due.nodeid} is one of {result.key}")
+    if result.key.compiler != (compiler := label(item.compiler)):
+        there = result.key.compiler or "the installed Triton"
+        raise Misreported(f"{due.nodeid} is compiled by {there}, and should be by {compiler or 'the installed Triton'}")
     mine = fingerprint_of(item)
     # Parts that two processes cannot compare travel with the project's files, whose contents name their folder.
     both = {n: d for n, d in result.fingerprint.items() if not mine.get(n, "").startswith(INCOMPARABLE)}
@@ -60,5 +68,6 @@ def _check(result: Result, due: VariantItem) -> None:
         raise Misreported(f"{due.nodeid} is defined otherwise there: {words}")
 
 
-def _results(data: dict[str, Any]) -> list[Any]:
-    return [r for r in json.loads(data.get("ptxdiff_records", "[]")) if r.get("record") == "result"]
+def _results(data: dict[str, Any]) -> list[Result]:
+    records = (from_json(obj) for obj in json.loads(data.get("ptxdiff_records", "[]")))
+    return [r for r in records if isinstance(r, Result)]
