@@ -87,13 +87,9 @@ def _on_cluster(args: argparse.Namespace, folder: Path) -> int:
     from harness.cluster.nodes import CPU, gpu
     from harness.fuzz.files import JOURNAL
     from harness.fuzz.oncluster import ClusterFuzz
-    from harness.ours import ROOT
 
     try:
-        with (
-            tempfile.TemporaryDirectory() as empty,
-            joined(args.cluster, ROOT if (ROOT / "pyproject.toml").exists() else Path(empty)) as tasks,
-        ):
+        with tempfile.TemporaryDirectory() as nothing, joined(args.cluster, Path(nothing)) as tasks:
             target = _target_there(args, tasks.nodes.targets)
             plan = _plan(args, target)
             needs = gpu(target) if target in tasks.nodes.targets and not args.no_gpu else CPU

@@ -26,4 +26,4 @@ if ((SLURM_JOB_NUM_NODES > 1)); then
 fi
 # Nothing runs before every node is there: what a missing GPU would have run would fall to the emulator.
 ptxdiff cluster nodes "$address" --expect "$SLURM_JOB_NUM_NODES" --wait 300
-ptxdiff "$@" --cluster "$address"
+ptxdiff "$1" --cluster "$address" "${@:2}"

@@ -196,7 +196,7 @@ def test_the_slurm_script_starts_a_head_the_other_nodes_and_ptxdiff(tmp_path):
     assert [c for c in called if c.startswith("ptxdiff")] == [
         f"ptxdiff cluster nodes {address} --expect 1 --wait 300",
         f"ptxdiff cluster nodes {address} --expect 3 --wait 300",
-        f"ptxdiff run cases --effort full --cluster {address}",
+        f"ptxdiff run --cluster {address} cases --effort full",
     ]
 
 

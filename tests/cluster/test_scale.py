@@ -1,6 +1,7 @@
 """The simulation of a driver and its GPUs agrees with arithmetic, and sees where the driver is the limit."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +48,20 @@ def test_one_gpu_more_than_the_most_is_one_too_many(batch):
     most = most_gpus(COSTS, 0.05, batch)
     assert most * COSTS.of(batch, 12, most) <= COSTS.worker + batch * 0.05
     assert (most + 1) * COSTS.of(batch, 12, most + 1) > COSTS.worker + batch * 0.05
+
+
+MEASURED = DriverCosts(task=1382.1e-6, watch=1.7e-6, item=275.5e-6, record=351.9e-6, worker=5545e-6)
+
+
+def test_what_the_page_says_of_the_simulation_is_what_it_gives():
+    """With the costs that the page states, for its smallest row and its sums."""
+    page = (Path(__file__).parent / "SCALE.md").read_text()
+    found = simulate(MEASURED, gpus=1000, items=1_000_000, batch=100, seconds=0.5)
+    assert f"| {found.seconds:,.0f} s | {most_gpus(MEASURED, 0.5, 10)} |" in page
+    for seconds in (2, 5, 10):
+        assert f"| {most_gpus(MEASURED, seconds, 10):,} |" in page
+    assert least_batch(MEASURED, 1000, 5.0) == 10
+    assert f"**{Nightly().hours(200, 5):.1f} GPU hours**" in page
 
 
 def test_a_night_is_a_product():
