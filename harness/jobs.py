@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from harness.model.assemblers import Assembler
+from harness.model.assemblers import PtxasChoice
 from harness.model.case import Case
 from harness.model.variants import Context, Variant
 
@@ -59,7 +59,7 @@ class Setup:
     fusion: bool = False
     padding: int | None = None
     alone: bool = False
-    assembler: Assembler | None = None
+    assembler: PtxasChoice | None = None
 
     @property
     def shape_text(self) -> str:

@@ -6,7 +6,7 @@ workflow commands they are encoded, so that a message can give no command of its
 
 from collections import defaultdict
 
-from harness.records import RunRecords
+from harness.records import RunRecords, by_assembler
 from harness.records.shown import (
     html_text,
     markdown_code,
@@ -28,7 +28,8 @@ SYMBOLS = {"passed": "✅", "failed": "❌"}
 def step_summary(run: RunRecords, *, history: History | None = None, limit: int = LIMIT) -> str:
     """A run in GitHub's Markdown, at most `limit` bytes: what does not fit is counted, never dropped in silence."""
     found = view(run)
-    parts = [_head(found), *_changes(history), *_failures(found), *_not_run(found), _matrix(found), *_speed(found)]
+    parts = [_head(found), *_changes(history), *_failures(found), *_not_run(found), _matrix(found)]
+    parts += [*_assemblers(found), *_speed(found)]
     kept: list[str] = []
     size = 200  # room for the closing remark
     for n, part in enumerate(parts):
@@ -129,6 +130,15 @@ def _matrix(found: View) -> str:
         )
     legend = " · ".join(f"{s.symbol} {s.word}" for s in STATES.values())
     return "\n\n".join(["### Variants against targets", *parts, legend])
+
+
+def _assemblers(found: View) -> list[str]:
+    rows = [
+        f"| {markdown_text(a.label)} | {a.passed:,} | {a.failed:,} | {a.faults:,} |"
+        for a in by_assembler(found.records.results)
+    ]
+    head = "### Assemblers\n\n| assembler | passed | failed | faults of ptxas |\n|---|--:|--:|--:|\n"
+    return [head + "\n".join(rows)] if rows else []
 
 
 def _table(found: View, rows: list[Row]) -> str:

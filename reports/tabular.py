@@ -57,6 +57,7 @@ def _outcome(r: Result) -> dict[str, Any]:
         "instructions": sum(r.instructions.values()) or None,
         "contraction_open": r.contraction_open,
         "device": r.device,
+        "ptxas": r.ptxas,
         "asm": r.asm,
         "ptx": r.ptx,
         "sass": r.sass,

@@ -292,9 +292,18 @@ def _scratch(compilation: Compilation, launch: Launch) -> list[torch.Tensor]:
 def _not_launched(launch: Launch, target: str) -> str:
     """Why the driver API cannot launch a kernel of Triton's here; "" where it can."""
     built = launch.build(target)
-    if launch.given is None and isinstance(built, Built) and built.compilation.descriptors:
+    if launch.given is not None or not isinstance(built, Built):
+        return ""
+    compilation = built.compilation
+    if compilation.descriptors:
         return "a kernel with tensor descriptors among its arguments is launched by Triton alone, with its own ptxas"
+    if odd := [kind for _, kind in compilation.spec.signature if kind in _NOT_PACKED]:
+        return f"a number of type {odd[0]} as an argument is passed by Triton alone, with its own ptxas"
     return ""
+
+
+_NOT_PACKED = ("bf16", "fp8e4nv", "fp8e5", "fp8e4b15")
+"""Types of numbers for which Python has no bytes."""
 
 
 _launched: dict[int, tuple[Any, Launch, str]] = {}

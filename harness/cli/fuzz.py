@@ -184,8 +184,9 @@ def _plan(args: argparse.Namespace, target: str) -> FuzzPlan:
 
 
 def _assemblers(args: argparse.Namespace, target: str) -> tuple[Ptxas, ...]:
-    from harness.fuzz.assemblers import NoAssembler, assembler
+    from harness.fuzz.assemblers import assembler
     from harness.triton.installation import NoTriton
+    from harness.triton.ptxas import NoAssembler
     from harness.triton.targets import assembler as bundled
 
     found = []

@@ -136,7 +136,7 @@ class Hardware:
         )
 
 
-def _serves(assembler: kernels.Assembler, capability: int) -> bool:
+def _serves(assembler: kernels.CarriedAssembler, capability: int) -> bool:
     """Whether an assembler has such a target; CUDA 13 dropped everything before 7.5, and knows what came later."""
     import subprocess
 

@@ -20,13 +20,14 @@ from harness.cluster.given import given_gpu
 from harness.cluster.joining import served
 from harness.cluster.nodes import CPU, Needs
 from harness.cluster.tasks import Event, Lost, Tasks, Yielded
-from harness.fuzz.assemblers import NoAssembler, Ptxas
+from harness.fuzz.assemblers import Ptxas
 from harness.fuzz.campaign import FuzzCampaign, Tried
 from harness.fuzz.execution import GpuRunner
 from harness.fuzz.judge import BatchJudge, FuzzPlan, JudgedBatch, PtxasFault, prepared
 from harness.fuzz.oracle import emulated, inputs_of
 from harness.processes.child import Device
 from harness.ptx import PtxError
+from harness.triton.ptxas import NoAssembler
 from harness.triton.targets import assembler as bundled
 
 ON_NODE = "harness.fuzz.oncluster:on_node"

@@ -21,6 +21,7 @@ from typing import Any
 
 from harness.gating.baseline import BaselineError, file_name
 from harness.gating.gate import WHOLE_ITEM
+from harness.gating.whoassembled import HELD, known
 from harness.records import EVIDENCE, VERDICTS, Block, Key, Result, Run, RunRecords, Seal
 from harness.records.seal import SealError
 
@@ -44,10 +45,11 @@ def _condensed(results: Sequence[Result]) -> Iterator[Result]:
     known = next((r.fingerprint for r in results if r.fingerprint), None)
     bodies = sorted({r.body for r in results if r.body})
     by = {r.ptxas for r in results if r.ptxas}
+    ptxas = by.pop() if len(by) == 1 else ""
     yield Result(
         key,
         worst.verdict,
-        ptxas=by.pop() if len(by) == 1 else "",
+        ptxas=ptxas,
         expected_failure=worst.expected_failure,
         evidence=max((r.evidence for r in results), key=EVIDENCE.index),
         words="" if worst.outcome == "pass" else worst.words,
@@ -62,7 +64,7 @@ def _condensed(results: Sequence[Result]) -> Iterator[Result]:
         rows[_digest([r.inputs_digest, r.key.context, r.key.fusion])[:6]].append(r)
     for name, members in sorted(rows.items()):
         bits = sorted({_digest([(b.first, b.count, b.digest) for b in r.outputs_digest]) for r in members})
-        yield _row(key, worst, name, _digest(bits)[:8])
+        yield replace(_row(key, worst, name, _digest(bits)[:8]), ptxas=ptxas)
 
 
 def _row(item: Key, of: Result, inputs: str, bits: str) -> Result:
@@ -100,10 +102,12 @@ def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> l
     for item in sorted(items):
         files[item[0].partition(".")[0]].append(item)
     folder.mkdir(parents=True, exist_ok=True)
+    by = sorted({*known(run), *(known(keep) if keep is not None else ())})
+    head = replace(run.run, environment={**run.run.environment, HELD: by}) if by else run.run
     written = []
     for stem, members in files.items():
         path = folder / f"{file_name(stem)}.jsonl"
-        path.write_bytes(b"".join(_lines(run.run, {i: items[i] for i in members})))
+        path.write_bytes(b"".join(_lines(head, {i: items[i] for i in members})))
         written.append(path)
     for stale in set(folder.glob("*.jsonl")) - set(written):
         stale.unlink()
@@ -124,7 +128,7 @@ def _by_item(results: Iterable[Result]) -> dict[Item, list[Result]]:
 def _lines(run: Run, items: Mapping[Item, list[Result]]) -> Iterator[bytes]:
     """The lines of one file: a head, one for each variant, backend and assembler, and an end that counts them."""
     seal = Seal(chained=False)
-    versions = {n: run.environment[n] for n in ("triton",) if n in run.environment}
+    versions = {n: run.environment[n] for n in ("triton", HELD) if n in run.environment}
     yield seal.close(_text({"record": "digests", "schema": SCHEMA, "effort": run.effort, "versions": versions}))
     groups: dict[tuple[str, str, str, str], dict[str, dict[str, Any]]] = defaultdict(dict)
     definitions: dict[tuple[str, str, str, str], str] = {}

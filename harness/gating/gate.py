@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from harness.gating.objection import ACCEPTED, CORRECTNESS, REGRESSION, RUN, Objection
 from harness.gating.registers import in_registers
+from harness.gating.whoassembled import assembled
 from harness.records import (
     ALONE,
     DECLARED,
@@ -38,11 +40,6 @@ from harness.records.compare import (
 )
 from harness.records.inregisters import MODES
 
-ACCEPTED, CORRECTNESS, USAGE, REGRESSION = 0, 1, 2, 3
-
-RUN = "run"
-"""The subject of what concerns the run as a whole."""
-
 Cell = tuple[str, str, str]
 
 
@@ -53,7 +50,8 @@ class Policy:
     speed: gate on speed, beyond the A/A noise. registers: the relative growth of registers or instructions that is
     let pass; spills never are. allow_model: let a pass on a model alone satisfy the gate. require: backends that must
     have run. targets: targets that must have been checked; without any, those of the baseline. fresh: refuse results
-    that were reused from earlier runs.
+    that were reused from earlier runs. assemblers: names of those whose results are accepted, such as `13.4 -O3`, and
+    `baseline` for those that made the baseline; without any, all are.
     """
 
     speed: bool = False
@@ -62,15 +60,7 @@ class Policy:
     require: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     fresh: bool = False
-
-
-@dataclass(frozen=True)
-class Objection:
-    """One decision: `code` is the exit code it calls for, 0 for what is stated only."""
-
-    code: int
-    subject: str
-    text: str
+    assemblers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -110,6 +100,7 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
     findings = [
         *_run_as_a_whole(run),
         *(_reused(run) if policy.fresh else ()),
+        *assembled(run, baseline, comparison, policy.assemblers),
         *_failures(run.results),
         *_accepted_failures(baseline.results),
         *_declared(run, baseline),

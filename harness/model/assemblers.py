@@ -10,7 +10,7 @@ TRITONS_LEVEL = 3
 
 
 @dataclass(frozen=True)
-class Assembler:
+class PtxasChoice:
     """One ptxas at one level, in the place of the one that Triton uses.
 
     path: of the program. version: what it says of itself ("12.9.86"). level: 0 to 3. digest: of the program's bytes,

@@ -118,6 +118,10 @@ class Process:
             self._worker.close()
 
 
+_OF_PTXAS = ("DISABLE_PTXAS_OPT", "PTXAS_OPTIONS")
+"""Variables that change how Triton calls ptxas when it launches: records would say another level than the one used."""
+
+
 class Device(Process):
     """One GPU and the process that works on it.
 
@@ -133,7 +137,8 @@ class Device(Process):
         begin: str = f"{__name__}:begin",
         option: str = "--ptx-limit",
     ) -> None:
-        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu.visible, **(variables or {})}
+        ours = {name: value for name, value in os.environ.items() if name not in _OF_PTXAS}
+        environment = {**ours, "CUDA_VISIBLE_DEVICES": gpu.visible, **(variables or {})}
         super().__init__(environment, prefix, name="the process on the GPU", option=option)
         self.gpu, self._begin = gpu, begin
         self.started = 0.0

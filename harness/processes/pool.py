@@ -44,6 +44,7 @@ _DROPPED_PREFIXES = (
     "NVPTX_",
     "PYTHONWARNINGS",
     "DISABLE_PTXAS_OPT",
+    "PTXAS_OPTIONS",
     "USE_IR_LOC",
 )
 

@@ -8,13 +8,15 @@ Every line ends in a checksum, so that nothing that was changed or lost is read 
 Values are bits in hexadecimal, because JSON has no NaN. Reports, comparisons and gates read these and nothing else.
 
 `types` has the record types, `encoding` their JSON, `rules` what they must not say, `seal` the checksums, `lock` who
-may write a file, `files` the writing and reading of whole files, `merge` several runs as one, `agreement` where targets
+may write a file, `files` the writing and reading of whole files, `merge` several runs as one, `assemblers` results
+by who assembled them, `agreement` where targets
 and variants give different bits, `evidence` on what results pass, `shown` their texts in each medium, `compare` two
 runs side by side, `provenance` digests of the bits, `statistics` verdicts on two timings, `inregisters` speed in
 registers and where the faster variant pays.
 """
 
 from harness.records.agreement import Split, explained, splits
+from harness.records.assemblers import AssemblerTally, by_assembler, names_assembler
 from harness.records.encoding import from_json, to_json
 from harness.records.evidence import beside, evidence_of_passes, passes
 from harness.records.files import Writer, collect, collector_paused, lines, read, read_lines, resumable
@@ -70,6 +72,7 @@ __all__ = [
     "SCHEMA",
     "VERDICTS",
     "Area",
+    "AssemblerTally",
     "Beside",
     "Bits",
     "Block",
@@ -101,6 +104,7 @@ __all__ = [
     "WriteError",
     "Writer",
     "beside",
+    "by_assembler",
     "collect",
     "collector_paused",
     "evidence_of_passes",
@@ -109,6 +113,7 @@ __all__ = [
     "lines",
     "machines",
     "merged",
+    "names_assembler",
     "passes",
     "read",
     "read_lines",

@@ -399,12 +399,12 @@ class RunRecords:
     texts: dict[str, Text] = field(default_factory=dict)
     results: list[Result] = field(default_factory=list)
     timings: list[Timing] = field(default_factory=list)
-    in_registers: list[InRegisters] = field(default_factory=list)
     end: End | None = None
     path: Path | None = None
     conflicts: list[Conflict] = field(default_factory=list)
     disagreements: list[Disagreement] = field(default_factory=list)
     mutations: list[Mutation] = field(default_factory=list)
+    in_registers: list[InRegisters] = field(default_factory=list)
 
 
 def text_hash(text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.model.assemblers import TRITONS_LEVEL, Assembler
+from harness.model.assemblers import TRITONS_LEVEL, PtxasChoice
 from harness.running.plan import WorkItem
 from harness.triton.installation import NoTriton
 from harness.triton.ptxas import NoAssembler, assembler_at
@@ -17,7 +17,7 @@ BUNDLED = "bundled"
 BACKENDS = ("gpu", "assembler")
 """The backends that run what an assembler gives."""
 
-Chosen = Assembler | None
+Chosen = PtxasChoice | None
 """An assembler; None for the one that Triton uses, as Triton calls it."""
 
 
@@ -61,7 +61,7 @@ class AssemblerChoice:
         return [f"{BUNDLED} -O{level}" if p == BUNDLED else assembler_at(p, level).label for p, level in named]
 
 
-def tritons_own(target: str, compiler: str = "", level: int = TRITONS_LEVEL) -> Assembler:
+def tritons_own(target: str, compiler: str = "", level: int = TRITONS_LEVEL) -> PtxasChoice:
     """The ptxas that Triton, or a build of it, carries for a target. Raises NoTriton and NoAssembler."""
     from harness.triton.targets import assembler_of
 

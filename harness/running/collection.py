@@ -251,7 +251,7 @@ class VariantItem(OwnWords, pytest.Item):
             node=self.address,
             replay=replay,
             dump=Path(dump) if dump else None,
-            assemblers=self._assemblers,
+            assemblers=self.assemblers,
         )
         if self._reusable:
             reuse.keep(self.item, found, run_id(self.config), *self._settings)
@@ -270,10 +270,11 @@ class VariantItem(OwnWords, pytest.Item):
         )
         if not wanted or self.item.backend not in reuse.BACKENDS:
             return False
-        return reuse.assembled_by(self.item, self._assemblers) is not None
+        return reuse.assembled_by(self.item, self.assemblers) is not None
 
     @property
-    def _assemblers(self) -> tuple[Chosen, ...]:
+    def assemblers(self) -> tuple[Chosen, ...]:
+        """Who assembles its kernels; None is Triton's own."""
         return assemblers_of(self.config, self.item)
 
     @property
@@ -281,7 +282,7 @@ class VariantItem(OwnWords, pytest.Item):
         """What decides the results beside the item: options, and the words that repeat the item."""
         option = self.config.option
         limits = str(option.ptx_limit), str(self.config.getini("ptx_limit"))
-        by = reuse.assembled_by(self.item, self._assemblers)
+        by = reuse.assembled_by(self.item, self.assemblers)
         return option.ptx_effort, option.ptx_approximate, limits, self.address, _disassembled(self.config), by
 
     def _check_unchanged(self, done: ItemResults) -> None:

@@ -22,7 +22,7 @@ from harness.fuzz.program import RandomProgram
 from harness.fuzz.reduce import reduced
 from harness.jobs import Job, MachineCodeBackend, Outcome
 from harness.judging.judge import judge_same
-from harness.model.assemblers import LEVELS, Assembler
+from harness.model.assemblers import LEVELS, PtxasChoice
 from harness.model.compilers import compiler_of
 from harness.model.policies import policies
 from harness.model.reference import ReferenceFault
@@ -56,8 +56,8 @@ class PtxasBlame:
     """
 
     kind: str
-    faulty: Assembler
-    right: Assembler | None
+    faulty: PtxasChoice
+    right: PtxasChoice | None
     ptx: str
     options: tuple[str, ...]
     target: str
@@ -65,6 +65,8 @@ class PtxasBlame:
     first: Offender | None = None
     differ: int = 0
     evidence: str = ""
+    of_smaller: Offender | None = None
+    """The same of the smaller text, on the same inputs."""
 
 
 class _PtxOnly:
@@ -135,12 +137,12 @@ def filled(job: Job) -> Job:
     return replace(job, inputs={n: np.resize(u, size).reshape(job.setup.shape) for n, u in job.inputs.items()})
 
 
-def by(job: Job, assembler: Assembler) -> Job:
+def by(job: Job, assembler: PtxasChoice) -> Job:
     """A job, by another assembler."""
     return replace(job, setup=replace(job.setup, assembler=assembler))
 
 
-def candidates(own: Assembler, others: Sequence[Chosen], job: Job) -> Iterator[Assembler]:
+def candidates(own: PtxasChoice, others: Sequence[Chosen], job: Job) -> Iterator[PtxasChoice]:
     """The other levels of an assembler, the nearest first, then other programs."""
     for level in sorted(set(LEVELS) - {own.level}, key=lambda level: (abs(level - own.level), -level)):
         yield replace(own, level=level)
@@ -168,7 +170,7 @@ def _bytes(units: Any) -> Any:
 
 
 def _blame(
-    job: Job, outcome: Outcome, meant: Outcome, backend: MachineCodeBackend, pair: tuple[Assembler, Assembler],
+    job: Job, outcome: Outcome, meant: Outcome, backend: MachineCodeBackend, pair: tuple[PtxasChoice, PtxasChoice],
     smallest: bool,
 ) -> PtxasBlame | None:  # fmt: skip
     compilation = _compilation(job)
@@ -180,7 +182,15 @@ def _blame(
         first=judgement.offenders[0] if judgement.offenders else None, differ=judgement.different,
         evidence=meant.evidence,
     )  # fmt: skip
-    return _smaller(found, _Showing(job, compilation, backend, pair).shows) if smallest else found
+    if not smallest:
+        return found
+    showing = _Showing(job, compilation, backend, pair)
+    found = _smaller(found, lambda text: showing.outputs(text) is not None)
+    outputs = showing.outputs(found.ptx) if found.smaller else None
+    if outputs is None:
+        return replace(found, ptx=compilation.ptx, smaller=False)
+    offenders = judge_same(job.case, job.inputs, *outputs, job.setup.pack).offenders
+    return replace(found, of_smaller=offenders[0] if offenders else None)
 
 
 def ended_badly(job: Job, outcome: Outcome, others: Sequence[Chosen]) -> PtxasBlame | None:
@@ -213,7 +223,7 @@ def _compilation(job: Job) -> Compilation | None:
     return None if isinstance(found, Refusal) else found
 
 
-def _options(compilation: Compilation, by: Assembler) -> tuple[str, ...]:
+def _options(compilation: Compilation, by: PtxasChoice) -> tuple[str, ...]:
     words = options_of(compilation.spec, Tool.of(by))
     return tuple(w for w in words if w not in ("-v", "-lineinfo") and not w.startswith("-O"))
 
@@ -225,20 +235,21 @@ class _Showing:
     job: Job
     compilation: Compilation
     backend: MachineCodeBackend
-    pair: tuple[Assembler, Assembler]
+    pair: tuple[PtxasChoice, PtxasChoice]
 
-    def shows(self, text: str) -> bool:
+    def outputs(self, text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
+        """The emulator's outputs and those of the faulty assembler; None where the text does not show the fault."""
         changed = replace(self.compilation, ptx=text)
         plain = replace(self.job, setup=replace(self.job.setup, assembler=None, padding=None))
         meant = run_compiled(plain, CompiledKernel(launch_of(plain), changed))
         if meant.status != "ran" or meant.findings or meant.contraction_open or not meant.outputs:
-            return False
+            return None
         faulty, right = (self._given(changed, one) for one in self.pair)
         if faulty is None or right is None or not same_bits(right, meant.outputs):
-            return False
-        return not same_bits(faulty, meant.outputs)
+            return None
+        return None if same_bits(faulty, meant.outputs) else (meant.outputs, faulty)
 
-    def _given(self, compilation: Compilation, one: Assembler) -> Mapping[str, Any] | None:
+    def _given(self, compilation: Compilation, one: PtxasChoice) -> Mapping[str, Any] | None:
         compilation = replace(compilation, ptxas=Tool.of(one))
         made = assemble(compilation)
         if not isinstance(made, Assembly):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from harness.model.assemblers import TRITONS_LEVEL, Assembler
-from harness.model.targets import capability
+from harness.model.assemblers import TRITONS_LEVEL, PtxasChoice
 from harness.records import Key
 from harness.running.dump import file_name
 from harness.running.ptxasfault import PtxasBlame
@@ -21,6 +21,7 @@ _WHAT = {
     "crashed": "crashes on this PTX, where it should assemble it or say what is wrong with it",
     "hung": "does not come to an end on this PTX",
 }
+_FOR_TRITON = "Triton takes it from TRITON_PTXAS_PATH and TRITON_PTXAS_BLACKWELL_PATH, which one by target and release"
 WIDTH = 12
 
 
@@ -41,15 +42,10 @@ def told(blame: PtxasBlame, attachment: str) -> list[str]:
 def _rows(blame: PtxasBlame, attachment: str) -> list[tuple[str, str]]:
     rows = [("at fault", f"{blame.faulty.label}, {blame.faulty.path}")]
     if blame.right is not None:
-        agrees = "gives the emulator's bits on all inputs" if blame.kind == "wrong" else "assembles it"
-        rows.append(("right", f"{blame.right.label}: the same PTX, and it {agrees}"))
+        does = "gives the emulator's bits for the same PTX, on all inputs"
+        rows.append(("right", f"{blame.right.label}: {does if blame.kind == 'wrong' else 'assembles the same PTX'}"))
+    rows += _values(blame)
     if blame.first is not None:
-        rows += [(f"input {n}", f"{b.bits}  {b.value}") for n, b in blame.first.inputs.items()]
-        rows.append(("emulator", f"{blame.first.expected.bits}  {blame.first.expected.value}  {_evidence(blame)}"))
-        rows.append((f"-O{blame.faulty.level}", f"{blame.first.got.bits}  {blame.first.got.value}  on the device"))
-        if blame.right is not None:
-            same = f"-O{blame.right.level}" if blame.right.digest == blame.faulty.digest else "the other"
-            rows.append((same, f"{blame.first.expected.bits}  {blame.first.expected.value}  on the device"))
         rows.append(("", f"output {blame.first.output}, code {blame.first.index}; {blame.differ} codes differ in all"))
     rows += [
         (
@@ -65,24 +61,36 @@ def _rows(blame: PtxasBlame, attachment: str) -> list[tuple[str, str]]:
     rows.append(("attach", attachment))
     if blame.smaller:
         rows.append(("", "it is cut down to what shows the fault, and takes the kernel's own arguments"))
-    rows.append(("by hand", command(blame, blame.faulty, "wrong.cubin")))
+    rows.append(("by hand", command(blame, blame.faulty, "wrong")))
     if blame.right is not None:
-        rows.append(("", command(blame, blame.right, "right.cubin")))
+        rows.append(("", command(blame, blame.right, "right")))
     return rows + [("work round" if n == 0 else "", text) for n, text in enumerate(work_round(blame))]
+
+
+def _values(blame: PtxasBlame) -> list[tuple[str, str]]:
+    """The first code that differs: its inputs, and what each gives."""
+    if blame.first is None:
+        return []
+    rows = [(f"input {n}", f"{b.bits}  {b.value}") for n, b in blame.first.inputs.items()]
+    rows.append(("emulator", f"{blame.first.expected.bits}  {blame.first.expected.value}  {_evidence(blame)}"))
+    rows.append((f"-O{blame.faulty.level}", f"{blame.first.got.bits}  {blame.first.got.value}  on the device"))
+    if blame.right is not None:
+        same = f"-O{blame.right.level}" if blame.right.digest == blame.faulty.digest else "the other"
+        rows.append((same, f"{blame.first.expected.bits}  {blame.first.expected.value}  on the device"))
+    return rows
 
 
 def _evidence(blame: PtxasBlame) -> str:
     return _EVIDENCE.get(blame.evidence, "by the emulator")
 
 
-def command(blame: PtxasBlame, by: Assembler, output: str) -> str:
+def command(blame: PtxasBlame, by: PtxasChoice, name: str) -> str:
     """The command that assembles the PTX by hand."""
-    return shlex.join([by.path, f"-O{by.level}", *blame.options, "kernel.ptx", "-o", output])
+    return shlex.join([by.path, f"-O{by.level}", *blame.options, "kernel.ptx", "-o", f"{name}.cubin"])
 
 
 def work_round(blame: PtxasBlame) -> list[str]:
     """What a user can do until ptxas is repaired, what is known to help first."""
-    variable = "TRITON_PTXAS_BLACKWELL_PATH" if _number(blame.target) >= 90 else "TRITON_PTXAS_PATH"
     lines = []
     right = blame.right
     if right is not None and right.digest == blame.faulty.digest:
@@ -93,21 +101,15 @@ def work_round(blame: PtxasBlame) -> list[str]:
         if right.level == 0:
             lines.append("for all of Triton's kernels: DISABLE_PTXAS_OPT=1")
     elif right is not None:
-        lines.append(f"assemble with {right.name}: {variable}={right.path} for Triton (older ones: TRITON_PTXAS_PATH)")
+        lines.append(f"assemble with {right.name}, {right.path}; {_FOR_TRITON}")
     if right is None or right.digest == blame.faulty.digest:
         lines.append(
-            f"or another ptxas, a newer CUDA toolkit's say: {variable}=PATH for Triton; try it here first with "
+            f"{'or ' * bool(lines)}another ptxas, a newer CUDA toolkit's say; try it here first with "
             f"--ptx-assembler=PATH --ptx-opt={TRITONS_LEVEL}"
         )
+        lines.append(_FOR_TRITON)
     lines.append("or write the instructions in another way, and run this case again")
     return lines
-
-
-def _number(target: str) -> int:
-    try:
-        return capability(target)
-    except ValueError:
-        return 0
 
 
 def attached(folder: Path | None, key: Key, blame: PtxasBlame) -> str:
@@ -125,6 +127,8 @@ def attached(folder: Path | None, key: Key, blame: PtxasBlame) -> str:
 def _commented(blame: PtxasBlame) -> str:
     """The PTX with what it shows in comments before it."""
     words: Sequence[str] = [f"{blame.faulty.name} {_WHAT[blame.kind]}", in_brief(blame)]
-    rows = [f"{name}: {text}" for name, text in _rows(blame, "this file") if name.startswith(("input", "emul", "-O"))]
-    by_hand = [command(blame, blame.faulty, "wrong.cubin")]
+    if blame.smaller:
+        words = [*words, "cut down to what shows the fault; parameters and launch are the kernel's own"]
+    rows = [f"{name}: {text}" for name, text in _values(replace(blame, first=blame.of_smaller or blame.first)) if name]
+    by_hand = [command(blame, by, name) for by, name in ((blame.faulty, "wrong"), (blame.right, "right")) if by]
     return "".join(f"// {line}\n" for line in (*words, *rows, *by_hand)) + blame.ptx

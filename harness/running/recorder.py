@@ -31,6 +31,7 @@ from harness.records import (
     WriteError,
     Writer,
     beside,
+    by_assembler,
     evidence_of_passes,
     explained,
     from_json,
@@ -62,6 +63,7 @@ class Recorder:
         self.reused: Counter[str] = Counter()
         self.timings: list[Timing] = []
         self.results: list[Result] = []
+        self.assembled: list[Result] = []
         self.cases: dict[str, CaseInfo] = {}
         self.splits: list[Split] = []
         self.remarks: dict[str, None] = {}  # of a replay, each once
@@ -127,6 +129,9 @@ class Recorder:
         for r in results:
             self.remarks |= dict.fromkeys(n for n in r.notes if n.startswith("--ptx-replay:"))
             self.reused[r.reused] += bool(r.reused)
+            if r.ptxas:
+                named = ("key", "verdict", "expected_failure", "diagnosis", "ptxas")
+                self.assembled.append(Result(**{name: getattr(r, name) for name in named}))
             self.verdicts["expected failure" if r.expected_failure else r.verdict] += 1
             if r.outputs_digest:  # of each result as much as it takes to compare it with others
                 kept = ("key", "verdict", "expected_failure", "inputs_digest", "outputs_digest", "fingerprint")
@@ -264,6 +269,10 @@ class Recorder:
         if count := self.reused.total():
             runs = ", ".join(sorted(run for run in self.reused if run))
             terminalreporter.write_line(f"{count} results reused from {runs}; --ptx-fresh runs everything")
+        tallies = by_assembler(self.assembled)
+        if any(t.faults for t in tallies) or any(r.key.assembler for r in self.assembled):
+            for tally in tallies:
+                terminalreporter.write_line(terminal(str(tally)))
         if self.splits:
             terminalreporter.write_line(_parting(self.splits))
         for remark in self.remarks:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from harness.model.assemblers import Assembler
+from harness.model.assemblers import PtxasChoice
 from harness.model.targets import capability
 from harness.triton.assemble import Assembly, assemble
 from harness.triton.compile import compile_kernel
@@ -26,7 +26,7 @@ class Built:
     assembly: Assembly
 
 
-def build(spec: KernelSpec, chosen: Assembler | None = None) -> Built | Refusal:
+def build(spec: KernelSpec, chosen: PtxasChoice | None = None) -> Built | Refusal:
     """Compile and assemble for the spec's target; by the assembler that Triton uses, where none is chosen.
 
     ptxas often says of an instruction that the target lacks what it says of a misspelt one ("Arguments mismatch",
@@ -40,12 +40,12 @@ def build(spec: KernelSpec, chosen: Assembler | None = None) -> Built | Refusal:
     return replace(built, kind="unsupported", words=f"{built.words}; {taken} takes it") if taken else built
 
 
-def accepting(spec: KernelSpec, targets: Iterable[str], chosen: Assembler | None = None) -> str | None:
+def accepting(spec: KernelSpec, targets: Iterable[str], chosen: PtxasChoice | None = None) -> str | None:
     """The first of `targets` for which the kernel can be built."""
     return next((t for t in targets if isinstance(_build(spec.for_target(t), chosen), Built)), None)
 
 
-def _build(spec: KernelSpec, chosen: Assembler | None = None) -> Built | Refusal:
+def _build(spec: KernelSpec, chosen: PtxasChoice | None = None) -> Built | Refusal:
     compilation = compile_kernel(spec)
     if isinstance(compilation, Refusal):
         return compilation

@@ -9,7 +9,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from harness.model.assemblers import Assembler
+from harness.model.assemblers import PtxasChoice
 from harness.triton.assemble import run_tool
 
 ASKED = 60.0  # seconds that --version may take
@@ -20,7 +20,7 @@ class NoAssembler(ValueError):
     """A path at which no ptxas answers; the message says what it is instead."""
 
 
-def assembler_at(path: str | Path, level: int, *, bundled: bool = False) -> Assembler:
+def assembler_at(path: str | Path, level: int, *, bundled: bool = False) -> PtxasChoice:
     """The ptxas at a path, at a level. Raises NoAssembler."""
     place = os.path.abspath(path)
     try:
@@ -28,7 +28,7 @@ def assembler_at(path: str | Path, level: int, *, bundled: bool = False) -> Asse
         version, digest, script = _identified(place, status.st_size, status.st_mtime_ns, status.st_ino)
     except OSError as error:
         raise NoAssembler(f"{path} does not run: {error.strerror or error}") from None
-    return Assembler(place, version, level, digest, script, bundled)
+    return PtxasChoice(place, version, level, digest, script, bundled)
 
 
 @functools.lru_cache(maxsize=64)

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from harness.model.assemblers import Assembler
+from harness.model.assemblers import PtxasChoice
 from harness.model.identity import digest_with_code
 from harness.triton.diagnostics import Refusal
 from harness.triton.ptxtext import body_hash
@@ -103,6 +103,16 @@ class GivenPtx:
 
 
 @dataclass(frozen=True)
+class AsmSwap:
+    """Inline asm that takes the place of other inline asm, wherever a kernel has that: a planted mistake."""
+
+    text: str
+    constraints: str
+    new_text: str
+    new_constraints: str
+
+
+@dataclass(frozen=True)
 class KernelSpec:
     """One compilation of a @triton.jit kernel for one target, or a kernel given as PTX. Hashable and picklable.
 
@@ -114,6 +124,7 @@ class KernelSpec:
     options: further options of Triton's compiler, such as ("num_stages", 2).
     given: the PTX, where nothing is to be compiled; of the other fields signature, target and enable_fp_fusion count.
     compiler: the name of the Triton build that compiles (`harness.triton.builds`).
+    swaps: inline asm to be replaced on the way; a kernel that has none of a swap's asm is refused.
     """
 
     function: FunctionRef
@@ -126,6 +137,7 @@ class KernelSpec:
     options: tuple[tuple[str, Any], ...] = ()
     given: GivenPtx | None = None
     compiler: str = ""
+    swaps: tuple[AsmSwap, ...] = ()
 
     def for_target(self, target: str) -> KernelSpec:
         """The same kernel for another target."""
@@ -141,7 +153,7 @@ class Tool:
 
     path: str
     version: str
-    chosen: Assembler | None = None
+    chosen: PtxasChoice | None = None
 
     @property
     def name(self) -> str:
@@ -149,7 +161,7 @@ class Tool:
         return self.chosen.name if self.chosen else f"ptxas {self.version}"
 
     @classmethod
-    def of(cls, chosen: Assembler) -> Tool:
+    def of(cls, chosen: PtxasChoice) -> Tool:
         """A chosen assembler as a tool."""
         return cls(chosen.path, chosen.version, chosen)
 
@@ -174,7 +186,7 @@ class Compilation:
     entry: the kernel's name in the PTX. shared: bytes of shared memory that the launch must give.
     ptxas: the assembler that Triton would use for this target; `UNASKED` where it was not asked. notes: warnings that
     Python raised on the way. scratch: bytes of global memory that each block gets. descriptors: of each tensor
-    descriptor among the arguments.
+    descriptor among the arguments. asm: text and constraints of the inline asm in it, as Triton was given them.
     """
 
     spec: KernelSpec
@@ -186,6 +198,7 @@ class Compilation:
     notes: tuple[str, ...] = ()
     scratch: int = 0
     descriptors: tuple[DescriptorLayout, ...] = ()
+    asm: tuple[tuple[str, str], ...] = ()
 
     @cached_property
     def body_hash(self) -> str:

@@ -8,10 +8,11 @@ from harness.cluster.connect import ClusterError
 from harness.cluster.joining import joined
 from harness.cluster.nodes import Needs, gpu
 from harness.fuzz import oncluster
-from harness.fuzz.assemblers import NoAssembler, assembler
+from harness.fuzz.assemblers import assembler
 from harness.fuzz.campaign import FuzzCampaign
 from harness.fuzz.judge import FuzzPlan, PtxasFault
 from harness.fuzz.oncluster import ClusterFuzz, digest_of_file, on_node, unfounded
+from harness.triton.ptxas import NoAssembler
 from tests.cluster.conftest import ROOT
 from tests.cluster.fuzz_deeds import judged
 

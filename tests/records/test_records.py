@@ -22,6 +22,7 @@ from harness.records import (
     Disagreement,
     End,
     Grid,
+    InRegisters,
     Key,
     Mutation,
     Offender,
@@ -109,6 +110,22 @@ SAMPLES: list[Record] = [
         "words",
         1.5,
     ),
+    InRegisters(
+        replace(KEY, shape="latency"),
+        4096,
+        (255.0, 257.0),
+        256.0,
+        255.0,
+        257.0,
+        0.01,
+        {"MUFU.RCP": 1.0},
+        8.0,
+        16.0,
+        1755.0,
+        "",
+        "GPU-1",
+        node="10.0.0.7",
+    ),
     End("2026-01-01T00:01:00+00:00", 60.0, {EXPECTED: 1}),
 ]
 
@@ -122,6 +139,8 @@ def test_every_type_comes_back_as_it_was(record):
 def test_the_sample_of_every_type_fills_every_field(record):
     """So that a field added later is in the round trip as well."""
     for f in dataclasses.fields(record):
+        if isinstance(record, InRegisters) and f.name == "words":  # why there are no figures: never beside them
+            continue
         if f.default is not dataclasses.MISSING and f.name not in ("schema", "chained"):
             assert getattr(record, f.name) != f.default, f.name
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from harness.cli import main
 from harness.diskcache import DiskCache
+from harness.records import Key, Result
 from harness.running import reuse
 from harness.running.assemblers import AssemblerChoice, label_of, option_words, tritons_own
+from harness.running.oncluster.received import other_assembler
 from harness.triton.ptxas import NoAssembler, assembler_at
 
 pytest.importorskip("triton")
@@ -150,6 +154,20 @@ def test_a_run_goes_on_with_the_same_assemblers(runs, programs):
     assert runs("--ptx-resume", a, file="kept.jsonl") == first
 
 
+def test_the_command_has_the_options_too_and_the_end_counts_each(tmp_path, capfd):
+    """`ptxdiff run`: what Triton uses has no assembler in its key, so that runs before and after compare."""
+    (tmp_path / "case.py").write_text(CASE)
+    file = tmp_path / "run.jsonl"
+    words = ["run", str(tmp_path / "case.py"), "--backend", "assembler", "--target", TARGET, "--output", str(file)]
+    assert main([*words, "--opt", "0", "--opt", "3", "--assembler", "bundled"]) == 0
+    results = [r for r in map(json.loads, file.read_text().splitlines()) if r["record"] == "result"]
+    o0, o3 = (tritons_own(TARGET, level=level).label for level in (0, 3))
+    assert {(r["key"].get("assembler", ""), r["ptxas"]) for r in results} == {("", o3), (o0, o0)}
+    said = capfd.readouterr().out
+    for label in (o0, o3):
+        assert f"{label}: {len(results) // 2} passed, 0 failed, 0 faults of ptxas" in said
+
+
 def test_quick_takes_what_triton_uses_and_full_adds_level_0():
     def levels(effort, *named):
         resolved = AssemblerChoice.of(None, named or None, effort).resolved("assembler", TARGET)
@@ -211,3 +229,20 @@ def test_a_target_that_an_assembler_does_not_know_is_not_run(run_cases):
 def test_a_program_that_went_away_is_an_error_and_no_run_by_another():
     with pytest.raises(NoAssembler, match="No such file"):
         AssemblerChoice.of(["/no/such/ptxas"], None, "quick").resolved("gpu", TARGET)
+
+
+def test_what_a_node_of_a_cluster_assembled_with_another_program_is_refused(programs):
+    """At the same path may lie another program; and Triton's own may be led elsewhere."""
+    a, b = (assembler_at(programs[name], 3) for name in ("a", "b"))
+    item = SimpleNamespace(backend="assembler", target=TARGET, compiler="")
+
+    def words(key, ptxas, asked, verdict="pass"):
+        result = Result(Key("c", "v", TARGET, "assembler", assembler=key), verdict, ptxas=ptxas)
+        return other_assembler(result, SimpleNamespace(item=item, assemblers=asked))
+
+    assert words(a.label, a.label, (a,)) == ""
+    assert words("", a.label, (None,)) == ""  # a copy of Triton's own
+    assert words("", "", (a,), "not run") == ""
+    assert words(b.label, b.label, (a,)) == f"by {b.label}, which is not asked for"
+    assert words("", a.label, (a,)) == "by the ptxas that Triton uses, which is not asked for"
+    assert words("", b.label, (None,)) == f"by {b.label}, here by {a.label}"

@@ -19,6 +19,8 @@ from harness.ptx.kernel import (
     clusterops,
     matrices,
     mbarriers,
+    scaled,
+    sparse,
     tensor,
     warpgroup,
     warps,
@@ -32,19 +34,9 @@ from harness.ptx.text.nodes import Function, Module
 from harness.ptx.text.parser import parse_module
 
 _LOADED = (
-    control,
-    moves,
-    accesses,
-    boxes,
-    bulkcopies,
-    calls,
-    clusterops,
-    matrices,
-    mbarriers,
-    tensor,
-    warpgroup,
-    warps,
-)
+    control, moves, accesses, boxes, bulkcopies, calls, clusterops, matrices, mbarriers, scaled, sparse, tensor,
+    warpgroup, warps,
+)  # fmt: skip
 """What registers the binders of all operations, and the runners of a kernel's own."""
 
 

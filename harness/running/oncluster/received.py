@@ -11,6 +11,7 @@ import pytest
 from harness.cluster.tasks import Misreported
 from harness.model.identity.definition import INCOMPARABLE, what_changed
 from harness.records import InRegisters, RecordError, Result, Timing, from_json, to_json
+from harness.running.assemblers import label_of
 from harness.running.collection import VariantItem
 from harness.running.item import fingerprint_of
 from harness.running.oncluster.messages import ItemReport
@@ -58,6 +59,8 @@ def _check(result: Result, due: VariantItem) -> None:
     place = (item.loaded.name, item.variant_name, item.target, item.backend)
     if result.key.item != place:
         raise Misreported(f"among the results on {due.nodeid} is one of {result.key}")
+    if words := other_assembler(result, due):
+        raise Misreported(f"{due.nodeid} was assembled {words}")
     if result.key.compiler != (compiler := label(item.compiler)):
         there = result.key.compiler or "the installed Triton"
         raise Misreported(f"{due.nodeid} is compiled by {there}, and should be by {compiler or 'the installed Triton'}")
@@ -66,6 +69,19 @@ def _check(result: Result, due: VariantItem) -> None:
     both = {n: d for n, d in result.fingerprint.items() if not mine.get(n, "").startswith(INCOMPARABLE)}
     if result.fingerprint and (words := what_changed(both, {n: d for n, d in mine.items() if n in both})):
         raise Misreported(f"{due.nodeid} is defined otherwise there: {words}")
+
+
+def other_assembler(result: Result, due: VariantItem) -> str:
+    """By whom a result was assembled, where that is nobody whom the run asked for; "" where it is in order.
+
+    A node may have another program at the same path.
+    """
+    place = due.item.backend, due.item.target, due.item.compiler
+    asked = {"" if chosen is None else chosen.label: label_of(chosen, *place) for chosen in due.assemblers}
+    if result.key.assembler not in asked and result.verdict != "not run":
+        return f"by {result.key.assembler or 'the ptxas that Triton uses'}, which is not asked for"
+    here = asked.get(result.key.assembler, "")
+    return f"by {result.ptxas}, here by {here}" if here and result.ptxas not in ("", here) else ""
 
 
 def _results(data: dict[str, Any]) -> list[Result]:
