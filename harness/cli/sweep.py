@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from harness.model.naming import Named
     from harness.processes.gpus import Gpu
     from harness.sweep.shards import Journal, ShardResult, Task
+
+
+MOST = 1 << 22
+"""Shards of one call: each has a line in the journal, and its result stays in memory."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -70,9 +75,9 @@ def _sweep(args: argparse.Namespace, chosen: Named, tasks: Tasks | None = None, 
     places = _places(task.target) if task.backend == "gpu" and not tasks else [None]
     part = part_of(task.shards, args.part)
     journal = Journal(Path(args.journal), task, resume=args.resume)
-    wanted = [s for s in part if s not in journal.done][: args.limit]
     console = Console()
     with contextlib.closing(journal), _progress(console) as progress:
+        wanted = _wanted(part, journal, args.limit)
         bar = progress.add_task(f"{task.variant}, 2^{task.bits} inputs", total=len(wanted), different=0)
 
         def on_result(result: object) -> None:
@@ -88,6 +93,15 @@ def _sweep(args: argparse.Namespace, chosen: Named, tasks: Tasks | None = None, 
         else:
             sweep(task, journal, wanted, places=places, on_result=on_result, timeout=args.timeout)
     return _summary(console, task, journal, wanted)
+
+
+def _wanted(part: Iterator[int], journal: Journal, limit: int | None) -> list[int]:
+    """The shards to run now. Raises UsageError where they are too many to be listed."""
+    missing = (s for s in part if s not in journal.done)
+    found = list(itertools.islice(missing, MOST + 1 if limit is None else limit))
+    if limit is None and len(found) > MOST:
+        raise UsageError(f"there are more than {MOST} shards to run; choose greater --shard-bits, --part, or --limit")
+    return found
 
 
 def _task(args: argparse.Namespace, chosen: Named, there: Sequence[str] | None) -> Task:
