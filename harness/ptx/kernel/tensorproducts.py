@@ -257,3 +257,16 @@ def _computed(
     else:
         how = Arithmetic((what.d, what.a, what.b, what.d), "blocks", _FLOATS[found.kind], GENERATION)
     return np.asarray(how(a[None], np.ascontiguousarray(b.T)[None], c[None])[0])
+
+
+def _refuses(operation: str, what: str) -> None:
+    @binds(operation)
+    def bind(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+        raise builder.error(
+            NotElementwise, f"{node.spelling}: the emulator does not run {what} of tcgen05", node.offset
+        )
+
+
+_refuses("tcgen05_sparse", "sparse products")
+_refuses("tcgen05_ashift", "products of a shifted a")
+_refuses("tcgen05_ld_red", "reducing loads")
