@@ -6,12 +6,12 @@ import triton.language as tl
 
 @triton.jit
 def scaled(
-    a, x, b, y, d, M, N, K, TILE: tl.constexpr, STEP: tl.constexpr, KIND: tl.constexpr, BLOCK: tl.constexpr,
-    EACH: tl.constexpr,
+    a, x, b, y, d, M, N, K, TM: tl.constexpr, TN: tl.constexpr, STEP: tl.constexpr, KIND: tl.constexpr,
+    BLOCK: tl.constexpr, EACH: tl.constexpr,
 ):  # fmt: skip
     """One tile of d = (a x) (b y); b is N x K. EACH: elements in a byte. Sizes are multiples of the tile's."""
-    m, n = tl.program_id(0) * TILE + tl.arange(0, TILE), tl.program_id(1) * TILE + tl.arange(0, TILE)
-    total = tl.zeros((TILE, TILE), dtype=tl.float32)
+    m, n = tl.program_id(0) * TM + tl.arange(0, TM), tl.program_id(1) * TN + tl.arange(0, TN)
+    total = tl.zeros((TM, TN), dtype=tl.float32)
     for start in range(0, K, STEP):
         k, g = start // EACH + tl.arange(0, STEP // EACH), start // BLOCK + tl.arange(0, STEP // BLOCK)
         left = tl.load(a + m[:, None] * (K // EACH) + k[None, :])
@@ -26,12 +26,12 @@ def scaled(
 
 @triton.jit
 def dequantised(
-    a, x, b, y, d, M, N, K, TILE: tl.constexpr, STEP: tl.constexpr, KIND: tl.constexpr, BLOCK: tl.constexpr,
-    EACH: tl.constexpr,
+    a, x, b, y, d, M, N, K, TM: tl.constexpr, TN: tl.constexpr, STEP: tl.constexpr, KIND: tl.constexpr,
+    BLOCK: tl.constexpr, EACH: tl.constexpr,
 ):  # fmt: skip
     """The same; element times scale is exact in the type that tl.dot multiplies, bfloat16 or float16."""
-    m, n = tl.program_id(0) * TILE + tl.arange(0, TILE), tl.program_id(1) * TILE + tl.arange(0, TILE)
-    total = tl.zeros((TILE, TILE), dtype=tl.float32)
+    m, n = tl.program_id(0) * TM + tl.arange(0, TM), tl.program_id(1) * TN + tl.arange(0, TN)
+    total = tl.zeros((TM, TN), dtype=tl.float32)
     for start in range(0, K, STEP):
         k = start + tl.arange(0, STEP)
         left = number(tl.load(a + m[:, None] * (K // EACH) + k[None, :] // EACH), k[None, :], EACH)
@@ -56,7 +56,9 @@ def number(code, k, EACH: tl.constexpr):
 
 @triton.jit
 def scale(code, BLOCK: tl.constexpr):
-    """float32 of a scale: ue8m0 from 2^-126 on, or e4m3."""
+    """float32 of a scale: e4m3, or ue8m0, whose lowest code is a subnormal number, and whose highest is NaN."""
     if BLOCK == 16:
         return code.to(tl.float8e4nv, bitcast=True).to(tl.float32)
-    return (code.to(tl.uint32) << 23).to(tl.float32, bitcast=True)
+    wide = code.to(tl.uint32)
+    bits = tl.where(wide == 0, 0x400000, tl.where(wide == 255, 0x7FC00000, wide << 23))
+    return bits.to(tl.uint32).to(tl.float32, bitcast=True)
