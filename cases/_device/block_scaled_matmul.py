@@ -50,7 +50,7 @@ def number(code, k, EACH: tl.constexpr):
         return code.to(tl.float8e4nv, bitcast=True).to(tl.float32)
     four = (code >> (k % 2 * 4).to(tl.uint8)) & 15
     field, low = (four >> 1 & 3).to(tl.float32), (four & 1).to(tl.float32)
-    size = tl.where(field == 0, low * 0.5, (1 + low * 0.5) * tl.exp2(field - 1))
+    size = tl.where(field == 0, low * 0.5, (1 + low * 0.5) * tl.where(field == 3, 4.0, field))
     return tl.where(four > 7, -size, size)
 
 

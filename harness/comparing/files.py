@@ -14,15 +14,16 @@ from harness.backends.emulator import EmulatorBackend
 from harness.comparing import lockstep
 from harness.comparing.lockstep import FoundParting
 from harness.jobs import Job, Outcome
-from harness.judging.judge import judge_same
+from harness.judging.judge import held_exactly, judge_same
 from harness.model.arguments import format_of
 from harness.model.load import LoadedCase
 from harness.model.match import DomainError
+from harness.model.policies import policies
 from harness.model.ptxvariant import PtxVariant
 from harness.model.reference import ReferenceFault
 from harness.ptx.errors import PtxError
 from harness.ptx.kernel.following import Launched, executed_steps
-from harness.records import Key, Offender
+from harness.records import EVIDENCE, Evidence, Key, Offender
 from harness.running.item import Item
 from harness.running.run import jobs, judge_job
 
@@ -52,14 +53,16 @@ class ComparedFile:
 class FileComparison:
     """What comparing two files gave.
 
-    runs: input sets and sizes that both ran on. left_out: those that are too large. codes, differing: of all outputs
-    together. classes: of differences. distinct: by output, how many different bits there are, at most two counted.
+    evidence: the least that any of the runs' bits rests on. runs: input sets and sizes that both ran on.
+    left_out: those that are too large. codes, differing: of all outputs together.
+    classes: of differences. distinct: by output, how many different bits there are, at most two counted.
     first: the first code that differs (`expected` is the first file's, `got` the second's), key: of its run.
     reading: where one of the files may be contracted, which reading differs. parting: where the traces part.
     """
 
     files: tuple[ComparedFile, ComparedFile]
     target: str
+    evidence: Evidence = "hardware"
     runs: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     codes: int = 0
@@ -120,6 +123,7 @@ def compare_files(
         if any(f.refused for f in found.files):
             return found
         found.runs.append(where)
+        found.evidence = min(found.evidence, *(o.evidence for o in outcomes), key=EVIDENCE.index)
         for item, job, outcome, file in zip(items, pair, outcomes, found.files, strict=True):
             _note(file, outcome)
             _judge(item, backend, job, outcome, file)
@@ -135,6 +139,9 @@ def _judge(item: Item, backend: EmulatorBackend, job: Job, outcome: Outcome, fil
     """Hold a file's outputs to the case's reference, and note which of its instructions ran."""
     _cover(file, job)
     if not outcome.outputs:
+        return
+    if held := held_exactly(policies(job.case, job.variant), outcome.approximate):
+        file.fault = held[0]
         return
     try:
         judgement = judge_job(item, backend, job, outcome)

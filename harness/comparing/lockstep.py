@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.backends.compiled import CompiledKernel, PlacedKernel, compile_job, placed
@@ -176,8 +176,16 @@ def _thread_of(fault: PtxError, one: Followed) -> int | None:
         return None
     thread, *block = map(int, found.groups())
     made = one.placed()
-    x, y, _ = (*made.grid, 1, 1)[:3]
-    return (block[0] + x * (block[1] + y * block[2])) * math.prod(made.block) + thread
+    size = made.loaded.cluster or (1, 1, 1)
+    whole = [g // s for g, s in zip((*made.grid, 1, 1), size, strict=False)]
+    # Blocks are numbered cluster by cluster, by their rank in it.
+    cluster = _numbered([b // s for b, s in zip(block, size, strict=True)], whole)
+    rank = _numbered([b % s for b, s in zip(block, size, strict=True)], size)
+    return (cluster * math.prod(size) + rank) * math.prod(made.block) + thread
+
+
+def _numbered(place: Sequence[int], sizes: Sequence[int]) -> int:
+    return place[0] + sizes[0] * (place[1] + sizes[1] * place[2])
 
 
 # in words --------------------------------------------------------------------------------------------------------

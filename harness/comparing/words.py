@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from harness.comparing.files import MOST_LINES, ComparedFile, FileComparison
 from harness.comparing.lockstep import FoundParting, ShownStep
+from harness.judging.message import EVIDENCE_WORDS
 from harness.ptx.text.types import TYPES
 
 MOST_FINDINGS = 2
@@ -43,6 +44,7 @@ def _lines(found: FileComparison) -> Iterator[str]:
     if found.runs:
         sets = list(dict.fromkeys(r.partition(" (")[0] for r in found.runs))
         yield f"  inputs    {', '.join(sets)}, in {len(found.runs)} runs of each file; equal bits on these are no proof"
+        yield f"  evidence  {EVIDENCE_WORDS[found.evidence]}"
     if found.left_out:
         yield f"  left out  {', '.join(found.left_out)}: too many inputs to hold"
     for file in found.files:

@@ -9,7 +9,7 @@ from harness.model.describe import ftz_words
 from harness.model.policies import Policies
 from harness.records import Key, Offender, Result
 
-_EVIDENCE = {
+EVIDENCE_WORDS = {
     "hardware": "bits computed by the device",
     "confirmed": "bits computed by the emulator, with instructions that hardware has confirmed",
     "specification": "bits computed by the emulator from the specification, not confirmed on hardware",
@@ -48,7 +48,7 @@ def message(
         f"{key.context}, fusion {'on' if key.fusion else 'off'}, inputs {key.input_set}",
         f"  policy    {policy.describe_match()}; ftz {ftz_words(policy.ftz)}; NaN {policy.nan}",
         f"  expected  {against}",
-        f"  evidence  {_EVIDENCE[result.evidence]}",
+        f"  evidence  {EVIDENCE_WORDS[result.evidence]}",
     ]
     lines += [f"  finding   {text}" for text in result.findings]
     lines += [f"  note      {text}" for text in (*judgement.notes, *result.notes)]

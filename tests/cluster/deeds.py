@@ -10,6 +10,11 @@ def counts(many):
         yield number, os.getpid()
 
 
+def large(many, size):
+    for number in range(many):
+        yield bytes([number]) * size
+
+
 def sees():
     yield os.environ.get("CUDA_VISIBLE_DEVICES")
 

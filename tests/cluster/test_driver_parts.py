@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.cluster.nodes import CPU, gpu
+from harness.cluster.nodes import gpu
 from harness.cluster.tasks import Misreported
 from harness.records import Key, Result, to_json
 from harness.running.item import fingerprint_of
 from harness.running.oncluster import progress
-from harness.running.oncluster.batches import LARGEST, ItemBatch, Queue, queues
+from harness.running.oncluster.batches import LARGEST, ItemBatch, queues
 from harness.running.oncluster.messages import ItemReport
 from harness.running.oncluster.nodesession import sent_options
 from harness.running.oncluster.received import checked
@@ -120,13 +120,11 @@ def test_a_batch_is_called_by_its_file_its_need_and_its_first_item():
 
 
 def test_the_line_on_progress():
-    items, group = made(8)
-    [cpu] = queues(items, group)
-    cpu.done, cpu.seconds = 10, 20.0
-    waits = Queue(gpu("sm_90a"))
-    said = progress.line(10, 1, {"CPU": 4}, [cpu, waits], {"CPU": 2, "sm_90a": 1})
-    assert said == "cluster: 10 of 22 done, 1 failing; running 4 (CPU 4); waiting 8 (CPU 8); about 12 s left"
-    assert "left" not in progress.line(0, 0, {"CPU": 4}, [Queue(CPU, cpu.groups)], {"CPU": 2})
+    cpu, waits = progress.State("CPU", 4, 12, 4, 2.0), progress.State("sm_90a", 0, 0, 1, 0.0)
+    said = progress.line(10, 1, [cpu, waits])
+    assert said == "cluster: 10 of 22 done, 1 failing; running 4 (CPU 4); waiting 8 (CPU 8); about 6 s left"
+    assert "left" not in progress.line(10, 1, [cpu, progress.State("sm_90a", 0, 3, 1, 0.0)])
+    assert progress.line(10, 1, [progress.State("CPU", 4, 400, 4, 6.0)]).endswith("about 10 min left")
 
 
 def test_nodes_get_no_option_that_writes_or_chooses():

@@ -83,6 +83,22 @@ def test_a_task_that_always_dies_or_raises_is_lost_with_a_reason(ray, nodes):
     assert dies.received == raises.received == 1
 
 
+def test_a_full_object_store_costs_no_value(ray, nodes):
+    """Four tasks make twice what the stores of the nodes hold, before anybody takes a value: Ray spills to disk."""
+    tasks = Tasks(ray, nodes)
+    size = STORE // 8
+    made = [tasks.submit(k, "deeds:large", 12, size, needs=CPU, name="large") for k in range(4)]
+    time.sleep(3)
+    taken = {task: [] for task in made}
+    while tasks.running:
+        for event in tasks.events(1.0):
+            assert not isinstance(event, Lost), event.words
+            if isinstance(event, Yielded):
+                assert event.value == event.value[:1] * size
+                taken[event.task].append(event.value[0])
+    assert all(numbers == list(range(12)) for numbers in taken.values())
+
+
 def test_a_value_out_of_order_is_an_error(ray, nodes):
     tasks = Tasks(ray, nodes)
     task = tasks.submit("x", "deeds:counts", 3, needs=CPU, name="counts")

@@ -44,7 +44,7 @@ DIES_ONCE = RIGHT.replace(
         os._exit(1)
 """,
 )
-HERE = ("--ptx-backend=emulator", "--ptx-backend=assembler", "--ptx-target=sm_90a")
+HERE = ("--ptx-backend=emulator", "--ptx-target=sm_90a")
 
 
 @pytest.fixture
@@ -54,6 +54,7 @@ def project(tmp_path, monkeypatch):
     (folder / "cases").mkdir(parents=True)
     (folder / "pytest.ini").write_text("[pytest]\n")
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")  # compiling takes most of the time, and is tested elsewhere
 
     def made(**sources):
         for name, source in sources.items():
@@ -116,7 +117,9 @@ def test_targets_meet_their_hardware_and_a_hanging_kernel_is_an_error(three_node
         assert len(meanwhile) == 1, "a GPU was used while it was timed"
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_costs_nothing_once_and_one_item_for_good(three_nodes, project, tmp_path, monkeypatch):
+    """Slow: five processes import torch one after another."""
     monkeypatch.setattr(driver, "RETRIES", 1)
     project(dies=DIES, once=DIES_ONCE.replace("MARKER", str(tmp_path / "died")), flip=RIGHT)
     records = tmp_path / "records.jsonl"
@@ -210,7 +213,9 @@ def test_a_killed_node_and_a_killed_driver_leave_the_same_report(three_nodes, pr
     assert differences(here, there) == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_run_and_leaves_the_cluster(three_nodes, project, tmp_path):
+    """Slow: a driver of its own, and items that take their time."""
     project(many=MANY)
     records = tmp_path / "records.jsonl"
     process = start_driver(records, three_nodes.address)

@@ -226,6 +226,14 @@ def test_equal_and_wrong_is_no_success(compare):
     assert "codes are wrong" in said
 
 
+def test_an_approximate_result_is_held_to_no_exact_policy(compare):
+    approximate = changed("mul.rn.f32 %f2, %f1, 0f40466666;", "ex2.approx.f32 %f2, %f1;")
+    code, said = compare(approximate, base=approximate)
+    assert code == 1
+    assert "not judged: approximate, and the policy is exact" in said
+    assert "evidence  bits computed by the emulator, those of an approximate instruction not known" in said
+
+
 def test_both_readings_of_what_may_be_contracted(compare):
     """A fused multiply-add is one reading of `mul.f32` and `add.f32`, and not the other."""
     open_ = changed("mul.rn.f32 %f2, %f1, 0f40466666;\nadd.rn", "mul.f32 %f2, %f1, 0f40466666;\nadd")
@@ -315,3 +323,32 @@ def test_a_target_that_cannot_be(compare):
 def test_records_and_files_do_not_mix(words, why, capsys):
     assert main(["compare", *words]) == 2
     assert why in capsys.readouterr().err
+
+
+def test_blocks_in_clusters_are_followed(compare):
+    """A block reads what the other one of its cluster stored in its shared memory."""
+    body = """mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 32, %r1; mul.wide.u32 %d3, %r3, 4;
+ld.param.u64 %d1, [px]; add.u64 %d4, %d1, %d3; ld.global.f32 %f1, [%d4];
+mul.rn.f32 %f2, %f1, 0f40466666;
+mov.u32 %r4, part; shl.b32 %r5, %r1, 2; add.u32 %r6, %r4, %r5; st.shared.f32 [%r6], %f2;
+barrier.cluster.arrive; barrier.cluster.wait;
+mov.u32 %r7, %cluster_ctarank; xor.b32 %r8, %r7, 1;
+mapa.shared::cluster.u32 %r9, %r6, %r8; ld.shared::cluster.f32 %f3, [%r9];
+barrier.cluster.arrive; barrier.cluster.wait;
+ld.param.u64 %d2, [py]; add.u64 %d5, %d2, %d3; st.global.f32 [%d5], %f3; ret;"""
+    header = HEADER.replace("sm_80", "sm_90")
+
+    def clustered(text):
+        made = kernel(text, header=header, extra=".shared .align 4 .b8 part[128];\n")
+        return made.replace("\n{\n.reg", " .reqnctapercluster 2\n{\n.reg", 1)
+
+    launch = ["--grid", "2", "--block", "32"]
+    code, said = compare(clustered(body.replace("mul.rn", "mul.rz")), *launch, base=clustered(body))
+    assert code == 1
+    parts = said[said.index("parting") :]
+    assert "went through 1 other thread" in parts
+    assert "mul.rz.f32 %f2" in parts
+    wrong = body.replace("ld.global.f32 %f1, [%d4];", "ld.global.f32 %f1, [%d4+200];")
+    code, said = compare(clustered(wrong), *launch, base=clustered(body))
+    assert "goes where it must not" in said
+    assert "[%d4+200]" in said[said.index("parting") :]

@@ -93,7 +93,7 @@ def test_the_emulator_and_the_reference_agree(known: tuple[str, str, str, str, i
 
 @pytest.mark.parametrize("known", KINDS, ids=lambda k: "-".join(map(str, k)))
 def test_the_reference_of_whole_matrices_is_that_of_single_elements(known: tuple[str, str, str, str, int]) -> None:
-    """`scaled_tensor_core`, written by somebody else, has one output of one instruction at a time in integers."""
+    """`scaled_tensor_core`, written apart, computes one output of one instruction in Python's integers."""
     kind, a_type, b_type, scale, _ = known
     for edge in EDGES:
         a, b, x, y, c = (torch.from_numpy(v[:8].astype(np.int64)) for v in drawn(known, edge))

@@ -23,6 +23,8 @@ def _bind_mov(builder: Builder, node: Instruction, bound: Bound) -> Step:
         raise builder.error(OperandError, f"{node.spelling} takes a vector on one side, not on both", node.offset)
     to, what = (_unwrapped(_spread(builder, operand), kind) for operand in node.operands)
     if isinstance(what, Name) and what.text.partition(".")[0] in SPECIAL_REGISTERS:
+        if what.negated:
+            raise builder.error(OperandError, "only predicates can be negated with '!'", what.offset)
         return _bind_special(builder, node, bound, kind)
     if isinstance(to, Vector) and isinstance(what, Vector):
         raise builder.error(OperandError, f"{node.spelling} takes a vector on one side, not on both", what.offset)

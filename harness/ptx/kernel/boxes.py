@@ -131,7 +131,7 @@ def _corner(
     if not isinstance(operand, Address) or len(operand.extra) != 1:
         raise builder.error(OperandError, f"{node.spelling} takes [map, {{coordinates}}]", operand.offset)
     plain = Address(operand.base, operand.displacement, operand.offset)
-    base, displacement = address(builder, plain, "")
+    base, displacement = address(builder, plain, "", parameters=True)
     vector = builder.elements(operand.extra[0], rank)
     return base, displacement, [builder.read(c, TYPES["s32"], False, "a coordinate") for c in vector]
 

@@ -49,6 +49,7 @@ class KernelBuilder(Builder):
         self.passed: dict[tuple[int, int, int], Register] = {}
         self.calling: list[str] = []
         self.parameters = {p.name: p for p in function.parameters}
+        self.scope.names |= set(self.parameters)
         self.parameter_places = places_of(function.parameters)
         self.sizes = {"shared": 0, "local": 0, "global": 0}
         self.variables = bytearray()

@@ -308,5 +308,9 @@ class ClusterFrame(KernelFrame):
 
 def frame_of(grid: KernelGrid, first: int, blocks: int) -> KernelFrame:
     """The frame of some blocks: those of clusters, or of programs that name them, keep account of each other."""
-    names = any(s.kind.startswith("cluster") for s in grid.program.steps)
-    return (ClusterFrame if grid.in_clusters or names else KernelFrame)(grid, first, blocks)
+    return (ClusterFrame if in_clusters(grid) else KernelFrame)(grid, first, blocks)
+
+
+def in_clusters(grid: KernelGrid) -> bool:
+    """Whether blocks are in clusters, or the program names these."""
+    return grid.in_clusters or any(s.kind.startswith("cluster") for s in grid.program.steps)

@@ -6,6 +6,7 @@ which thread stored it last, and when, so that a value that was loaded can be fo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ import numpy as np
 
 from harness.ptx.binding.program import ReadSlot, Step
 from harness.ptx.errors import ExecutionError, PtxError
+from harness.ptx.kernel.clusters import ClusterFrame, in_clusters
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.kernel.grid import KernelGrid
 from harness.ptx.kernel.kernel import Kernel
@@ -166,14 +168,16 @@ def followed(launch: Launched, thread: int, limit: float | None = KERNEL_SECONDS
 
 
 def _run(launch: Launched, notes: _Watching, limit: float | None) -> None:
-    """All blocks, one after the other: of blocks that know nothing of each other, those that the notes are about."""
-    grid = KernelGrid(launch.kernel, launch.parameters, launch.grid, launch.block, launch.shared, True, Deadline(limit))
-    total = launch.grid[0] * launch.grid[1] * launch.grid[2]
+    """All blocks, one cluster after the other: of blocks that know nothing of each other, what the notes are about."""
+    cluster, deadline = launch.kernel.cluster, Deadline(limit)
+    grid = KernelGrid(
+        launch.kernel, launch.parameters, launch.grid, launch.block, launch.shared, True, deadline, cluster
+    )
+    size, total = grid.cluster_size, math.prod(launch.grid)
     alone = notes.block(grid.threads) if not grid.synchronises else None
-    for number in range(total) if alone is None else [alone]:
-        frame = _NotedFrame(grid, number, 1, notes)
-        scheduler = _NotedScheduler(grid.program, frame, notes)
-        scheduler.run()
+    for first in range(0, total, size) if alone is None else [alone // size * size]:
+        frame = (_NotedClusterFrame if in_clusters(grid) else _NotedFrame)(grid, first, size)
+        _NotedScheduler(grid.program, frame, notes).run()
 
 
 class _Watching:
@@ -348,11 +352,9 @@ class _Notes(_Watching):
 
 
 class _NotedFrame(KernelFrame):
-    """A frame that tells of its accesses."""
+    """A frame that tells `notes` of its accesses."""
 
-    def __init__(self, grid: KernelGrid, first: int, blocks: int, notes: _Watching) -> None:
-        super().__init__(grid, first, blocks)
-        self.notes = notes
+    notes: _Watching
 
     def _load(self, step: Step, access: Access, lanes: Array, place: Place) -> tuple[list[Array], list[Array | None]]:
         found = super()._load(step, access, lanes, place)
@@ -378,12 +380,16 @@ class _NotedFrame(KernelFrame):
         self.notes.stores(access.size, lanes, place)
 
 
+class _NotedClusterFrame(_NotedFrame, ClusterFrame):
+    """The same for a cluster of blocks."""
+
+
 class _NotedScheduler(KernelScheduler):
     """A scheduler whose observer knows which lanes run a step."""
 
     def __init__(self, program: Any, frame: _NotedFrame, notes: _Watching) -> None:
         super().__init__(program, frame)
-        self.observer = notes
+        frame.notes = self.observer = notes
         notes.begin(frame)
         promised = self.watch
 

@@ -10,7 +10,6 @@ import contextlib
 import os
 import time
 import uuid
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -158,7 +157,11 @@ class ClusterRun:
                 "travels; name a folder above both with --rootdir"
             )
         needed = shipment(self.config.rootpath)
-        if needed.modules == self.shipped.modules or self.address == LOCAL:
+        missing = set(needed.modules) - set(self.shipped.modules)
+        if self.address == LOCAL:  # its processes have this one's environment
+            searched = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+            missing = {m for m in missing if os.path.dirname(m) not in searched}
+        if not missing:
             return
         self.leave()
         self.shipped = needed
@@ -307,14 +310,18 @@ class ClusterRun:
         if time.monotonic() - self.told < progress.EVERY:
             return
         self.told = time.monotonic()
-        running: Counter[str] = Counter()
-        for task, batch in self.batches.items():
-            running[batch.needs.words] += len(batch.items) - task.received
-        slots = {q.needs.words: self.nodes.slots(q.needs) for q in self.queues}
+        states = []
+        for queue in self.queues:
+            out = {task: batch for task, batch in self.batches.items() if batch.needs == queue.needs}
+            sent = sum(len(batch.items) - task.received for task, batch in out.items())
+            slots = self.nodes.slots(queue.needs)
+            states.append(
+                progress.State(queue.needs.words, min(len(out), slots), queue.waiting + sent, slots, queue.mean)
+            )
         reporter = self.config.pluginmanager.getplugin("terminalreporter")
         if reporter is not None:
             reporter.ensure_newline()
-            reporter.write_line(progress.line(self.done, self.failing, running, self.queues, slots))
+            reporter.write_line(progress.line(self.done, self.failing, states))
 
 
 def join(config: pytest.Config) -> None:

@@ -6,6 +6,7 @@ and reports that are serialised as pytest-xdist's are.
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import time
 from collections.abc import Iterator
@@ -21,12 +22,14 @@ from harness.running.collection import OFFERED, RUN_ID
 from harness.running.oncluster.messages import ItemReport, NodeRun
 
 _WORDS = 500
+OURS = "harness.plugin"
 
 
 def run(order: NodeRun, file: str, nodeids: tuple[str, ...]) -> Iterator[ItemReport]:
     """Run items of one case file here, in order. file: relative to the project."""
     session = _session(order)
-    session.see_devices()
+    if any(nodeid.endswith("-gpu]") for nodeid in nodeids):
+        session.see_devices()
     items = session.items_of(file)
     for place, nodeid in enumerate(nodeids):
         if nodeid not in items:
@@ -51,8 +54,12 @@ class NodeSession:
     def __init__(self, order: NodeRun, root: Path) -> None:
         self.root, self.order = root, order
         os.chdir(root / order.invoked)
-        words = ["-p", "no:terminal", "-p", "no:cacheprovider", f"--rootdir={root}"]
-        self.config = pytest.Config.fromdictargs({**order.options, "ptx_cases": self._cases()}, words)
+        installed = any(e.name == "ptxdiff" for e in importlib.metadata.entry_points(group="pytest11"))
+        plugin = [] if installed else ["-p", OURS]
+        words = [*plugin, "-p", "no:terminal", "-p", "no:cacheprovider", f"--rootdir={root}"]
+        plugins = [name for name in order.options.get("plugins") or () if name != OURS]
+        options = {**order.options, "ptx_cases": self._cases(), "plugins": plugins}
+        self.config = pytest.Config.fromdictargs(options, words)
         self.config.workerinput = {RUN_ID: order.run_id}  # type: ignore[attr-defined]  # as in pytest-xdist
         self.config.stash[OFFERED] = order.targets
         self.config._do_configure()

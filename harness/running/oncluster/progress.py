@@ -3,41 +3,51 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-
-from harness.running.oncluster.batches import Queue
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 EVERY = 20.0
 """Seconds between two lines."""
 
 
-def line(done: int, failing: int, running: Mapping[str, int], queues: Sequence[Queue], slots: Mapping[str, int]) -> str:
-    """The line. running: items by what they need. slots: tasks that can run at once, likewise."""
-    waiting = Counter({q.needs.words: 0 for q in queues})
-    for queue in queues:
-        waiting[queue.needs.words] += queue.waiting
-    total = done + sum(running.values()) + waiting.total()
-    words = (
-        f"cluster: {done} of {total} done, {failing} failing; running {_by_need(running)}; waiting {_by_need(waiting)}"
-    )
-    left = estimate(running, queues, slots)
-    return f"{words}; about {_time(left)} left" if left is not None else words
+@dataclass(frozen=True)
+class State:
+    """How far items with the same needs have come.
+
+    needs: in words. running: how many run now. left: how many have no report. slots: how many can run at once. mean:
+    seconds that one has taken on average; 0 where none is done.
+    """
+
+    needs: str
+    running: int
+    left: int
+    slots: int
+    mean: float
 
 
-def estimate(running: Mapping[str, int], queues: Sequence[Queue], slots: Mapping[str, int]) -> float | None:
-    """Seconds until the slowest queue is empty; None while one of them has finished nothing."""
-    found = []
-    for queue in queues:
-        left = queue.waiting + running.get(queue.needs.words, 0)
-        if left and not queue.done:
-            return None
-        found.append(left * queue.mean / max(1, slots.get(queue.needs.words, 0)))
-    return max(found, default=0.0)
+def line(done: int, failing: int, states: Sequence[State]) -> str:
+    """The line."""
+    running, waiting = Counter[str](), Counter[str]()
+    for state in states:
+        running[state.needs] += state.running
+        waiting[state.needs] += state.left - state.running
+    total = done + sum(s.left for s in states)
+    words = f"cluster: {done} of {total} done, {failing} failing; running {_told(running)}; waiting {_told(waiting)}"
+    seconds = estimate(states)
+    return f"{words}; about {_time(seconds)} left" if seconds is not None else words
 
 
-def _by_need(counts: Mapping[str, int]) -> str:
-    told = ", ".join(f"{need} {count}" for need, count in sorted(counts.items()) if count)
-    return f"{sum(counts.values())} ({told})" if told else "0"
+def estimate(states: Sequence[State]) -> float | None:
+    """Seconds until the slowest kind is done; None while one of them has finished nothing."""
+    waiting = [s for s in states if s.left]
+    if any(not s.mean for s in waiting):
+        return None
+    return max((s.left * s.mean / max(1, s.slots) for s in waiting), default=0.0)
+
+
+def _told(counts: Counter[str]) -> str:
+    told = ", ".join(f"{needs} {count}" for needs, count in sorted(counts.items()) if count)
+    return f"{counts.total()} ({told})" if told else "0"
 
 
 def _time(seconds: float) -> str:
