@@ -1,11 +1,10 @@
 """Sum and difference of 128-bit numbers: carries in the flag, words of 64 and of 32 bits, compared carries, Triton."""
 
-import triton
-import triton.language as tl
-
 from harness import Case, asm, plain
 from references import words
 from references.formats import U64
+
+from ._device.add128 import add_in_triton, sub_in_triton
 
 LIMBS = """{{
     .reg .b32 a<4>, b<4>;
@@ -17,19 +16,6 @@ LIMBS = """{{
     {0}c.u32    a3, a3, b3;
     mov.b64 $0, {{a0, a1}};  mov.b64 $1, {{a2, a3}};
 }}"""
-
-
-@triton.jit
-def add_in_triton(a, b, c, d):
-    """A sum below one of its terms has a carry."""
-    low = a + c
-    return low, b + d + (low < a).to(tl.uint64)
-
-
-@triton.jit
-def sub_in_triton(a, b, c, d):
-    """A borrow where the first is the smaller one."""
-    return a - c, b - d - (a < c).to(tl.uint64)
 
 
 def case_of(reference, variants):

@@ -3,17 +3,12 @@
 from functools import partial
 
 import torch
-import triton
 
 from harness import Case, asm, plain, since
 from references import arithmetic
 from references.formats import BF16, F16
 
-
-@triton.jit
-def in_triton(a, b):
-    """The sum, rounded once."""
-    return a + b
+from ._device.add_half import in_triton
 
 
 def sums(fmt, variants):

@@ -2,24 +2,12 @@
 
 import numpy as np
 import torch
-import triton
-import triton.language as tl
 
 from harness import Case, Domain, asm, plain, since
 from references import arithmetic, comparison
 from references.formats import F32
 
-
-@triton.jit
-def in_triton(x, lo, hi):
-    """tl.clamp, asked to let NaN pass: it promises nothing for NaN otherwise."""
-    return tl.clamp(x, lo, hi, propagate_nan=tl.PropagateNan.ALL)
-
-
-@triton.jit
-def by_comparison(x, lo, hi):
-    """What is below becomes lo, what is above becomes hi; NaN is neither."""
-    return tl.where(x < lo, lo, tl.where(x > hi, hi, x))
+from ._device.clamp_f32 import GUARDED, SELECTED, by_comparison, in_triton
 
 
 def compared(x, lo, hi):
@@ -53,17 +41,7 @@ shared = {
 case = Case(
     **shared,
     reference=compared,
-    variants={
-        "setp-selp": asm(
-            "{ .reg .pred p, q; setp.lt.f32 p, $1, $2; setp.gt.f32 q, $1, $3; selp.f32 $0, $3, $1, q; "
-            "selp.f32 $0, $2, $0, p; }"
-        ),
-        "guarded": asm(
-            "{ .reg .pred p; mov.b32 $0, $1; setp.lt.f32 p, $1, $2; @p mov.b32 $0, $2; "
-            "setp.gt.f32 p, $1, $3; @p mov.b32 $0, $3; }"
-        ),
-        "triton": plain(by_comparison),
-    },
+    variants={"setp-selp": asm(SELECTED), "guarded": asm(GUARDED), "triton": plain(by_comparison)},
     source="PTX ISA, setp and selp",
 )
 

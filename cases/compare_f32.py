@@ -2,30 +2,16 @@
 
 from functools import partial
 
-import triton
-import triton.language as tl
-
 from harness import Case, asm, plain
 from references import comparison
 from references.formats import F32, U32
+
+from ._device.compare_f32 import in_triton, negated_in_triton
 
 # As Triton and Python have them: of NaN, only != holds.
 PLAIN = ("lt", "le", "gt", "ge", "eq", "neu")
 # The opposite of each: all but == hold of NaN.
 OPPOSITE = ("geu", "gtu", "leu", "ltu", "neu", "eq")
-
-
-@triton.jit
-def in_triton(a, b):
-    """Bit k for comparison k of PLAIN."""
-    bits = (a < b).to(tl.uint32) | ((a <= b).to(tl.uint32) << 1) | ((a > b).to(tl.uint32) << 2)
-    return bits | ((a >= b).to(tl.uint32) << 3) | ((a == b).to(tl.uint32) << 4) | ((a != b).to(tl.uint32) << 5)
-
-
-@triton.jit
-def negated_in_triton(a, b):
-    """Bit k for the opposite of comparison k of PLAIN."""
-    return in_triton(a, b) ^ 63
 
 
 def each(operators, statements, type="f32"):

@@ -1,14 +1,13 @@
 """Stochastic rounding of four float32 to 8, 6 and 4 bits: cvt.rs, and the same sum in integers for any GPU."""
 
 import torch
-import triton
-import triton.language as tl
 
 from harness import ALL, Case, asm, only, plain
 from references import stochastic
 from references.formats import E2M1, E2M1X4, E2M3, E2M3X4, E3M2, E3M2X4, E4M3, E4M3X4, E5M2, E5M2X4, F32, U32, Format
 
-from ._device.narrow import stochastically_narrowed
+from ._device.cvt_rs_narrow import in_integers
+from ._host.formats import fields
 
 RS = only("sm_100a", "sm_103a")
 
@@ -24,34 +23,8 @@ def to(target: Format, relu: bool = False):
     return rounded
 
 
-@triton.jit
-def reversed16(x):
-    """The low 16 bits in reverse order."""
-    return tl.inline_asm_elementwise("brev.b32 $0, $1;", "=r,r", [x], dtype=tl.uint32, is_pure=True, pack=1) >> 16
-
-
-@triton.jit
-def in_integers(
-    p, q, r, s, rbits, EXPONENT: tl.constexpr, MANTISSA: tl.constexpr, LARGEST: tl.constexpr, NAN: tl.constexpr
-):
-    """Elements in pairs: one reads its 16 random bits upwards, the other downwards."""
-    if EXPONENT + MANTISSA == 3:  # e2m1 takes bytes 0 and 2, and 1 and 3
-        rbits = (rbits & 0xFF0000FF) | ((rbits & 0xFF00) << 8) | ((rbits >> 8) & 0xFF00)
-    low, high = rbits & 0xFFFF, rbits >> 16
-    code = stochastically_narrowed(p, low, 16, EXPONENT, MANTISSA, LARGEST, NAN)
-    width: tl.constexpr = 4 if EXPONENT + MANTISSA == 3 else 8
-    code |= stochastically_narrowed(q, reversed16(low), 16, EXPONENT, MANTISSA, LARGEST, NAN) << width
-    code |= stochastically_narrowed(r, high, 16, EXPONENT, MANTISSA, LARGEST, NAN) << (2 * width)
-    code |= stochastically_narrowed(s, reversed16(high), 16, EXPONENT, MANTISSA, LARGEST, NAN) << (3 * width)
-    return code.to(tl.uint16) if width == 4 else code
-
-
 def case_of(four: Format, target: Format):
     """`a`, the first source of the vector, goes to the top of the result: here `s`, the last input."""
-    nan = target.max_finite if target.canonical_nan is None else target.canonical_nan
-    constants = {
-        "EXPONENT": target.exponent_bits, "MANTISSA": target.mantissa_bits, "LARGEST": target.max_finite, "NAN": nan,
-    }  # fmt: skip
     letter = "h" if target is E2M1 else "r"
 
     def convert(modifiers: str, **policies):
@@ -65,7 +38,7 @@ def case_of(four: Format, target: Format):
         variants={
             "cvt.rs": convert(""),
             "cvt.rs.relu": convert(".relu", reference=to(target, relu=True)),
-            "integers": plain(in_integers, constants=constants, targets=ALL, refused=()),
+            "integers": plain(in_integers, constants=fields(target), targets=ALL, refused=()),
         },
         # 1.1, 2.3, -3.7 and 0.6 with unlike bytes of random bits: elements in wrong places, or a wrong share, show.
         hard_cases=[(0x3F8CCCCD, 0x40133333, 0xC06CCCCD, 0x3F19999A, rbits) for rbits in (0x12FE80C3, 0x8001FF00)],

@@ -3,37 +3,19 @@
 from functools import partial
 
 import torch
-import triton
-import triton.language as tl
 
 from harness import ALL, Case, Domain, Meets, asm, exact, plain, since
 from references import conversion
 from references.formats import F32, TF32
 
-HOPPER = since("sm_90")
+from ._device.cvt_tf32 import in_integers, truncated
+
+AMPERE, HOPPER = since("sm_80"), since("sm_90")
 
 
 def to(rounding, **modifiers):
     """tf32 keeps 10 bits of the fraction, float32's exponent and subnormals."""
     return lambda x: conversion.convert(x, source=F32, target=TF32, rounding=rounding, **modifiers)
-
-
-@triton.jit
-def in_integers(x, NEAREST: tl.constexpr, AWAY: tl.constexpr):
-    """Of nearest, half of the last place is added, less one where a tie goes to even and stays there."""
-    bits = x.to(tl.uint32, bitcast=True)
-    added = bits
-    if AWAY:
-        added = bits + 0x1000
-    elif NEAREST:
-        added = bits + 0xFFF + ((bits >> 13) & 1)
-    return tl.where((bits & 0x7FFFFFFF) > 0x7F800000, 0x7FFFE000, added & 0xFFFFE000).to(tl.uint32)
-
-
-@triton.jit
-def truncated(x):
-    """What a tensor core makes of an operand that nobody rounded: the lower 13 bits are ignored."""
-    return x.to(tl.uint32, bitcast=True) & 0xFFFFE000
 
 
 def half_added(x, satfinite=False):
@@ -49,29 +31,24 @@ def half_added(x, satfinite=False):
 
 def nearest_away(satfinite=False):
     """Policies of cvt.rna: on numbers it is what the case's reference says, .satfinite where nothing overflows."""
-    reference = partial(half_added, satfinite=satfinite)
-    return {"reference": reference, "meets": Meets(NUMBERS, exact()), "nan": "any"}
+    return {"reference": partial(half_added, satfinite=satfinite), "meets": Meets(NUMBERS, exact()), "nan": "any"}
 
 
 NUMBERS = Domain("|x| <= 3e38", lambda values: abs(values["x"]) <= 3e38)
 nearest_even = {"reference": to("rn"), "targets": HOPPER, "refused": ALL - HOPPER}
-toward_zero = {**nearest_even, "reference": to("rz")}
+not_negative, toward_zero = ({**nearest_even, "reference": r} for r in (to("rn", relu=True), to("rz")))
 
 case = Case(
     inputs={"x": F32},
     outputs={"y": TF32},
     reference=to("rna"),
     variants={
-        "cvt.rna": asm(
-            "cvt.rna.tf32.f32 $0, $1;", **nearest_away(), targets=since("sm_80"), refused=ALL - since("sm_80")
-        ),
+        "cvt.rna": asm("cvt.rna.tf32.f32 $0, $1;", **nearest_away(), targets=AMPERE, refused=ALL - AMPERE),
         "cvt.rna.satfinite": asm(
-            "cvt.rna.satfinite.tf32.f32 $0, $1;", packs=(1,), **nearest_away(True), targets=since("sm_80")
+            "cvt.rna.satfinite.tf32.f32 $0, $1;", packs=(1,), **nearest_away(True), targets=AMPERE
         ),
         "cvt.rn": asm("cvt.rn.tf32.f32 $0, $1;", packs=(1,), **nearest_even),
-        "cvt.rn.relu": asm(
-            "cvt.rn.relu.tf32.f32 $0, $1;", packs=(1,), **{**nearest_even, "reference": to("rn", relu=True)}
-        ),
+        "cvt.rn.relu": asm("cvt.rn.relu.tf32.f32 $0, $1;", packs=(1,), **not_negative),
         "cvt.rz": asm("cvt.rz.tf32.f32 $0, $1;", packs=(1,), **toward_zero),
         "mask": plain(truncated, reference=lambda x: x & 0xFFFFE000, note="a NaN may become infinity"),
         "integers-rna": plain(in_integers, constants={"NEAREST": True, "AWAY": True}),

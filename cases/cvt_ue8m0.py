@@ -1,11 +1,10 @@
 """float32 and bfloat16 to ue8m0, the powers of two that scale MX blocks, rounded up or down; and back to bfloat16."""
 
-import triton
-import triton.language as tl
-
 from harness import ALL, Case, asm, plain, since
 from references import conversion
 from references.formats import BF16, F32, UE8M0, Format
+
+from ._device.cvt_ue8m0 import in_integers, shifted
 
 BLACKWELL = since("sm_100a")
 
@@ -13,25 +12,6 @@ BLACKWELL = since("sm_100a")
 def to(source: Format, rounding, satfinite=True):
     """The power of two above or below |x|; NaN is 0xff, infinity 0xff unless it saturates to 0xfe."""
     return lambda x: conversion.convert(x, source=source, target=UE8M0, rounding=rounding, satfinite=satfinite)
-
-
-@triton.jit
-def in_integers(x, UP: tl.constexpr):
-    """The exponent field, one more where UP and a bit lies below it. 2^-127, code 0, is a subnormal float32."""
-    size = x.to(tl.float32).to(tl.uint32, bitcast=True) & 0x7FFFFFFF
-    code = size >> 23
-    if UP:
-        above = tl.where(size < 0x800000, size > 0x400000, (size & 0x7FFFFF) != 0)
-        code = tl.minimum(code + above.to(tl.uint32), 254)
-    code = tl.where(size == 0x7F800000, 254, code)
-    return tl.where(size > 0x7F800000, 255, code).to(tl.uint8)
-
-
-@triton.jit
-def shifted(x):
-    """The code is bfloat16's exponent field; 2^-127 is subnormal there, and 0xff is NaN."""
-    bits = tl.where(x == 0, 0x40, tl.where(x == 255, 0x7FFF, x.to(tl.uint16) << 7))
-    return bits.to(tl.uint16).to(tl.bfloat16, bitcast=True)
 
 
 def case_of(source: Format):

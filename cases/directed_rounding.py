@@ -2,35 +2,16 @@
 
 from functools import partial
 
-import triton
-import triton.language as tl
-
 from harness import Case, asm, plain
 from references import arithmetic
 from references.formats import F32
+
+from ._device.directed_rounding import product_in_triton, sum_in_triton
 
 
 def bounds(*codes, operation, ftz=False):
     """(rounded down, rounded up)."""
     return operation(*codes, rounding="rm", ftz=ftz), operation(*codes, rounding="rp", ftz=ftz)
-
-
-@triton.jit
-def rounded(asm: tl.constexpr, a, b):
-    """One instruction in Triton's code, which has no rounding modes of its own."""
-    return tl.inline_asm_elementwise(asm, "=r,r,r", [a, b], dtype=tl.float32, is_pure=True, pack=1)
-
-
-@triton.jit
-def sum_in_triton(a, b):
-    """Two blocks, one for each bound."""
-    return rounded("add.rm.f32 $0, $1, $2;", a, b), rounded("add.rp.f32 $0, $1, $2;", a, b)
-
-
-@triton.jit
-def product_in_triton(a, b):
-    """Two blocks, one for each bound."""
-    return rounded("mul.rm.f32 $0, $1, $2;", a, b), rounded("mul.rp.f32 $0, $1, $2;", a, b)
 
 
 def interval(operation, names, reference, variants):

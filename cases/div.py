@@ -1,33 +1,16 @@
 """a / b: approximate with a small and with the full range, rounded in every mode, with and without flush."""
 
 import torch
-import triton
-import triton.language as tl
 
 from harness import Case, asm, either, magnitude, plain, ulp
 from references import arithmetic
 from references.formats import F32
 
+from ._device.div import fast, rounded
+
 # The ISA: 2 ulp for |b| in [2^-126, 2^126]; for larger b, div.approx gives 0, or NaN where a is infinite.
-APPROXIMATE = ulp(
-    2,
-    on=magnitude("b", 2.0**-126, 2.0**126),
-    overflow=True,
-    underflow=True,
-    source="PTX ISA, div: .approx.f32, .full.f32",
-)
-
-
-@triton.jit
-def rounded(a, b):
-    """tl.div_rn, whatever fast-math options say."""
-    return tl.div_rn(a, b)
-
-
-@triton.jit
-def fast(a, b):
-    """A slash: div.full.f32."""
-    return a / b
+RANGE = magnitude("b", 2.0**-126, 2.0**126)
+APPROXIMATE = ulp(2, on=RANGE, overflow=True, underflow=True, source="PTX ISA, div: .approx.f32, .full.f32")
 
 
 def directed(rounding, ftz=False):
@@ -67,9 +50,7 @@ case = Case(
         "div.full": asm("div.full.f32 $0, $1, $2;", packs=(1,), match=APPROXIMATE),
         "div.full.ftz": asm("div.full.ftz.f32 $0, $1, $2;", packs=(1,), **FLUSHED),
         "div.rn.ftz": asm("div.rn.ftz.f32 $0, $1, $2;", packs=(1,), ftz="required"),
-        "div.rz": asm("div.rz.f32 $0, $1, $2;", packs=(1,), reference=directed("rz")),
-        "div.rm": asm("div.rm.f32 $0, $1, $2;", packs=(1,), reference=directed("rm")),
-        "div.rp": asm("div.rp.f32 $0, $1, $2;", packs=(1,), reference=directed("rp")),
+        **{f"div.{r}": asm(f"div.{r}.f32 $0, $1, $2;", packs=(1,), reference=directed(r)) for r in ("rz", "rm", "rp")},
         "triton": plain(fast, match=APPROXIMATE),
         "triton-div_rn": plain(rounded),
     },

@@ -8,7 +8,7 @@ from harness import Case, kernel
 from references.formats import I32, U32
 
 COUNT = tl.constexpr("atom.global.add.u32 $0, [$1], 1;")
-REGISTERS = ("%globaltimer", "%clock64", "%smid", "%laneid")
+REGISTERS = {"%globaltimer": 64, "%clock64": 64, "%smid": 32, "%laneid": 32}
 
 
 @triton.jit
@@ -51,10 +51,7 @@ case = Case(
     sizes=[{"n": 128, "few": 32, "ways": 4}],
     variants={
         "counter": variant(),
-        **{
-            register[1:]: variant(f".reg .b{width} t; mov.b{width} t, {register};")
-            for register, width in zip(REGISTERS, (64, 64, 32, 32), strict=True)
-        },
+        **{name[1:]: variant(f".reg .b{bits} t; mov.b{bits} t, {name};") for name, bits in REGISTERS.items()},
     },
     family="effects",
     source="Triton, inline_asm_elementwise: is_pure; PTX ISA, atom and special registers",

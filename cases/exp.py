@@ -1,13 +1,12 @@
 """e^x: the approximate power of two of x * log2(e), corrected and not, Triton's and libdevice's."""
 
 import torch
-import triton
-import triton.language as tl
-from triton.language.extra import libdevice
 
 from harness import Case, Domain, asm, magnitude, plain, ulp
 from references import faithful
 from references.formats import F32
+
+from ._device.exp import TWO_STEPS, in_libdevice, in_triton
 
 # The product x * log2(e) is off by a relative 2^-24 for its rounding and 2^-26.2 for that of log2(e): 7.4e-8 |x| in the
 # result, 1.24 ulp for each unit of x at most. ex2.approx adds 2 ulp, the reference half of one.
@@ -19,32 +18,6 @@ SCALED = ulp(
 )
 
 ORDINARY = Domain("|x| <= 87", lambda values: abs(values["x"]) <= 87)  # the correction of an infinity is NaN
-
-# With what the product lost added to the result's factor, no error grows with x.
-TWO_STEPS = """
-    {
-        .reg .f32 high, low, power, part;
-        mul.rn.f32 high, $1, 0f3FB8AA3B;            // log2(e), rounded
-        neg.f32 part, high;
-        fma.rn.f32 low, $1, 0f3FB8AA3B, part;       // what the rounding of the product lost
-        fma.rn.f32 low, $1, 0f32A57060, low;        // x times what the rounding of log2(e) lost
-        ex2.approx.f32 power, high;
-        mul.rn.f32 low, low, 0f3F317218;            // ln 2: 2^low = 1 + low * ln 2
-        fma.rn.f32 $0, power, low, power;
-    }
-"""
-
-
-@triton.jit
-def in_triton(x):
-    """tl.exp."""
-    return tl.exp(x)
-
-
-@triton.jit
-def in_libdevice(x):
-    """What CUDA's expf does."""
-    return libdevice.exp(x)
 
 
 case = Case(

@@ -1,13 +1,12 @@
 """GELU by its tanh formula, in three spellings: tanh.approx, CUDA's tanhf, and the sigmoid."""
 
 import torch
-import triton
-import triton.language as tl
-from triton.language.extra import libdevice
 
 from harness import Case, Domain, absolute, asm, plain, since
 from references import faithful
 from references.formats import F32
+
+from ._device.gelu_tanh import by_sigmoid, by_tanh
 
 ORDINARY = Domain("|x| <= 8", lambda values: abs(values["x"]) <= 8)  # beyond, the result is x or within 2^-40 of 0
 
@@ -23,18 +22,6 @@ TANH = """
         fma.rn.f32 $0, h, u, h;
     }
 """
-
-
-@triton.jit
-def by_tanh(x):
-    """PyTorch's approximate="tanh", with CUDA's tanhf."""
-    return 0.5 * x * (1.0 + libdevice.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
-
-
-@triton.jit
-def by_sigmoid(x):
-    """The same formula: 0.5 (1 + tanh u) = sigmoid(2 u)."""
-    return x * tl.sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))
 
 
 # Derived, for |x| <= 8: erf or tanh near -1 cancels, which leaves |x / 2| times their absolute error and the rounding

@@ -1,34 +1,14 @@
 """float32 to float16 and bfloat16: one and two an instruction, cut off or rounded, by integers, and Triton's cast."""
 
-import triton
 import triton.language as tl
 
 from harness import Case, asm, plain, since
 from references import conversion
 from references.formats import BF16, F16, F32, Format
 
-from ._device.narrow import narrowed
+from ._device.half_from_f32 import cast, in_integers, upper_half
 
 AMPERE = since("sm_80")
-
-
-@triton.jit
-def in_integers(x, EXPONENT: tl.constexpr, MANTISSA: tl.constexpr, TYPE: tl.constexpr):
-    """Overflow gives infinity, as in any IEEE 754 format; NaN is canonical."""
-    infinity: tl.constexpr = ((1 << EXPONENT) - 1) << MANTISSA
-    return narrowed(x, EXPONENT, MANTISSA, infinity, 0x7FFF).to(tl.uint16).to(TYPE, bitcast=True)
-
-
-@triton.jit
-def cast(x, TYPE: tl.constexpr):
-    """Triton's cast."""
-    return x.to(TYPE)
-
-
-@triton.jit
-def upper_half(x):
-    """bfloat16 is the upper half of a float32: rounds toward zero. A NaN whose bits all lie below becomes infinity."""
-    return (x.to(tl.uint32, bitcast=True) >> 16).to(tl.uint16).to(tl.bfloat16, bitcast=True)
 
 
 def case_of(target: Format, kind: str, type_: tl.dtype, **more):

@@ -1,29 +1,12 @@
 """Leading zeros, trailing zeros and the highest bit: clz, bfind, popc of a filled word, brev, and Triton."""
 
 import torch
-import triton
-import triton.language as tl
 
 from harness import Case, asm, plain
 from references import bits
 from references.formats import U32
 
-
-@triton.jit
-def leading_in_triton(x):
-    """Halve the search five times: where the upper part is empty, count it and move the lower one up."""
-    n = tl.where(x == 0, 1, 0).to(tl.uint32)
-    for step in tl.static_range(5):
-        empty = tl.where((x >> (32 - (16 >> step))) == 0, 16 >> step, 0).to(tl.uint32)
-        n += empty
-        x = x << empty
-    return n
-
-
-@triton.jit
-def trailing_in_triton(x):
-    """The place of the lowest one, which is alone in x & -x."""
-    return tl.where(x == 0, 32, 31 - leading_in_triton(x & (0 - x)))
+from ._device.leading_zeros import leading_in_triton, trailing_in_triton
 
 
 def trailing(x):

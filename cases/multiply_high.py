@@ -2,24 +2,11 @@
 
 from functools import partial
 
-import triton
-import triton.language as tl
-
 from harness import Case, asm, plain
 from references import integers
 from references.formats import I32, U32, U64
 
-
-@triton.jit
-def high_in_triton(a, b):
-    """Triton's own, of unsigned integers."""
-    return tl.umulhi(a, b)
-
-
-@triton.jit
-def wide_in_triton(a, b):
-    """A product of twice the width."""
-    return ((a.to(tl.int64) * b.to(tl.int64)) >> 32).to(tl.int32)
+from ._device.multiply_high import high_in_triton, wide_in_triton
 
 
 def upper(fmt, variants):

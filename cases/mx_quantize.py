@@ -1,42 +1,19 @@
 """MXFP8 and MXFP6 quantisation, whole kernels: blocks of 32 become bytes and a ue8m0 scale, by four rules."""
 
 import numpy as np
-import triton
-import triton.language as tl
 
 from harness import Case, kernel, since
 from references import block_scaling, conversion
 from references.formats import BF16, E2M3, E3M2, E4M3, E5M2, F16, F32, UE8M0, Format, fraction
 
-from ._device.blocks import inverse_power, largest_magnitude, mx_scale, to_bytes
-
-
-@triton.jit
-def quantize(
-    x, q, s, M, N,
-    RULE: tl.constexpr, EMAX: tl.constexpr, RATIO: tl.constexpr, ASM: tl.constexpr, EXPONENT: tl.constexpr,
-    MANTISSA: tl.constexpr, LARGEST: tl.constexpr, NAN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-):  # fmt: skip
-    """One tile of ROWS x COLUMNS; the scale is a power of two, so that the product with its inverse is exact."""
-    i = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
-    j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
-    values = tl.load(x + i * N + j, mask=(i < M) & (j < N), other=0.0).to(tl.float32)
-    blocks = tl.reshape(values, (ROWS, COLUMNS // 32, 32))
-    scale = mx_scale(largest_magnitude(blocks), RULE, EMAX, MANTISSA, RATIO)
-    scaled = tl.reshape(blocks * inverse_power(scale)[:, :, None], (ROWS, COLUMNS))
-    tl.store(q + i * N + j, to_bytes(scaled, ASM, EXPONENT, MANTISSA, LARGEST, NAN), mask=(i < M) & (j < N))
-    k = tl.program_id(1) * (COLUMNS // 32) + tl.arange(0, COLUMNS // 32)[None, :]
-    tl.store(s + i * (N // 32) + k, scale.to(tl.uint8), mask=(i < M) & (k < N // 32))
+from ._device.mx_quantize import quantize
+from ._host.formats import fields
 
 
 def case_of(source: Format, fmt: Format, first: str):
     """`first`: the target with which the conversion of float32 came."""
     largest = np.float32(float(fraction(fmt, fmt.max_finite)))
-    nan = fmt.max_finite if fmt.canonical_nan is None else fmt.canonical_nan
-    meta = {
-        "EMAX": block_scaling.largest_exponent(fmt), "EXPONENT": fmt.exponent_bits, "MANTISSA": fmt.mantissa_bits,
-        "LARGEST": fmt.max_finite, "NAN": nan, "ROWS": 4, "COLUMNS": 64,
-    }  # fmt: skip
+    meta = {"EMAX": block_scaling.largest_exponent(fmt), **fields(fmt), "ROWS": 4, "COLUMNS": 64}
     asm = f"{{ .reg .b16 t; cvt.rn.satfinite.{fmt.name}x2.f32 t, $2, $1; cvt.u32.u16 $0, t; }}"
 
     def reference(rule):

@@ -1,13 +1,13 @@
 """float32 to 8 and 6 bits: conversions of two at a time, with relu, and integer arithmetic for any GPU."""
 
-import triton
 import triton.language as tl
 
 from harness import ALL, Case, asm, plain, since
 from references import conversion
 from references.formats import E2M3, E3M2, E4M3, E5M2, F32, Format
 
-from ._device.narrow import narrowed
+from ._device.narrow_from_f32 import cast, in_integers
+from ._host.formats import fields
 
 
 def to(target: Format, relu: bool = False):
@@ -17,26 +17,6 @@ def to(target: Format, relu: bool = False):
         return conversion.convert(x, source=F32, target=target, satfinite=True, relu=relu)
 
     return rounded
-
-
-@triton.jit
-def in_integers(x, EXPONENT: tl.constexpr, MANTISSA: tl.constexpr, LARGEST: tl.constexpr, NAN: tl.constexpr):
-    """Codes are bytes."""
-    return narrowed(x, EXPONENT, MANTISSA, LARGEST, NAN).to(tl.uint8)
-
-
-@triton.jit
-def cast(x, TYPE: tl.constexpr):
-    """Triton's cast, which saturates."""
-    return x.to(TYPE).to(tl.uint8, bitcast=True)
-
-
-def constants(fmt: Format):
-    """What `in_integers` needs to know of a format; the largest number stands for NaN where there is none."""
-    nan = fmt.max_finite if fmt.canonical_nan is None else fmt.canonical_nan
-    return {
-        "EXPONENT": fmt.exponent_bits, "MANTISSA": fmt.mantissa_bits, "LARGEST": fmt.max_finite, "NAN": nan,
-    }  # fmt: skip
 
 
 def case_of(fmt: Format, first: str, **more):
@@ -49,7 +29,7 @@ def case_of(fmt: Format, first: str, **more):
             # The first source goes to the upper byte.
             "cvt": asm(f"cvt.rn.satfinite.{fmt.name}x2.f32 $0, $2, $1;"),
             "cvt-relu": asm(f"cvt.rn.satfinite.relu.{fmt.name}x2.f32 $0, $2, $1;", reference=to(fmt, relu=True)),
-            "integers": plain(in_integers, constants=constants(fmt), targets=ALL, refused=()),
+            "integers": plain(in_integers, constants=fields(fmt), targets=ALL, refused=()),
             **more,
         },
         targets=since(first),

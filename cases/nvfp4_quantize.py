@@ -1,38 +1,17 @@
 """NVFP4 quantisation, a whole kernel: blocks of 16 bfloat16 become e2m1 codes, two a byte, and an e4m3 scale."""
 
-import ml_dtypes
-import numpy as np
 import torch
-import triton
-import triton.language as tl
 
 from harness import ALL, Case, kernel, only, since
 from references import arithmetic, conversion
 from references.formats import BF16, E2M1X2, E4M3, F32, encode
 
-from ._device.blocks import e2m1_pairs
+from ._device.nvfp4_quantize import quantize
+from ._host.inputs import activations
 
 GLOBAL = 24.0  # the encode scale of the whole tensor: 6 * 448 over its largest magnitude, here 112
 
 FP4 = only("sm_100a", "sm_101a", "sm_103a", "sm_107a", "sm_110a", "sm_120a", "sm_121a")
-
-
-@triton.jit
-def quantize(x, q, s, M, N, GLOBAL: tl.constexpr, HARDWARE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """One tile of ROWS x COLUMNS. Divisions are correctly rounded, so that every byte is determined."""
-    i = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
-    j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
-    values = tl.load(x + i * N + j, mask=(i < M) & (j < N), other=0.0).to(tl.float32)
-    blocks = tl.reshape(values, (ROWS, COLUMNS // 16, 16))
-    decode = tl.div_rn(tl.max(tl.abs(blocks), 2), tl.full((ROWS, COLUMNS // 16), 6.0, tl.float32)) * GLOBAL
-    scale = tl.minimum(decode, 448.0).to(tl.float8e4nv)
-    wide = scale.to(tl.float32)
-    encode = tl.where(wide == 0.0, 0.0, tl.div_rn(tl.full((ROWS, COLUMNS // 16), GLOBAL, tl.float32), wide))
-    low, high = tl.split(tl.reshape(blocks * encode[:, :, None], (ROWS, COLUMNS // 2, 2)))
-    jq = tl.program_id(1) * (COLUMNS // 2) + tl.arange(0, COLUMNS // 2)[None, :]
-    tl.store(q + i * (N // 2) + jq, e2m1_pairs(low, high, HARDWARE), mask=(i < M) & (jq < N // 2))
-    js = tl.program_id(1) * (COLUMNS // 16) + tl.arange(0, COLUMNS // 16)[None, :]
-    tl.store(s + i * (N // 16) + js, scale.to(tl.uint8, bitcast=True), mask=(i < M) & (js < N // 16))
 
 
 def reference(x):
@@ -53,19 +32,6 @@ def reference(x):
     inverse = torch.where((wide & 0x7FFFFFFF) == 0, 0, arithmetic.div(constant(GLOBAL), wide))
     scaled = arithmetic.mul(blocks, inverse[..., None].expand_as(blocks))
     return conversion.to_e2m1(scaled).reshape(m, n), scale
-
-
-def activations(sizes, rng):
-    """Values as kernels meet them, exact ties of the quantised grid, and blocks of zeros, infinities and NaN."""
-    x = rng.normal(size=(sizes["M"], sizes["N"])) * np.exp2(rng.integers(-8, 6, size=(sizes["M"], 1)))
-    blocks = x.reshape(-1, 16)
-    ties = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, 6.0])
-    kind = rng.integers(0, 12, size=len(blocks))
-    blocks[kind == 0] = 0
-    blocks[kind == 1] = rng.choice(np.concatenate([ties, -ties]), size=(int((kind == 1).sum()), 16)) * 4
-    blocks[kind == 2, 3] = np.inf
-    blocks[kind == 3, 5] = np.nan
-    return {"x": blocks.reshape(x.shape).astype(np.float32).astype(ml_dtypes.bfloat16).view(np.uint16)}
 
 
 def tiles(values):

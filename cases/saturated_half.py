@@ -1,29 +1,10 @@
 """Sums and fused products clamped to [0, 1] on float16: .sat, maximum and minimum, and Triton; NaN becomes 0."""
 
-import triton
-import triton.language as tl
-
 from harness import Case, asm, plain, since
 from references import arithmetic, rounding
 from references.formats import F16
 
-
-@triton.jit
-def unit(y):
-    """Comparisons: what is not above zero, NaN and -0 among it, is 0."""
-    return tl.where(y > 0, tl.where(y > 1, 1.0, y), 0.0).to(tl.float16)
-
-
-@triton.jit
-def add_in_triton(a, b):
-    """The sum, clamped."""
-    return unit(a + b)
-
-
-@triton.jit
-def fma_in_triton(a, b, c):
-    """The fused product, clamped."""
-    return unit(tl.fma(a, b, c))
+from ._device.saturated_half import add_in_triton, fma_in_triton
 
 
 def add_sat(a, b):

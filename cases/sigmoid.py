@@ -1,12 +1,12 @@
 """1 / (1 + e^-x): by an exponential, by the approximate tanh, with a rounded quotient, and Triton's."""
 
 import torch
-import triton
-import triton.language as tl
 
 from harness import Case, absolute, asm, plain, since
 from references import faithful
 from references.formats import F32
+
+from ._device.sigmoid import in_triton, rounded
 
 # Derived: e = ex2(-x log2 e) has a relative error of 2^-23.6 |x| + 2^-22, which moves the result by that times
 # s (1 - s), and |x| s (1 - s) is below 0.23. The rounding of 1 + e and the reciprocal add 1.5 ulp of 1 at most.
@@ -30,18 +30,6 @@ TANH = """
         fma.rn.f32 $0, t, 0f3F000000, 0f3F000000;
     }
 """
-
-
-@triton.jit
-def in_triton(x):
-    """tl.sigmoid."""
-    return tl.sigmoid(x)
-
-
-@triton.jit
-def rounded(x):
-    """The quotient correctly rounded."""
-    return tl.div_rn(tl.full(x.shape, 1.0, tl.float32), 1.0 + tl.exp(-x))
 
 
 case = Case(

@@ -1,12 +1,12 @@
 """x / (1 + e^-x), also called swish: the quotient in three ways, and x times the approximate tanh's sigmoid."""
 
 import torch
-import triton
-import triton.language as tl
 
 from harness import Case, Domain, absolute, asm, plain, relative, since
 from references import faithful
 from references.formats import F32
+
+from ._device.silu import QUOTIENT, TANH, in_triton
 
 NEGATIVE = Domain("x <= 0", lambda values: values["x"] <= 0)
 
@@ -16,33 +16,8 @@ BOUND = absolute(
     2.0**-21, on=NEGATIVE, outside=relative(2.0**-21, source="derived beside it"), source="derived beside it"
 )
 
-# div.full takes every e but those beyond 2^126, where it gives 0 and the result is below 2^-119.
-QUOTIENT = """
-    {
-        .reg .f32 e;
-        mul.rn.f32 e, $1, 0fBFB8AA3B;      // -log2(e)
-        ex2.approx.f32 e, e;
-        add.rn.f32 e, e, 0f3F800000;
-        div.full.f32 $0, $1, e;
-    }
-"""
 
-# x / 2 * (1 + tanh(x / 2)): h + h * t. Of -0 the sum is +0: the formula has no sign to keep.
-TANH = """
-    {
-        .reg .f32 h, t;
-        mul.rn.f32 h, $1, 0f3F000000;
-        tanh.approx.f32 t, h;
-        fma.rn.f32 $0, h, t, h;
-    }
-"""
 ORDINARY = Domain("|x| <= 16", lambda values: abs(values["x"]) <= 16)
-
-
-@triton.jit
-def in_triton(x):
-    """As model code writes it."""
-    return x * tl.sigmoid(x)
 
 
 case = Case(

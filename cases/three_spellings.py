@@ -11,7 +11,6 @@ from references.formats import U32
 # The bytes of a word in the opposite order. The same three arguments are meant everywhere.
 TEXT, CONSTRAINTS, PACK = "prmt.b32 $0, $1, 0, 0x0123;", "=r,r", 1
 SAME = {"TEXT": TEXT, "CONSTRAINTS": CONSTRAINTS, "PACK": PACK}
-
 # Under its own name functions for Triton would seem to use it: they call one of the same name.
 try:
     from torch._higher_order_ops.inline_asm_elementwise import inline_asm_elementwise as torch_asm

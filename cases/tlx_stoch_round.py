@@ -7,18 +7,13 @@ from harness import ALL, Case, ExpectedFailure, either, kernel, module_of_build,
 from references import stochastic
 from references.formats import BF16, E4M3, E5M2, F16, F32, U32, Format
 
-from ._device.narrow import stochastically_narrowed
+from ._device.tlx_stoch_round import in_integers
+from ._host.expected import neighbour
+from ._host.faults import REVERSED, UNDEFINED
+from ._host.formats import fields
 
 tlx = module_of_build("triton.language.extra.tlx")
 RS = only("sm_100a", "sm_103a")
-REVERSED = ExpectedFailure(
-    "results reversed within registers",
-    reason="stoch_round hands elements to cvt.rs in their own order, and the ISA puts the first source on top",
-)
-UNDEFINED = ExpectedFailure(
-    "undefined bits stored",
-    reason="of two elements a thread, stoch_round to 8 bits stores what cvt.rs.x4 made of two registers nobody wrote",
-)
 
 
 @triton.jit
@@ -37,35 +32,9 @@ def by_tlx(x, rbits, y, n: tl.constexpr, KIND: tl.constexpr):
         tl.store(y + i, rounded.to(tl.uint8, bitcast=True))
 
 
-@triton.jit
-def in_integers(
-    x, rbits, y, n: tl.constexpr, BITS: tl.constexpr, PLACES: tl.constexpr, EXPONENT: tl.constexpr,
-    MANTISSA: tl.constexpr, LARGEST: tl.constexpr, NAN: tl.constexpr,
-):  # fmt: skip
-    """Plain Triton, for any GPU: each element with the low bits of its own random word."""
-    i = tl.arange(0, n)
-    random = tl.load(rbits + i) & ((1 << PLACES) - 1)
-    code = stochastically_narrowed(tl.load(x + i), random, PLACES, EXPONENT, MANTISSA, LARGEST, NAN)
-    tl.store((y + i).to(tl.pointer_type(tl.uint16 if BITS == 16 else tl.uint8), bitcast=True), code)
-
-
-def neighbour(target: Format, carried: int):
-    """The result if rounding never carries, or always where anything is discarded: no random bits give another."""
-
-    def rounded(x, rbits):
-        return stochastic.convert(x, rbits * 0 + carried * ((1 << stochastic.random_bits(target)) - 1), target=target,
-                                  satfinite=True)  # fmt: skip
-
-    return rounded
-
-
 def case_of(target: Format, kind: str, n: int, fault: ExpectedFailure):
     """n: elements of one warp."""
-    nan = target.max_finite if target.canonical_nan is None else target.canonical_nan
-    meta = {
-        "BITS": target.code_bits, "PLACES": stochastic.random_bits(target), "EXPONENT": target.exponent_bits,
-        "MANTISSA": target.mantissa_bits, "LARGEST": target.max_finite, "NAN": nan,
-    }  # fmt: skip
+    meta = {"BITS": target.code_bits, "PLACES": stochastic.random_bits(target), **fields(target)}
     return Case(
         inputs={"x": F32["n"], "rbits": U32["n"]},
         outputs={"y": target["n"]},

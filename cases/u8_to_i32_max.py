@@ -5,12 +5,11 @@ operand in a register of its own it works. LLVM may give an output and an input 
 and in a loop with a running maximum it gives d and b one: b is then lost before max reads it.
 """
 
-import triton
-import triton.language as tl
-
 from harness import Case, ExpectedFailure, asm, plain
 from references import integer_max
 from references.formats import F32, I32, U8
+
+from ._device.u8_to_i32_max import in_triton
 
 DOCUMENTED = """
 {
@@ -33,12 +32,6 @@ max.f32 $5, $5, $10;
 max.f32 $6, $6, $11;
 max.f32 $7, $7, $12;
 """
-
-
-@triton.jit
-def in_triton(a, b):
-    """The same in plain Triton."""
-    return a.to(tl.int32), tl.maximum(a.to(tl.float32), b)
 
 
 case = Case(

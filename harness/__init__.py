@@ -15,7 +15,17 @@ if TYPE_CHECKING:
     from harness.model.compilers import module_of_build
     from harness.model.match import Domain, absolute, between, exact, magnitude, relative, ulp
     from harness.model.targets import ALL, NONE, only, since
-    from harness.model.variants import Differs, ExpectedFailure, Meets, asm, either, kernel, numpy_reference, plain
+    from harness.model.variants import (
+        Differs,
+        ExpectedFailure,
+        Meets,
+        PtxasFailure,
+        asm,
+        either,
+        kernel,
+        numpy_reference,
+        plain,
+    )
     from harness.ptx import emulate
 
 _HOMES = {
@@ -26,6 +36,7 @@ _HOMES = {
         "Differs",
         "ExpectedFailure",
         "Meets",
+        "PtxasFailure",
         "asm",
         "either",
         "kernel",
@@ -39,9 +50,9 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "ALL", "NONE", "Case", "Differs", "Domain", "ExpectedFailure", "Meets", "absolute", "asm", "between", "either",
-    "emulate", "emulated", "exact", "kernel", "magnitude", "module_of_build", "numpy_reference", "only", "plain", "ptx",
-    "relative", "run_ptx", "since", "ulp",
+    "ALL", "NONE", "Case", "Differs", "Domain", "ExpectedFailure", "Meets", "PtxasFailure", "absolute", "asm",
+    "between", "either", "emulate", "emulated", "exact", "kernel", "magnitude", "module_of_build",
+    "numpy_reference", "only", "plain", "ptx", "relative", "run_ptx", "since", "ulp",
 ]  # fmt: skip
 __version__ = "0.1.0"
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from harness.model.assemblers import PtxasChoice
 from harness.model.case import Case
 from harness.model.variants import Context, Variant
 
@@ -44,6 +45,7 @@ class Setup:
     fusion: Triton's enable_fp_fusion and ptxas's --fmad.
     padding: a seed for the bits that fill up a partial pack, where the backend can choose; None leaves them undefined.
     alone: the emulator runs the asm by itself, without the kernel that Triton makes around it.
+    assembler: the ptxas that makes the machine code, for the gpu and the assembler; None for the one that Triton uses.
     """
 
     pack: int = 1
@@ -57,6 +59,7 @@ class Setup:
     fusion: bool = False
     padding: int | None = None
     alone: bool = False
+    assembler: PtxasChoice | None = None
 
     @property
     def shape_text(self) -> str:
@@ -118,6 +121,7 @@ class Outcome:
     identity: the digest of the experiment (`harness.model.identity.experiment`); "" where nothing ran.
     notes: remarks on how the bits were made, such as assignments of registers that were not tried.
     element: the number of the input element that the first finding is about, where that is known: replays begin there.
+    ended: "crashed" or "hung" where ptxas ended so: a fault of its own, whatever the code is.
     """
 
     status: Status
@@ -134,6 +138,7 @@ class Outcome:
     identity: str = ""
     notes: tuple[str, ...] = ()
     element: int = 0
+    ended: str = ""
 
 
 class Backend(Protocol):
@@ -148,6 +153,14 @@ class Backend(Protocol):
 
     def run(self, job: Job) -> Outcome:
         """Run or assemble one job. Raises only on a fault of the harness itself."""
+
+
+@runtime_checkable
+class MachineCodeBackend(Backend, Protocol):
+    """A backend that runs what was built of a job elsewhere."""
+
+    def run_built(self, job: Job, built: Any) -> Outcome:
+        """Run a job's kernel as `harness.triton.build.Built` has it."""
 
 
 @runtime_checkable

@@ -77,7 +77,8 @@ class Emulated:
         values = self._bound(args, kwargs)
         compilation, signature = self._compiled(values, num_warps, fusion, options)
         memory = _Arguments(values, unwritten)
-        sizes = grid(values) if callable(grid) else grid
+        program = load_kernel(compilation.ptx, approximate=self.approximate)
+        sizes = _blocks(grid(values) if callable(grid) else grid, program.cluster)
         layouts = iter(compilation.descriptors)
         parameters: list[Any] = []
         for name, kind in signature:
@@ -85,11 +86,11 @@ class Emulated:
                 parameters += memory.described(name, values[name], next(layouts, None), self.target)
             else:
                 parameters += entry_values(kind, memory.placed(values[name]))
-        parameters += scratch(compilation.scratch, math.prod(sizes) if hasattr(sizes, "__iter__") else sizes)
+        parameters += scratch(compilation.scratch, math.prod(sizes))
         report = run_kernel(
-            load_kernel(compilation.ptx, approximate=self.approximate),
+            program,
             parameters,
-            tuple(sizes) if hasattr(sizes, "__iter__") else (sizes,),
+            sizes,
             num_threads=32 * compilation.num_warps,
             shared_bytes=compilation.shared,
             races=self.races,
@@ -150,6 +151,14 @@ class Emulated:
             place = f"{reference.path}:{kernel.fn.__code__.co_firstlineno}"
             raise LaunchError(f"{reference.qualname} ({place}) does not compile for {self.target}: {compiled.words}")
         return compiled, spec.signature
+
+
+def _blocks(grid: Any, cluster: tuple[int, int, int] | None) -> tuple[Any, ...]:
+    """The blocks of a launch: Triton's grid counts clusters, whose blocks (num_ctas) lie along x."""
+    sizes = tuple(grid) if hasattr(grid, "__iter__") else (grid,)
+    if cluster is None or not sizes:
+        return sizes
+    return tuple(size * of for size, of in zip((*sizes, 1, 1)[:3], cluster, strict=True))
 
 
 def _unwrapped(kernel: Any) -> Any:
@@ -225,6 +234,7 @@ def run_ptx(
     unwritten: Sequence[int] = (),
     races: bool = True,
     limit: float | None = KERNEL_SECONDS,
+    cluster: Sequence[int] | int | None = None,
 ) -> Any:
     """Run a kernel of a PTX module on the CPU, whatever compiler wrote it.
 
@@ -233,7 +243,7 @@ def run_ptx(
     array or CPU torch tensor (its address; changed in place), a number, or bytes for a structure. entry: the kernel's
     name, where the module has several. shared: bytes of dynamic shared memory. target: the GPU; None: the one that the
     module names. unwritten: numbers of the arguments whose contents count as never written. races, limit: as for
-    `emulated`.
+    `emulated`. cluster: blocks of a cluster along x, y and z; None: what the kernel states (`.reqnctapercluster`).
 
     Returns a report with the number of thread instructions. Raises LaunchError for what cannot be launched, and
     PtxError for text that is wrong and for what the kernel does wrong; arrays are then unchanged.
@@ -258,6 +268,7 @@ def run_ptx(
         shared_bytes=shared,
         races=races,
         limit=limit,
+        cluster=(cluster,) if isinstance(cluster, int) else cluster,
     )
     memory.check_written()
     return report

@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--ptx-target",
         action="append",
         metavar="sm_90a",
-        help="a target to run (repeatable); the default is every target that the installed Triton serves",
+        help="a target to run (repeatable), or all; the default is every target that the installed Triton serves",
     )
     group.addoption(
         "--ptx-compiler",
@@ -48,6 +48,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         metavar="NAME",
         help="run every variant that names no compiler once more, compiled by the build called NAME (repeatable)",
+    )
+    group.addoption(
+        "--ptx-assembler",
+        action="append",
+        metavar="bundled|PATH",
+        help="a ptxas that makes the machine code of the gpu and the assembler (repeatable): the one that Triton "
+        "carries, which is the default, or the program at PATH",
+    )
+    group.addoption(
+        "--ptx-opt",
+        action="append",
+        type=int,
+        choices=range(4),
+        help="a level of optimisation of ptxas (repeatable; default: 3, Triton's; at full effort 3 and 0)",
+    )
+    group.addoption(
+        "--ptx-cluster",
+        metavar="ADDRESS",
+        help="run items on the nodes of this Ray cluster: HOST:PORT, auto (the one that this machine belongs to), or "
+        "local (start one here); needs ptxdiff[cluster]",
     )
     group.addoption("--ptx-require-gpu", action="store_true", help="fail, rather than skip, what no GPU here can run")
     group.addoption("--ptx-replay", metavar="TOKEN", help="repeat one pack of inputs, as a failure message gave it")
@@ -118,6 +138,10 @@ def pytest_configure(config: pytest.Config) -> None:
     from harness import diskcache
 
     diskcache.find_nothing(*(("items", "pairs", "ptx", "cubin") if config.option.ptx_fresh else ()))
+    if config.option.ptx_cluster and not hasattr(config, "workerinput"):
+        from harness.running.oncluster.driver import join
+
+        join(config)
     if not hasattr(config, "workerinput"):  # under pytest-xdist the controller writes
         from harness.records import RecordError
         from harness.running.recorder import Recorder
@@ -148,15 +172,19 @@ def _check_options(config: pytest.Config) -> None:
             f"--ptx-approximate is for the emulator, and --ptx-backend={option.ptx_backend[0]} leaves it out"
         )
     _check_compilers(config)
+    _check_assemblers(config)
     _check_limit(option.ptx_limit if option.ptx_limit is not None else config.getini("ptx_limit"))
     if option.ptx_dump is not None:
         _check_dump(config)
-    if option.ptx_sanitize:
+    if option.ptx_sanitize and not option.ptx_cluster:  # else each node looks for itself
         _check_sanitizer(option.ptx_backend)
     if option.ptx_timing and option.ptx_backend and not {"auto", "gpu"} & set(option.ptx_backend):
         raise pytest.UsageError(f"--ptx-timing needs a GPU, and --ptx-backend={option.ptx_backend[0]} leaves it out")
     for name in option.ptx_target or []:
         from harness.model.targets import normal
+
+        if name == "all":
+            continue
 
         try:
             normal(name)
@@ -183,6 +211,26 @@ def _check_compilers(config: pytest.Config) -> None:
     except (ValueError, builds.NoBuild) as e:
         raise pytest.UsageError(f"--ptx-compiler: {e}") from None
     config.option.ptx_compiler = [f"{name}={python}" for name, python in given] or None
+
+
+def _check_assemblers(config: pytest.Config) -> None:
+    """Ask each ptxas for its version now, and name it in full: workers of pytest-xdist are given the option so."""
+    option = config.option
+    if not (option.ptx_assembler or option.ptx_opt):
+        return
+    name = "--ptx-assembler" if option.ptx_assembler else "--ptx-opt"
+    if option.ptx_backend and not {"auto", "gpu", "assembler"} & set(option.ptx_backend):
+        raise pytest.UsageError(
+            f"{name} is for the gpu and the assembler, and --ptx-backend={option.ptx_backend[0]} leaves them out"
+        )
+    from harness.running.assemblers import parsed
+    from harness.triton.ptxas import NoAssembler
+
+    try:
+        places = [parsed(place, config.invocation_params.dir) for place in option.ptx_assembler or []]
+    except NoAssembler as e:
+        raise pytest.UsageError(f"--ptx-assembler: {e}; give the path of a ptxas, or the word bundled") from None
+    option.ptx_assembler = places or None
 
 
 def _check_dump(config: pytest.Config) -> None:

@@ -28,7 +28,7 @@ from reports.model import (
     with_sass,
     worst_state,
 )
-from reports.timing import Measured
+from reports.timing import Measured, RegisterSpeed
 
 WORST_SHOWN = 8
 OPCODES_SHOWN = 12
@@ -95,6 +95,7 @@ class CasePage:
     resources: dict[str, dict[str, Resources]]
     opcodes: tuple[str, list[str], list[tuple[str, list[int]]]]
     speed: list[Measured]
+    registers: RegisterSpeed
     changes: list[Change]
     maps: list[FailingMap]
     swept: list[Result]
@@ -111,7 +112,9 @@ class CasePage:
         return anchor("case", self.name)
 
 
-def case_page(view: View, name: str, speed: Sequence[Measured], history: History) -> CasePage:
+def case_page(
+    view: View, name: str, speed: Sequence[Measured], history: History, registers: RegisterSpeed | None = None
+) -> CasePage:
     """Gather what is said about one case."""
     rows = view.case_rows(name)
     results = [r for row in rows for r in row.results]
@@ -129,6 +132,7 @@ def case_page(view: View, name: str, speed: Sequence[Measured], history: History
         resources=_resources(rows),
         opcodes=_opcodes(rows),
         speed=list(speed),
+        registers=registers or RegisterSpeed(),
         changes=[c for c in history.changes if c.case == name],
         maps=[m for row in rows if (m := failing_map(row)) is not None],
         swept=sorted((r for r in results if r.sweep or r.notes), key=lambda r: (not r.sweep, -r.total)),

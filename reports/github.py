@@ -6,7 +6,7 @@ workflow commands they are encoded, so that a message can give no command of its
 
 from collections import defaultdict
 
-from harness.records import RunRecords
+from harness.records import RunRecords, by_assembler
 from harness.records.shown import (
     html_text,
     markdown_code,
@@ -17,7 +17,7 @@ from harness.records.shown import (
 )
 from reports.history import History, seconds
 from reports.model import STATES, FailureGroup, Row, View, reasons, view
-from reports.timing import measured
+from reports.timing import looped, measured
 from reports.verdict import headline_facts, overall
 
 # GitHub drops a step summary beyond 1 MiB; this leaves room for what else a job writes to it.
@@ -28,7 +28,8 @@ SYMBOLS = {"passed": "✅", "failed": "❌"}
 def step_summary(run: RunRecords, *, history: History | None = None, limit: int = LIMIT) -> str:
     """A run in GitHub's Markdown, at most `limit` bytes: what does not fit is counted, never dropped in silence."""
     found = view(run)
-    parts = [_head(found), *_changes(history), *_failures(found), *_not_run(found), _matrix(found), *_speed(found)]
+    parts = [_head(found), *_changes(history), *_failures(found), *_not_run(found), _matrix(found)]
+    parts += [*_assemblers(found), *_speed(found)]
     kept: list[str] = []
     size = 200  # room for the closing remark
     for n, part in enumerate(parts):
@@ -131,6 +132,15 @@ def _matrix(found: View) -> str:
     return "\n\n".join(["### Variants against targets", *parts, legend])
 
 
+def _assemblers(found: View) -> list[str]:
+    rows = [
+        f"| {markdown_text(a.label)} | {a.passed:,} | {a.failed:,} | {a.faults:,} |"
+        for a in by_assembler(found.records.results)
+    ]
+    head = "### Assemblers\n\n| assembler | passed | failed | faults of ptxas |\n|---|--:|--:|--:|\n"
+    return [head + "\n".join(rows)] if rows else []
+
+
 def _table(found: View, rows: list[Row]) -> str:
     head = "| case | variant | " + " | ".join(map(markdown_text, found.targets)) + " |"
     lines = [head, "|---" * (len(found.targets) + 2) + "|"]
@@ -147,6 +157,12 @@ def _speed(found: View) -> list[str]:
             beside = f"{m.against.verdict} {100 * (m.against.ratio - 1):+.1f}%" if m.against else ""
             names = " | ".join(map(markdown_code, (case, m.timing.key.variant, m.timing.key.shape)))
             lines.append(f"| {names} | {seconds(m.timing.median)} | {100 * m.of_copy:.0f}% | {beside} |")
+    for case, speed in looped(found.records).items():
+        for table in speed.tables:
+            for row in table.rows:
+                beside = f"{row.against.verdict} {100 * (row.against.ratio - 1):+.1f}%" if row.against else ""
+                names = " | ".join(map(markdown_code, (case, row.timing.key.variant, f"in registers, {table.mode}")))
+                lines.append(f"| {names} | {row.timing.value:.3g} {table.unit} | | {beside} |")
     if not lines:
         return []
     head = "| case | variant | size | median | of the copy | beside the first |\n|---|---|---|---|---|---|"

@@ -252,7 +252,8 @@ class HistoryBuilder:
             if fact.registers:
                 put((case, variant, target, "registers"), fact.registers)
         for t in records.timings:
-            key = (t.key.case, t.key.variant, t.key.target, f"time {t.key.shape}")
+            host = t.node.partition("/")[0]  # another node's times are a series of their own
+            key = (t.key.case, t.key.variant, t.key.target, f"time {t.key.shape}" + f" on {host}" * bool(host))
             put(key, t.median)
             self._noise[key] = max(t.noise, self._noise.get(key, 0.0))
 

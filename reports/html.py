@@ -21,7 +21,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.records import RunRecords, collector_paused
+from harness.records import RunRecords, by_assembler, collector_paused
 from harness.records.shown import visible
 from reports import charts, packing
 from reports.casepage import SWEPT_SHOWN, CasePage, case_page, promised_ulp
@@ -29,7 +29,7 @@ from reports.conformance import LedgerTable, ledger
 from reports.failingmap import map_anchor
 from reports.history import KINDS, History, history, seconds
 from reports.model import EVIDENCE, STATES, FailureGroup, View, anchor, reasons, view
-from reports.timing import Measured, measured
+from reports.timing import Measured, looped, measured
 from reports.verdict import environment_rows, headline_facts, overall
 
 SCRIPTS = ("packets.js", "matrix.js", "listings.js", "charts.js", "page.js")
@@ -96,7 +96,8 @@ def write_history(
 def page(found: View, past: History, book: LedgerTable | None, cache: Path | None = None) -> str:
     """The page as text."""
     timed = measured(found.records)
-    cases = [case_page(found, name, timed.get(name, ()), past) for name in found.cases]
+    in_registers = looped(found.records)
+    cases = [case_page(found, name, timed.get(name, ()), past, in_registers.get(name)) for name in found.cases]
     packets, left_out = _packets(found, cases, past)
     charts_used = _charts(cases, past)
     library = charts.library(cache) if charts_used else ""
@@ -118,8 +119,9 @@ def page(found: View, past: History, book: LedgerTable | None, cache: Path | Non
             not_run=reasons(found.records.results, ["not run"]),
             unsupported=reasons(found.records.results, ["unsupported"]),
             cases=cases,
-            timed=any(timed.values()),
+            timed=any(timed.values()) or any(in_registers.values()),
             mutations=found.records.mutations,
+            assemblers=by_assembler(found.records.results),
             ledger=book,
             folded=_folded(cases),
             packets=packets,
@@ -131,6 +133,13 @@ def page(found: View, past: History, book: LedgerTable | None, cache: Path | Non
             policy=_policy([library, script]),
         )
     )
+
+
+def standalone(template: str, **facts: Any) -> str:
+    """A page of its own without scripts, from a template that extends `page.html.j2`."""
+    style = _Asset(_asset("report.css"))
+    policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
+    return _environment().get_template(template).render(style=style, policy=policy, **facts)
 
 
 def _packets(found: View, cases: Sequence[CasePage], past: History) -> tuple[dict[str, str], dict[str, str]]:

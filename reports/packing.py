@@ -85,7 +85,7 @@ def _row(r: Result, strings: Table, number: int) -> list[Any]:
         k.backend,
         k.shape,
         k.context,
-        k.input_set,
+        k.input_set + (f" by {k.assembler.partition(' (')[0]}" if k.assembler else ""),
         state_of(r),
         r.evidence,
         r.words,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.records import Key, Result, RunRecords
+from harness.records import InRegisters, Key, Result, RunRecords
 from harness.records.compare import distance
 from harness.records.shown import csv_cell
 from reports.model import state_of
@@ -19,13 +19,16 @@ KEY_FIELDS = tuple(f.name for f in dataclasses.fields(Key))
 
 
 def rows(run: RunRecords) -> Iterator[dict[str, Any]]:
-    """Results as flat rows (key, outcome, first offender, resources), then timings, the other's columns empty."""
+    """Results as flat rows (key, outcome, first offender, resources), then timings, the others' columns empty."""
     head = {"run_id": run.run.run_id, "started": run.run.started, "revision": revision(run)}
     for r in run.results:
-        yield {**head, "kind": "result", **dataclasses.asdict(r.key), **_outcome(r), **_NO_TIMING}
+        yield {**head, "kind": "result", **dataclasses.asdict(r.key), **_outcome(r), **_NO_TIMING, **_NO_LOOP}
     for t in run.timings:
         timing = {name: getattr(t, name) for name in _NO_TIMING}
-        yield {**head, "kind": "timing", **dataclasses.asdict(t.key), **_NO_OUTCOME, **timing}
+        yield {**head, "kind": "timing", **dataclasses.asdict(t.key), **_NO_OUTCOME, **timing, **_NO_LOOP}
+    for loop in run.in_registers:
+        empty = {**_NO_OUTCOME, **_NO_TIMING}
+        yield {**head, "kind": "in registers", **dataclasses.asdict(loop.key), **empty, **_loop(loop)}
 
 
 def _outcome(r: Result) -> dict[str, Any]:
@@ -54,6 +57,7 @@ def _outcome(r: Result) -> dict[str, Any]:
         "instructions": sum(r.instructions.values()) or None,
         "contraction_open": r.contraction_open,
         "device": r.device,
+        "ptxas": r.ptxas,
         "asm": r.asm,
         "ptx": r.ptx,
         "sass": r.sass,
@@ -67,7 +71,24 @@ _NO_OUTCOME = dict.fromkeys(_outcome(Result(Key("", "", "", ""), "not run")))
 _NO_TIMING = dict.fromkeys(
     ("size", "elements", "bytes", "median", "low", "high", "copy", "noise", "launch", "timer", "throttled")
 )
-COLUMNS = ("run_id", "started", "revision", "kind", *KEY_FIELDS, *_NO_OUTCOME, *_NO_TIMING)
+
+
+def _loop(t: InRegisters) -> dict[str, Any]:
+    low, high = (None, None) if t.words else t.interval
+    return {
+        "value": None if t.words else t.value,
+        "value_low": low,
+        "value_high": high,
+        "value_noise": t.noise,
+        "clocks": t.median,
+        "opcodes": json.dumps(dict(t.opcodes)),
+        "bytes_per_clock": t.bytes_per_clock,
+        "not_timed": t.words,
+    }
+
+
+_NO_LOOP = dict.fromkeys(_loop(InRegisters(Key("", "", "", ""), words="none")))
+COLUMNS = ("run_id", "started", "revision", "kind", *KEY_FIELDS, *_NO_OUTCOME, *_NO_TIMING, *_NO_LOOP)
 
 
 def write_csv(run: RunRecords, output: Path) -> Path:

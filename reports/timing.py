@@ -6,9 +6,11 @@ The statistics are the records' own (`Timing.beside`): what compares two runs sa
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from harness.records import Beside, RunRecords, Timing
+from harness.records import Beside, InRegisters, RunRecords, Timing
+from harness.records.inregisters import UNITS, pays_lines
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,9 @@ class Measured:
 
 def measured(records: RunRecords) -> dict[str, list[Measured]]:
     """The timings of a run by case, by target and size, each variant beside the first that its case file names."""
-    groups: dict[tuple[str, str, int, str], list[Timing]] = defaultdict(list)
-    for t in records.timings:
-        groups[(t.key.case, t.key.target, t.elements, t.key.shape)].append(t)
+    groups: dict[tuple[str, str, int, str, str], list[Timing]] = defaultdict(list)
+    for t in records.timings:  # those of two nodes, in a merged run, say nothing about each other
+        groups[(t.key.case, t.key.target, t.elements, t.key.shape, t.node)].append(t)
     places = {(name, v): n for name, info in records.cases.items() for n, v in enumerate(info.variants)}
     found: dict[str, list[Measured]] = defaultdict(list)
     for (case, *_), members in sorted(groups.items()):
@@ -38,6 +40,66 @@ def measured(records: RunRecords) -> dict[str, list[Measured]]:
         first = members[0]
         found[case] += [_row(t, None if t is first else t.beside(first)) for t in members]
     return dict(found)
+
+
+@dataclass(frozen=True)
+class Looped:
+    """One row of a table of speed in registers; `against` as in `Measured`."""
+
+    timing: InRegisters
+    against: Beside | None
+
+
+@dataclass(frozen=True)
+class RegisterTable:
+    """The variants of a case in one mode on one target. unit: of the values."""
+
+    target: str
+    mode: str
+    unit: str
+    rows: tuple[Looped, ...]
+
+
+@dataclass(frozen=True)
+class RegisterSpeed:
+    """What a case's variants cost in registers.
+
+    lines: from which arithmetic intensity on the faster variant pays, by target. untimed: variants without a figure.
+    """
+
+    tables: tuple[RegisterTable, ...] = ()
+    lines: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    untimed: tuple[InRegisters, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.tables or self.untimed)
+
+
+def looped(records: RunRecords) -> dict[str, RegisterSpeed]:
+    """The timings in registers of a run by case, each variant beside the first that its case file names."""
+    places = {(name, v): n for name, info in records.cases.items() for n, v in enumerate(info.variants)}
+    cases: dict[str, dict[str, list[InRegisters]]] = defaultdict(lambda: defaultdict(list))
+    for t in sorted(records.in_registers, key=lambda t: places.get((t.key.case, t.key.variant), len(places))):
+        place = f"{t.key.target} on {t.node}" if t.node else t.key.target  # what two nodes give is not compared
+        cases[t.key.case][place].append(t)
+    found = {}
+    for case, targets in sorted(cases.items()):
+        good = {target: [t for t in members if not t.words] for target, members in sorted(targets.items())}
+        tables = tuple(
+            RegisterTable(target, mode, unit, tuple(_looped([t for t in members if t.mode == mode])))
+            for target, members in good.items()
+            for mode, unit in UNITS.items()
+            if any(t.mode == mode for t in members)
+        )
+        lines = tuple((target, tuple(pays_lines(members))) for target, members in good.items() if members)
+        untimed = tuple(t for members in targets.values() for t in members if t.words)
+        found[case] = RegisterSpeed(tables, lines, untimed)
+    return found
+
+
+def _looped(members: list[InRegisters]) -> Iterator[Looped]:
+    for t in members:
+        yield Looped(t, None if t is members[0] else t.beside(members[0]))
 
 
 def _row(t: Timing, against: Beside | None) -> Measured:

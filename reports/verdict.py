@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.records import VERDICTS, Result, RunRecords, beside, evidence_of_passes, machines
+from harness.records import VERDICTS, Result, RunRecords, beside, by_assembler, evidence_of_passes, machines
 from reports.model import STATES, View, reused_words, state_of
 
 # How many names a sentence spells out before it counts the rest.
@@ -117,6 +117,9 @@ def _notes(view: View, word: str) -> list[str]:
             if n == 1
             else f"{n} variants fail as their cases declare."
         )
+    for tally in by_assembler(view.records.results):
+        if tally.faults:
+            notes.append(f"{_count(tally.faults, 'failure')} by a fault of {tally.label.partition(' (')[0]} itself.")
     if words := reused_words(view.records.results):
         count, _, rest = words.partition(" ")
         notes.append(f"{count} of {_count(len(view.records.results), 'result')} {rest}; --ptx-fresh runs everything.")

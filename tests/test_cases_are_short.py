@@ -1,4 +1,7 @@
-"""No two case files share a paragraph of code: what several need is a helper in `references` or `cases/_device`."""
+"""A case file is a screen long, and no two share a paragraph of code.
+
+What several need, or one has no room for, is in `references`, `cases/_device` or `cases/_host`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,9 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+SCREEN = 60
+"""The lines of a case file, blank ones and its docstring among them."""
+
 PARAGRAPH = 6
 """Lines in a row, without blank ones, comments, docstrings, imports and lone brackets, that are one paragraph."""
 
@@ -41,8 +47,29 @@ def shared(files: dict[str, str]) -> list[str]:
     return told
 
 
+def too_long(files: dict[str, str]) -> list[str]:
+    """Files with more lines than a screen, each with how many."""
+    return [f"{name}: {n} lines" for name, text in files.items() if (n := len(text.splitlines())) > SCREEN]
+
+
+def files_in(*patterns: str) -> dict[str, str]:
+    """The texts of the files that match, by name."""
+    folder = ROOT / "cases"
+    return {str(p.relative_to(folder)): p.read_text() for pattern in patterns for p in sorted(folder.glob(pattern))}
+
+
+def test_every_case_file_is_a_screen_long():
+    files = files_in("*.py")
+    assert len(files) > 100
+    assert not too_long(files)
+
+
+def test_a_file_with_a_line_too_many_is_found():
+    assert too_long({"one.py": "x\n" * SCREEN, "other.py": "x\n" * (SCREEN + 1)}) == ["other.py: 61 lines"]
+
+
 def test_no_two_case_files_share_a_paragraph():
-    assert not shared({p.name: p.read_text() for p in sorted((ROOT / "cases").glob("*.py"))})
+    assert not shared(files_in("*.py", "_device/*.py", "_host/*.py"))
 
 
 def test_a_shared_paragraph_is_found_whatever_stands_around_it():

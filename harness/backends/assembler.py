@@ -51,11 +51,11 @@ class AssemblerBackend:
         except (ValueError, TypeError) as error:
             return Outcome("error", str(error))
         if isinstance(built, Refusal):
-            return Outcome(built.kind, built.words)
-        machine = f"ptxas {built.compilation.ptxas.version}"
+            return refused(built)
         return Outcome(
             "assembled",
-            identity=launched_experiment(machine, job, launch, built.compilation).digest,
+            notes=notes(built),
+            identity=launched_experiment(machine(built), job, launch, built.compilation).digest,
             artifacts=artifacts(built, self._sass(job, built)),
         )
 
@@ -65,7 +65,7 @@ class AssemblerBackend:
             submit(launch_of(job).spec(job.target))
 
     def _sass(self, job: Job, built: Built) -> Disassembly | None:
-        key = (str(job.path), job.case_name, job.variant_name, job.target)
+        key = (str(job.path), job.case_name, job.variant_name, job.target, job.setup.assembler)
         with self._lock:
             first = key not in self._seen
             self._seen.add(key)
@@ -75,6 +75,23 @@ class AssemblerBackend:
             return None
         sass = disassemble(built.assembly, str(tool("nvdisasm")))
         return sass if isinstance(sass, Disassembly) else None
+
+
+def refused(refusal: Refusal) -> Outcome:
+    """A refusal as an outcome."""
+    return Outcome(refusal.kind, refusal.words, ended=refusal.ended if refusal.ended != "died" else "")
+
+
+def machine(built: Built) -> str:
+    """The assembler as a part of the machine that runs an experiment."""
+    tool = built.compilation.ptxas
+    return tool.chosen.label if tool.chosen else tool.name
+
+
+def notes(built: Built) -> tuple[str, ...]:
+    """What a reader must know of how the machine code was made."""
+    stated, name = built.assembly.stated, built.compilation.ptxas.name
+    return (f"{name} knows the PTX ISA up to {stated}: the PTX was made to state that version",) if stated else ()
 
 
 def artifacts(built: Built, sass: Disassembly | None = None) -> Artifacts:

@@ -184,28 +184,58 @@ class _Bits:
     findings: tuple[str, ...]
 
 
-def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool, limit: float) -> _Bits:
-    from harness.ptx.kernel.run import run_kernel, scratch
+@dataclass(frozen=True)
+class PlacedKernel:
+    """A kernel with memory that no run has touched: what `run_kernel` takes. tensors: by name."""
+
+    loaded: Kernel
+    parameters: list[Any]
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared: int
+    tensors: dict[str, EmulatedTensor]
+
+
+def placed(job: Job, kernel: CompiledKernel, *, fuse: bool) -> PlacedKernel:
+    """A job's kernel with its memory. fuse: whether multiplications and additions are contracted where they may be.
+
+    Raises PtxError for a kernel that the emulator refuses.
+    """
+    from harness.ptx.kernel.run import scratch
 
     launch, compilation = kernel.launch, kernel.compilation
     given = compilation.spec.given
-    tensors = {t.name: _EmulatedTensor(t, job.setup.alignment, job.inputs.get(t.name)) for t in launch.tensors}
+    tensors = {t.name: EmulatedTensor(t, job.setup.alignment, job.inputs.get(t.name)) for t in launch.tensors}
     parameters = [*entry_parameters(launch, compilation, {n: m.buffer for n, m in tensors.items()})]
-    run_kernel(
+    return PlacedKernel(
         _loaded(job, compilation, fuse),
         parameters + scratch(compilation.scratch, math.prod(launch.grid)),
         launch.grid,
-        num_threads=given.block if given else 32 * compilation.num_warps,
-        shared_bytes=compilation.shared,
+        given.block if given else (32 * compilation.num_warps,),
+        compilation.shared,
+        tensors,
+    )
+
+
+def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool, limit: float) -> _Bits:
+    from harness.ptx.kernel.run import run_kernel
+
+    made = placed(job, kernel, fuse=fuse)
+    run_kernel(
+        made.loaded,
+        made.parameters,
+        made.grid,
+        num_threads=made.block if kernel.launch.given else made.block[0],
+        shared_bytes=made.shared,
         limit=limit,
     )
-    outputs = [tensors[t.name] for t in launch.outputs]
+    outputs = [made.tensors[t.name] for t in kernel.launch.outputs]
     findings = [f for memory in outputs for f in memory.findings()]
-    findings += [f for t in launch.inputs for f in tensors[t.name].changes()]
+    findings += [f for t in kernel.launch.inputs for f in made.tensors[t.name].changes()]
     return _Bits({m.tensor.name: m.read() for m in outputs}, tuple(findings))
 
 
-class _EmulatedTensor:
+class EmulatedTensor:
     """A tensor in emulated memory: inputs defined, outputs unwritten. The emulator itself refuses what lies outside."""
 
     def __init__(self, tensor: TensorLayout, alignment: int, units: Any | None) -> None:
@@ -223,6 +253,12 @@ class _EmulatedTensor:
     def read(self) -> NDArray[Any]:
         """The units, contiguous."""
         return np.array(self.layout.units(self.image))
+
+    def place(self, unit: int) -> int:
+        """Where a unit begins: bytes from the begin of the buffer."""
+        units = self.layout.units(self.image)
+        index = np.unravel_index(unit, units.shape)
+        return int(sum(i * s for i, s in zip(index, units.strides, strict=True)))
 
     def changes(self) -> list[str]:
         """Bytes of an input that are not what they were: inputs are read only, as on a device."""

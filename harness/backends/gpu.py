@@ -7,6 +7,7 @@ never written. Guard zones around every tensor, and the gaps between rows, keep 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.backends import driver
-from harness.backends.assembler import artifacts
+from harness.backends.assembler import artifacts, machine, notes, refused
 from harness.jobs import Job, Outcome
 from harness.model.identity import digest
 from harness.model.targets import normal
@@ -24,10 +25,10 @@ from harness.model.variants import AsmVariant, KernelVariant, PlainVariant
 from harness.processes.worker import resolve
 from harness.triton.build import Built
 from harness.triton.diagnostics import Refusal, one_line
-from harness.triton.given import packed
+from harness.triton.given import packed, parameter_count
 from harness.triton.guarded import GUARD, PATTERNS, Layout, input_overwritten, never_written
 from harness.triton.launch import Launch, TensorLayout, entry_parameters, launch_of, launched_experiment
-from harness.triton.spec import GivenPtx
+from harness.triton.spec import Compilation
 from references.formats import Format
 
 if TYPE_CHECKING:
@@ -75,10 +76,12 @@ class GpuBackend:
         if reason := self.unavailable(job.target):
             return Outcome("not run", reason)
         built = compiled(job)
-        if isinstance(built, Outcome):
-            return built
+        return built if isinstance(built, Outcome) else self.run_built(job, built)
+
+    def run_built(self, job: Job, built: Built) -> Outcome:
+        """Launch what was built of a job twice, and read back."""
         try:
-            outcome = launched(job)
+            outcome = launched(job, made=built if by_driver(launch_of(job)) else None)
         except Exception as error:
             outcome = Outcome("error", self._device_fault(error))
         return completed(outcome, job, built, device_name())
@@ -129,17 +132,22 @@ def compiled(job: Job) -> Built | Outcome:
         built = launch_of(job).build(job.target)
     except (ValueError, TypeError) as error:
         return Outcome("error", str(error))
-    return Outcome(built.kind, built.words) if isinstance(built, Refusal) else built
+    return refused(built) if isinstance(built, Refusal) else built
 
 
-def launched(job: Job, guard: int = GUARD) -> Outcome:
-    """Launch a job's kernel twice and read back. guard: bytes of the zones around tensors. Raises what CUDA raises."""
-    launch = launch_of(job)
-    if launch.given is not None:
+def launched(job: Job, guard: int = GUARD, made: Built | None = None) -> Outcome:
+    """Launch a job's kernel twice and read back. Raises what CUDA raises.
+
+    guard: bytes of the zones around tensors. made: what the driver API launches, where another process has built it.
+    """
+    launch = replace(launch_of(job), made=made)
+    if by_driver(launch):
         try:
             driver.bindings()
         except driver.NoDriver as missing:
             return Outcome("not run", str(missing))
+        if words := _not_launched(launch, job.target):
+            return Outcome("not run", words)
     runs = [_run(job, launch, job.inputs, pattern, guard) for pattern in PATTERNS]
     return Outcome("ran", outputs=runs[0].outputs, findings=_findings(runs), evidence="hardware")
 
@@ -148,9 +156,10 @@ def completed(outcome: Outcome, job: Job, built: Built, device: str) -> Outcome:
     """An outcome with what compiling left, and its identity. device: the GPU's name."""
     ran = outcome.status == "ran"
     is_open = ran and job.setup.fusion and may_contract(built.compilation.ptx)
-    machine = f"{device}, ptxas {built.compilation.ptxas.version}"
-    identity = launched_experiment(machine, job, launch_of(job), built.compilation).digest if ran else ""
-    return replace(outcome, contraction_open=is_open, artifacts=artifacts(built), identity=identity)
+    on = f"{device}, {machine(built)}"
+    identity = launched_experiment(on, job, launch_of(job), built.compilation).digest if ran else ""
+    noted = (*outcome.notes, *notes(built))
+    return replace(outcome, contraction_open=is_open, artifacts=artifacts(built), identity=identity, notes=noted)
 
 
 def may_contract(ptx: str) -> bool:
@@ -229,8 +238,8 @@ def prepared(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Callable[
     """The launch of a job's kernel on tensors of the device, by name: what `start` does, as often as it is called."""
     import triton.language as tl
 
-    if launch.given is not None:
-        return _given(job, launch, launch.given, pointers)
+    if by_driver(launch):
+        return machine_code(job, launch, pointers)
     arguments = launch.arguments(pointers, tl.constexpr)
     function = launch.function
     if launch.elementwise is not None:
@@ -245,15 +254,56 @@ def prepared(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Callable[
     return lambda: function[launch.grid](**arguments, **options)
 
 
-def _given(job: Job, launch: Launch, given: GivenPtx, pointers: Mapping[str, Any]) -> Callable[[], Any]:
-    """The launch of a kernel in PTX, by the driver API: its machine code is that which was assembled here."""
+def by_driver(launch: Launch) -> bool:
+    """Whether the driver API launches it: PTX that was given, and machine code of an assembler that was chosen."""
+    return launch.given is not None or launch.setup.assembler is not None
+
+
+def machine_code(job: Job, launch: Launch, pointers: Mapping[str, Any]) -> Callable[[], Any]:
+    """The launch by the driver API of the machine code that was assembled here, on tensors of the device by name."""
     built = launch.build(job.target)
     assert isinstance(built, Built)
-    compilation = built.compilation
+    compilation, given = built.compilation, launch.given
     addresses = {name: tensor.data_ptr() for name, tensor in pointers.items()}
-    parameters = packed(compilation.ptx, compilation.entry, entry_parameters(launch, compilation, addresses))
-    launched = driver.DriverLaunch(compilation.entry, launch.grid, given.block, given.shared, parameters)
-    return driver.prepared(built.assembly.cubin, launched)
+    values = entry_parameters(launch, compilation, addresses)
+    room = _scratch(compilation, launch)
+    if given is None:  # behind its arguments Triton's kernel takes addresses of scratch memory
+        values += [a.data_ptr() for a in room]
+        values += [0] * (parameter_count(compilation.ptx, compilation.entry) - len(values))
+    parameters = packed(compilation.ptx, compilation.entry, values)
+    block = given.block if given else (32 * compilation.num_warps, 1, 1)
+    code = driver.DriverLaunch(compilation.entry, launch.grid, block, compilation.shared, parameters)
+    start = driver.prepared(built.assembly.cubin, code)
+
+    def run(held: object = room) -> None:
+        start()
+
+    return run
+
+
+def _scratch(compilation: Compilation, launch: Launch) -> list[torch.Tensor]:
+    """The global scratch memory of a launch; none where the kernel needs none."""
+    import torch
+
+    size = compilation.scratch * max(1, math.prod(launch.grid))
+    return [torch.zeros(size, dtype=torch.uint8, device=DEVICE)] if size else []
+
+
+def _not_launched(launch: Launch, target: str) -> str:
+    """Why the driver API cannot launch a kernel of Triton's here; "" where it can."""
+    built = launch.build(target)
+    if launch.given is not None or not isinstance(built, Built):
+        return ""
+    compilation = built.compilation
+    if compilation.descriptors:
+        return "a kernel with tensor descriptors among its arguments is launched by Triton alone, with its own ptxas"
+    if odd := [kind for _, kind in compilation.spec.signature if kind in _NOT_PACKED]:
+        return f"a number of type {odd[0]} as an argument is passed by Triton alone, with its own ptxas"
+    return ""
+
+
+_NOT_PACKED = ("bf16", "fp8e4nv", "fp8e5", "fp8e4b15")
+"""Types of numbers for which Python has no bytes."""
 
 
 _launched: dict[int, tuple[Any, Launch, str]] = {}

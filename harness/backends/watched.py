@@ -26,6 +26,8 @@ from harness.model.variants import CaseError
 from harness.processes.child import PLAIN_LIMIT, SWEEP_LIMIT, Device, DeviceFault, of_target
 from harness.processes.gpus import gpus
 from harness.processes.worker import resolve
+from harness.triton.build import Built
+from harness.triton.launch import launch_of
 
 
 @dataclass(frozen=True)
@@ -85,18 +87,23 @@ class WatchedGpu:
 
     def run(self, job: Job) -> Outcome:
         """Compile here, launch there."""
-        from harness.backends.gpu import compiled, completed
-        from harness.triton.guarded import GUARD
+        from harness.backends.gpu import compiled
 
         if reason := self.unavailable(job.target):
             return Outcome("not run", reason)
         built = compiled(job)
-        if isinstance(built, Outcome):
-            return built
+        return built if isinstance(built, Outcome) else self.run_built(job, built)
+
+    def run_built(self, job: Job, built: Built) -> Outcome:
+        """Launch what was built of a job."""
+        from harness.backends.gpu import by_driver, completed
+        from harness.triton.guarded import GUARD
+
+        made = built if by_driver(launch_of(job)) else None
         device = self._device(job.target)
         guard = 0 if self._tool else GUARD
         try:
-            outcome: Outcome = device.call(f"{__name__}:run_here", self._ref(job), guard, limit=self._limits[0])
+            outcome: Outcome = device.call(f"{__name__}:run_here", self._ref(job), guard, made, limit=self._limits[0])
         except (DeviceFault, CaseError) as error:
             outcome = Outcome("error", str(error))
         if self._tool:
@@ -168,15 +175,15 @@ class Sanitizer:
 # ---- What runs in the GPU's process ------------------------------------------------------------------------------
 
 
-def run_here(ref: JobRef, guard: int) -> Outcome:
-    """Launch a job in this process. guard: bytes around each tensor."""
+def run_here(ref: JobRef, guard: int, made: Built | None = None) -> Outcome:
+    """Launch a job in this process. guard: bytes around each tensor. made: what the driver API launches of it."""
     import torch
 
     from harness.backends.gpu import fault_words, launched
 
     job = ref.job()
     try:
-        return launched(job, guard)
+        return launched(job, guard, made)
     except Exception as error:
         if isinstance(error, torch.OutOfMemoryError):
             torch.cuda.empty_cache()

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from harness.model.naming import Named
+    from harness.model.variants import CaseError
 
 # Verb to the line that --help shows. Each is a module of this package with `configure(parser)` and `main(args)`.
 VERBS = {
@@ -26,6 +27,7 @@ VERBS = {
     "gate": "accept or refuse a run against a baseline; make a new baseline",
     "speed": "time the variants of cases on the GPU here, beside a copy and beside PyTorch",
     "fuzz": "try assemblers on random PTX, with the emulator as the judge",
+    "cluster": "the nodes of a Ray cluster, and files that start one on Kubernetes and Slurm",
     "sweep": "run all inputs of one variant, in shards, on every GPU",
     "mutate": "plant mistakes in asm and references, and tell which a run would miss",
     "new": "write a new case file to start from",
@@ -88,13 +90,13 @@ def render(*renderables: RenderableType) -> None:
 NAMES = "cases and variants as pytest, list and the report print them: cases/rcp.py, rcp::rcp.rn, rcp rcp.rn"
 
 
-def named(words: Sequence[str]) -> list[Named]:
+def named(words: Sequence[str], faults: list[CaseError] | None = None) -> list[Named]:
     """See `harness.model.naming.named`. Raises UsageError."""
     from harness.model import naming
     from harness.model.variants import CaseError
 
     try:
-        return naming.named(words)
+        return naming.named(words, faults)
     except CaseError as e:
         raise UsageError(str(e)) from None
 

@@ -1,4 +1,4 @@
-"""`ptxdiff compare`: what changed between two runs, two targets of them, or two versions of anything."""
+"""`ptxdiff compare`: what changed between two runs, two targets, or two versions of anything; or two PTX files."""
 
 from __future__ import annotations
 
@@ -7,19 +7,61 @@ from pathlib import Path
 
 from harness.cli import UsageError, say
 
+_EPILOG = """\
+example: ptxdiff compare before.ptx after.ptx --like cases/cuda_fma.py::cuda --report build/compare.html
+Two PTX files of one kernel run in the emulator on the inputs of a case. Their outputs are compared with each other bit
+for bit, and each with the case's reference. Where they differ, both run in lockstep on the thread that stores the first
+difference, and the first instructions whose values part are shown. Exit 0: equal, and right by the reference.
+"""
+PTX = ".ptx"
+OF_FILES = ("like", "entry", "grid", "block", "parameters", "shared", "target", "effort", "report")
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    parser.add_argument("before", help="a records file, or a folder whose newest run counts")
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.add_argument("before", help="a records file, or a folder whose newest run counts; or a PTX file")
     parser.add_argument("after", nargs="?", help="the same; by default, with --targets, the first itself")
     parser.add_argument(
         "--targets", nargs=2, metavar=("X", "Y"), help="compare target X of the one with Y of the other"
     )
     parser.add_argument("--kind", action="append", help="show differences of this kind only (repeatable)")
+    files = parser.add_argument_group("two PTX files")
+    files.add_argument("--like", metavar="CASE", help="the case with the inputs and the reference: cases/x.py::variant")
+    files.add_argument(
+        "--entry", action="append", metavar="NAME",
+        help="the kernel, where a file has several; twice, where it has another name in the second file",
+    )  # fmt: skip
+    files.add_argument("--grid", metavar="X,Y,Z", help="blocks: numbers or expressions such as ceil(n/256)")
+    files.add_argument("--block", metavar="X,Y,Z", help="threads of a block")
+    files.add_argument("--parameters", metavar="A,B,...", help="inputs, outputs, sizes or numbers, in order")
+    files.add_argument("--shared", type=int, metavar="BYTES", help="dynamic shared memory")
+    files.add_argument("--target", metavar="sm_90a", help="default: the later of those that the files name")
+    files.add_argument("--effort", choices=("quick", "full"), help="how many inputs (default: quick)")
+    files.add_argument("--report", metavar="FILE", help="write the comparison as an HTML page")
 
 
 def main(args: argparse.Namespace) -> int:
     """Print the differences; exit 0 where there are none, 1 where there are."""
+    ptx = [name for name in (args.before, args.after) if name is not None and name.endswith(PTX)]
+    given = [o for o in OF_FILES if getattr(args, o) is not None]
+    if not ptx:
+        if given:
+            raise UsageError(f"--{given[0]} is for two PTX files; {args.before} is none (its name ends in {PTX})")
+        return _records(args)
+    if len(ptx) < 2:
+        other = args.before if args.after in ptx else args.after
+        what = f"{other} is none" if other else "there is no second one"
+        raise UsageError(f"{ptx[0]} is a PTX file, and {what}; compare two PTX files, or two files of records")
+    if args.targets or args.kind:
+        raise UsageError(f"--{'targets' if args.targets else 'kind'} is for records; {ptx[0]} is a PTX file")
+    if args.like is None:
+        raise UsageError("name the case whose inputs and reference they share: --like cases/x.py::variant")
+    return _files(args)
+
+
+def _records(args: argparse.Namespace) -> int:
     from harness.model.targets import normal
     from harness.records import RecordError, read
     from harness.records.compare import KINDS, CompareError, compare
@@ -41,3 +83,30 @@ def main(args: argparse.Namespace) -> int:
         say(str(difference))
     say(f"{found.matched} results in both, {found.equal} of them equal; {len(shown)} differences")
     return 0 if found.quiet or not shown else 1
+
+
+def _files(args: argparse.Namespace) -> int:
+    from harness.comparing.files import compare_files
+    from harness.comparing.launch import launches
+    from harness.comparing.words import message
+    from harness.model.variants import CaseError
+
+    try:
+        loaded, variants, target = launches(
+            (args.before, args.after), args.like, tuple(args.entry or ()), grid=args.grid, block=args.block,
+            parameters=args.parameters, shared=args.shared, target=args.target,
+        )  # fmt: skip
+        found = compare_files(loaded, variants, target, args.effort or "quick")
+    except CaseError as e:
+        raise UsageError(str(e)) from None
+    say(message(found))
+    if args.report:
+        from harness.ours import first
+
+        first("reports")
+        from harness.comparing.page import facts
+        from reports.comparison import write
+
+        written = write(facts(found, {name: v.text for name, v in variants.items()}), Path(args.report))
+        say(f"report: {written.resolve()}")
+    return 0 if found.passed else 1

@@ -29,6 +29,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-model", action="store_true", help="let a pass on a model alone satisfy the gate")
     parser.add_argument("--require", action="append", default=[], choices=BACKENDS, help="must have run (repeatable)")
     parser.add_argument("--target", action="append", default=[], metavar="sm_90a", help="must be there (repeatable)")
+    parser.add_argument(
+        "--assembler",
+        action="append",
+        default=[],
+        metavar="VERSION[ -OLEVEL]",
+        help="accept results of this ptxas alone, such as 13.4 or '13.4.59 -O3'; 'baseline': of those that made the "
+        "baseline (repeatable; default: of all)",
+    )
     parser.add_argument("--fresh", action="store_true", help="refuse results that were reused from earlier runs")
     parser.add_argument("--accept", action="store_true", help="show the difference, then make this run the baseline")
     parser.add_argument(
@@ -69,6 +77,7 @@ def main(args: argparse.Namespace) -> int:
             require=tuple(args.require),
             targets=tuple(normal(t) for t in args.target),
             fresh=args.fresh,
+            assemblers=tuple(args.assembler),
         )
         if digests.is_digests(folder):
             if args.speed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from harness.cli import NAMES, UsageError, named, say
 
 if TYPE_CHECKING:
     from harness.model.naming import Named
+    from harness.model.variants import CaseError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print one line a variant, or the tables that were asked for."""
+    """Print one line a variant, or the tables that were asked for; a line on stderr for each file that is broken."""
     if args.references or args.formats:
         from harness.cli.index import formats, references
 
@@ -37,9 +39,17 @@ def main(args: argparse.Namespace) -> int:
         return 0
     if args.targets:
         return _targets()
-    chosen = named(args.what or ["cases"])
-    if args.using:
+    faults: list[CaseError] = []
+    chosen = named(args.what or ["cases"], faults)
+    for fault in faults:
+        say(f"ptxdiff list: {' '.join(str(fault).split())}", file=sys.stderr)
+    if args.using and (chosen or not faults):
         chosen = _that_use(args.using, chosen)
+    _by_family(chosen)
+    return 2 if faults else 0
+
+
+def _by_family(chosen: Sequence[Named]) -> None:
     families = sorted({c.loaded.case.family for c in chosen}, key=lambda family: (not family, family))
     for place, family in enumerate(families):
         if families != [""]:
@@ -47,7 +57,6 @@ def main(args: argparse.Namespace) -> int:
         for one in chosen:
             if one.loaded.case.family == family:
                 _one_case(one)
-    return 0
 
 
 def _one_case(chosen: Named) -> None:

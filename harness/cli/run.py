@@ -19,6 +19,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--effort", default="quick", choices=("quick", "full", "exhaustive"))
     parser.add_argument("--backend", action="append", default=[], choices=("auto", "gpu", "emulator", "assembler"))
     parser.add_argument("--target", action="append", default=[], metavar="sm_90a")
+    parser.add_argument(
+        "--cluster", metavar="ADDRESS",
+        help="run on the nodes of a Ray cluster: HOST:PORT, auto, or local to start one here",
+    )  # fmt: skip
     parser.add_argument("--require-gpu", action="store_true")
     parser.add_argument("--timing", action="store_true", help="time the variants of every case as well, on a GPU")
     parser.add_argument(
@@ -38,6 +42,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--compiler", action="append", default=[], metavar="NAME=PATH", help="where a Triton build is")
     parser.add_argument("--also", action="append", default=[], metavar="NAME", help="run all with this build as well")
+    parser.add_argument(
+        "--assembler", action="append", default=[], metavar="bundled|PATH",
+        help="a ptxas for the gpu and the assembler; repeatable (default: bundled, the one that Triton carries)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--opt", action="append", default=[], type=int, choices=range(4),
+        help="a level of ptxas; repeatable (default: 3, Triton's; at full effort 3 and 0)",
+    )  # fmt: skip
     parser.add_argument("--fresh", action="store_true", help="run everything: reuse nothing of earlier runs")
     parser.add_argument("--output", default="build/records", metavar="PATH", help="records: a .jsonl file or a folder")
     parser.add_argument("--report", metavar="FILE", help="write the HTML report here")
@@ -56,14 +68,17 @@ def main(args: argparse.Namespace) -> int:
         if "--ptx-resume" in args.rest and records.is_file():
             resumable(records)  # what cannot be read is refused here, with our exit code, and not within pytest
         for target in args.target:
-            normal(target)
+            if target != "all":
+                normal(target)
     except (RecordError, ValueError) as e:
         raise UsageError(str(e)) from None
     words = [*paths, f"--ptx-effort={args.effort}", f"--ptx-records={records}", "-q", "--no-header"]
     words += [f"--ptx-cases={p.partition('::')[0]}" for p in paths]
     words += [f"--ptx-backend={b}" for b in args.backend] + [f"--ptx-target={t}" for t in args.target]
+    words += [f"--ptx-cluster={args.cluster}"] * (args.cluster is not None)
     words += ["--ptx-require-gpu"] * args.require_gpu + ["--ptx-timing"] * args.timing
     words += [f"--ptx-compiler={c}" for c in args.compiler] + [f"--ptx-also={name}" for name in args.also]
+    words += [f"--ptx-assembler={a}" for a in args.assembler] + [f"--ptx-opt={level}" for level in args.opt]
     words += [f"--ptx-limit={args.limit}"] * (args.limit is not None)
     words += ["--ptx-fresh"] * args.fresh
     words += [f"--ptx-approximate={args.approximate}"] * (args.approximate != "hopper")

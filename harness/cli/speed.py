@@ -22,10 +22,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--size", action="append", default=[], metavar="SIZE",
         help="small, L2, large, or elements as a number or 2^28 (repeatable; default: large)",
     )  # fmt: skip
-    parser.add_argument(
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
         "--in-registers", action="store_true",
-        help="time elementwise variants in registers instead, as throughput and latency",
+        help="time elementwise variants in registers alone, as throughput and latency (default: in memory and so)",
     )  # fmt: skip
+    where.add_argument("--in-memory", action="store_true", help="time variants on tensors in memory alone")
     parser.add_argument("--seconds", type=float, default=1.0, metavar="S", help="of launches at each size (default: 1)")
 
 
@@ -35,6 +37,7 @@ def main(args: argparse.Namespace) -> int:
 
     chosen = named(args.cases)
     sizes = [_size(word) for word in args.size or ["large"]]
+    from harness.cli.registers import time_case
     from harness.processes.child import DeviceFault
     from harness.processes.gpus import gpus
     from harness.timing import CannotTime
@@ -53,8 +56,6 @@ def main(args: argparse.Namespace) -> int:
     for n in chosen:
         loaded, variants = n.loaded, () if n.whole else n.variants
         if args.in_registers:
-            from harness.cli.registers import time_case
-
             missed += not time_case(console, loaded, target, variants)
             continue
         try:
@@ -66,6 +67,8 @@ def main(args: argparse.Namespace) -> int:
             missed += 1
             continue
         _print(console, loaded.name, session)
+        if not args.in_memory and loaded.case.elementwise and loaded.case.inputs:
+            missed += not time_case(console, loaded, target, variants)
     return 1 if missed else 0
 
 

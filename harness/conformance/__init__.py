@@ -1,7 +1,7 @@
-"""Conformance: how we know that the emulator tells the truth.
+"""Conformance: measurements that compare the emulator with a GPU.
 
-For every instruction form that the registry can spell, the real instruction is run on a GPU beside the emulator, and
-what came out is a line of `ledger.jsonl`. Two comparisons are made of each form:
+For every instruction form that the registry can spell, a GPU runs the real instruction and the emulator runs its model.
+The result is a line of `ledger.jsonl`. Two comparisons are made of each form:
 
 - `harness.emulate` on the host against the instruction's results, fetched from the device. That tests the emulator as
   its users call it, parser and machine included, on a million inputs or so.

@@ -1,7 +1,7 @@
 """What the ISA promises of approximate instructions, in its own measure (PTX ISA 9.x, 9.7.3 and 9.7.4, Notes).
 
-Where that is no number of ulps, the envelope says how far hardware was from the model in the same measure. The model
-itself is within half an ulp of the true value.
+Where the promise is not in ulps, the envelope gives the largest distance between hardware and model in the same
+measure. The model itself is within half an ulp of the true value.
 """
 
 from __future__ import annotations

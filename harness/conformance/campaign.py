@@ -1,9 +1,10 @@
 """All forms, measured on all cores within a time budget.
 
 Worker processes, each on a core of its own with its own context on the GPU, so that a fault stops one worker and not
-the campaign. First every form gets a few inputs; then each worker goes round its forms, with four times as many inputs
-each round, until the goal is reached or time is up. So what is left out is spread over all forms alike. While the
-device compares, the host puts a million inputs of each form through the emulator, definitions compiled.
+the campaign. First every form gets a few inputs. Then each worker goes through its forms again and again, with four
+times as many inputs each time, until the goal is reached or time is up. So all forms get about the same number of
+inputs. While the device compares, the host runs a million inputs of each form through the emulator with compiled
+definitions.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def run(
 
 
 def _identity(device: Callable[[], Executor]) -> Identity:
-    """Asked of a process of its own: a context here would be a ninth wheel in every worker."""
+    """The device's identity, asked in a separate process, so that this one makes no CUDA context."""
     context = mp.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_tell, args=(there, device), daemon=True)

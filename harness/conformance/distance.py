@@ -1,4 +1,4 @@
-"""How far apart two results of an approximate instruction are."""
+"""The distance between two results of an approximate instruction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DIFFERENT = -1
 
 @scalar
 def code_distance(expected: int, got: int, ebits: int, mbits: int) -> int:
-    """Units in the last place between two floats, 2**31 - 1 at most; DIFFERENT where no number of them tells it."""
+    """Units in the last place between two floats, 2**31 - 1 at most; DIFFERENT where that distance is not defined."""
     if expected == got:
         return 0
     size = ebits + mbits

@@ -1,4 +1,4 @@
-"""How far an approximate form is from the true value: the largest error over all inputs, in the ISA's own measure.
+"""The largest error of an approximate form over all inputs, against the true value, in the ISA's own measure.
 
 Computed from the form's definition, without a GPU. It speaks for hardware where the ledger confirms the definition.
 True values are numpy's float64 functions, whose own error is below 2**-50 of the value; of float64 results, numpy's
@@ -60,7 +60,7 @@ class Largest:
 
 @dataclass(frozen=True)
 class Errors:
-    """What is known of a form's errors.
+    """The errors of one form.
 
     `profile`: for forms of one operand, the largest error of each sign and exponent of the argument, in the measure
     that the ISA has for it, an absolute one where it has none for such an argument; 0 where no result is finite and

@@ -1,4 +1,4 @@
-"""What a campaign needs of a device, and the GPU that gives it."""
+"""The interface through which a campaign uses a device, and its implementation for a GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.conformance.inputs import Columns
 
 @dataclass(frozen=True)
 class ComparedOnDevice:
-    """What comparing on the device found: how many inputs differ, some of their indices, the greatest distance."""
+    """A comparison on the device: how many inputs differ, some of their indices, the greatest distance."""
 
     mismatches: int = 0
     indices: tuple[int, ...] = ()
@@ -41,7 +41,10 @@ class Executor(Protocol):
     identity: Identity
 
     def compiled(self, snippets: Sequence[FormSnippet], checks: bool) -> dict[int, str]:
-        """Make snippets ready, with `checks` also for `check`; what the assembler has against some, by position."""
+        """Compile snippets, with `checks` also for `check`.
+
+        Returns the assembler's errors, by the snippet's position.
+        """
 
     def use(self) -> None:
         """Called in each further thread that uses the device."""
@@ -133,7 +136,7 @@ class Hardware:
         )
 
 
-def _serves(assembler: kernels.Assembler, capability: int) -> bool:
+def _serves(assembler: kernels.CarriedAssembler, capability: int) -> bool:
     """Whether an assembler has such a target; CUDA 13 dropped everything before 7.5, and knows what came later."""
     import subprocess
 

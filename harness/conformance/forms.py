@@ -302,7 +302,7 @@ def only_in_bytes(kind: ScalarType, form: Form) -> bool:
     return kind.width == 8 and (kind.kind == "x" or not form.relaxed)
 
 
-# What the machine itself executes -------------------------------------------------------------------------
+# Instructions that the machine executes without a definition ----------------------------------------------
 
 
 def _moves(bound: Bound) -> Iterator[FormSnippet]:

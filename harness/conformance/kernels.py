@@ -338,7 +338,7 @@ def _lowered(kernels: str, parts: Sequence[str], cpu: str) -> str:
 
 
 @dataclass(frozen=True)
-class Assembler:
+class CarriedAssembler:
     """A ptxas: its path, its release ("12.9"), and the version of PTX it reads ("8.8")."""
 
     path: str
@@ -346,7 +346,7 @@ class Assembler:
     ptx: str
 
 
-def assemblers() -> list[Assembler]:
+def assemblers() -> list[CarriedAssembler]:
     """The assemblers that the installed Triton carries, newest first."""
     from harness.triton.targets import tool
 
@@ -358,7 +358,9 @@ def assemblers() -> list[Assembler]:
             release = re.search(r"release (\d+)\.(\d+)", told)
             if release:
                 major, minor = int(release[1]), int(release[2])
-                found.append((major, minor, Assembler(str(path), f"{major}.{minor}", _ptx_version(major, minor))))
+                found.append(
+                    (major, minor, CarriedAssembler(str(path), f"{major}.{minor}", _ptx_version(major, minor)))
+                )
     return [a for *_, a in sorted(found, key=lambda f: f[:2], reverse=True)]
 
 
@@ -377,7 +379,7 @@ class Refused:
     blamed: dict[int, str]
 
 
-def assembled(ptx: str, target: str, assembler: Assembler) -> bytes | Refused:
+def assembled(ptx: str, target: str, assembler: CarriedAssembler) -> bytes | Refused:
     """The cubin of PTX that `source` made, for a target ("sm_90a")."""
     ptx = re.sub(r"^\.version .*$", f".version {assembler.ptx}", ptx, count=1, flags=re.M)
     ptx = re.sub(r"^\.target .*$", f".target {target}", ptx, count=1, flags=re.M)

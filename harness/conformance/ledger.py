@@ -1,8 +1,8 @@
-"""The ledger: one line a form, saying how the emulator's definition of it is known to be right.
+"""The ledger: one line per form, with the evidence that the emulator's definition of it is right.
 
-`ledger.jsonl` begins with a line about the runs that it comes from; the others are sorted by form. What a line says
-holds for the definition it was measured with: it carries a digest of that definition's code, and where the code has
-changed since, the line is out of date and confirms nothing.
+`ledger.jsonl` begins with a line about the runs that it comes from; the others are sorted by form. A line holds for the
+definition that was measured. It carries a digest of that definition's code. Where the code has changed since, the line
+is out of date and confirms nothing.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class LedgerError(ValueError):
 
 @dataclass(frozen=True)
 class Campaign:
-    """Where lines come from: device, target, driver, ptxas release, and the day."""
+    """The run that measured some lines: device, target, driver, ptxas release, and day."""
 
     device: str
     target: str
@@ -343,7 +343,7 @@ def digest(form: str) -> str:
     if bound is None:
         raise KeyError(form)
     function = bound.form.function
-    if bound.form.operation in ("mma", "wgmma"):
+    if bound.form.operation in productforms.OPERATIONS:
         text = productforms.definition(form, _code, digest)
     elif function is None:
         text = bound.form.operation

@@ -1,4 +1,4 @@
-"""One snippet, measured: what was tried, what differed, how far apart, and the inputs that show it."""
+"""Measure one snippet: the inputs tried, the differences, their distances, and some inputs that show them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class WrongInput:
 
 @dataclass
 class Tally:
-    """What is known of a snippet so far.
+    """The measurements of a snippet so far.
 
     `edges`: combinations of edge values tried; `hosted`, `reached`: numbered inputs tried from number 0 on, by way of
     the emulator and on the device. `total`: numbered inputs that there are, where all could be tried. `distance`: the

@@ -1,4 +1,4 @@
-"""The forms of mma and wgmma, and what the emulator's definition of each is made of."""
+"""The forms of mma (dense, sparse, block-scaled) and wgmma, and what the emulator's definition of each is made of."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from harness.ptx import isa
 from harness.ptx.isa.forms import FORMS, Bound, Form
 from harness.ptx.targets import Target
 
+OPERATIONS = ("mma", "mma_sp", "mma_scaled", "wgmma")
+"""The operations that multiply matrices."""
+
 
 @cache
 def bounds_of() -> Mapping[str, Bound]:
@@ -21,7 +24,7 @@ def bounds_of() -> Mapping[str, Bound]:
 
 
 def _multiplies(form: Form) -> bool:
-    return form.operation in ("mma", "wgmma")
+    return form.operation in OPERATIONS
 
 
 def target_of(bound: Bound) -> str:
@@ -49,6 +52,8 @@ def definition(form: str, code: Callable[[Callable[..., object]], str], digest: 
     bound = bounds_of()[form]
     if bound.form.operation == "wgmma":
         return _of_a_warpgroup(form, bound, code)
+    if bound.form.operation in ("mma_sp", "mma_scaled"):
+        return _of_another(form, bound, code)
     how = tensor.arithmetic_of(bound, Target.parse(target_of(bound)))
     functions: list[Any] = [
         fragments.of_a, fragments.of_b, fragments.of_c, fragments.of_quads, multiply.arithmetic,
@@ -72,3 +77,22 @@ def _of_a_warpgroup(form: str, bound: Bound, code: Callable[[Callable[..., objec
     parts = [code(getattr(f, "__wrapped__", f)) for f in functions]
     how = warpgroup.arithmetic_of(bound)
     return f"{form} {how} {parts} {descriptors.SWIZZLES} {tensorcore.FLOATS} {tensorcore.BITS}"
+
+
+def _of_another(form: str, bound: Bound, code: Callable[[Callable[..., object]], str]) -> str:
+    """See `definition`: a sparse or a block-scaled mma."""
+    from harness.ptx.kernel import fragments, multiply, scaled, sparse
+    from harness.ptx.numeric import scaledproducts, tensorcore
+
+    functions: list[Any] = [fragments.of_a, fragments.of_b, fragments.of_c]
+    if bound.form.operation == "mma_sp":
+        how: Any = sparse.arithmetic_of_sparse(bound, Target.parse(target_of(bound)))
+        functions += [
+            sparse.storage, sparse.multiplied, sparse._columns, multiply.arithmetic, *multiply.functions(),
+            tensorcore.dot, tensorcore._dot,
+        ]  # fmt: skip
+    else:
+        how = scaledproducts.BLACKWELL
+        functions += [scaled._scales, scaled._run_scaled, scaledproducts.dot, scaledproducts._dot]
+    parts = [code(getattr(f, "__wrapped__", f)) for f in functions]
+    return f"{form} {how} {parts} {tensorcore.FLOATS} {tensorcore.BITS}"

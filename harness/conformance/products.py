@@ -333,13 +333,15 @@ def _begin(cores: Any) -> None:
 
 
 def _measured(form: str, count: int, ends: float, share: float) -> Tally:
-    from harness.conformance import groupproducts
+    from harness.conformance import groupproducts, otherproducts
 
     if not _device:
         _device.append(ProductDevice())
     left = ends - time.time()
     if form.startswith("wgmma"):
         return groupproducts.measured(_device[0], form, count, min(left, share))
+    if bounds_of()[form].form.operation != "mma":
+        return otherproducts.measured(_device[0], form, count, min(left, share))
     return measured(_device[0], form, count, left)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import tempfile
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.triton.assemble import run_tool
+from harness.triton.ptxas import assembler_at
 
 TIMEOUT = 60.0
 Ended = Literal["assembled", "refused", "crashed", "hung"]
@@ -61,17 +61,7 @@ class PtxasResult:
     words: str = ""
 
 
-class NoAssembler(ValueError):
-    """A path at which no ptxas answers."""
-
-
 def assembler(path: str, level: int) -> Ptxas:
     """The ptxas at a path, which is asked for its version. Raises NoAssembler."""
-    try:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=TIMEOUT).stdout
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NoAssembler(f"{path} does not run: {error}") from None
-    found = re.search(r"release (\d+\.\d+)", said)
-    if found is None:
-        raise NoAssembler(f"{path} does not say which release of ptxas it is")
-    return Ptxas(os.path.abspath(path), found[1], level)
+    found = assembler_at(path, level)
+    return Ptxas(found.path, ".".join(found.version.split(".")[:2]), level)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from harness.fuzz.assemblers import Ptxas
-from harness.fuzz.campaign import PtxasFault
+from harness.fuzz.judge import PtxasFault
 from harness.fuzz.oracle import THREADS, emulated, inputs_of
 from harness.fuzz.program import BLOCK, INPUTS, OUTPUTS
 from harness.triton.assemble import Assembly, Disassembly, disassemble
@@ -26,22 +26,33 @@ import json
 from pathlib import Path
 
 import numpy as np
-import torch
 
-from harness import Case, only, ptx
+from harness import Case, PtxasFailure, numpy_reference, only, ptx, run_ptx
 from references.formats import U32
 
-WORDS = json.loads((Path(__file__).parent / "words.json").read_text())
+FOLDER = Path(__file__).parent
+PROGRAM = (FOLDER / "program.ptx").read_text()
+WORDS = json.loads((FOLDER / "words.json").read_text())
+INPUTS, EXPECTED = (np.array(WORDS[name], np.uint32) for name in ("inputs", "expected"))
 
 
 def generate(sizes, rng):
     """The inputs on which it was found."""
-    return {{"x": np.array(WORDS["inputs"], np.uint32)}}
+    return {{"x": INPUTS}}
 
 
+@numpy_reference
 def reference(x):
-    """What the emulator gives for them: each instruction of the program by its definition in the PTX ISA."""
-    return torch.tensor(WORDS["expected"], dtype=torch.int64, device=x.device)
+    """What the emulator gives: each instruction of the program by its definition in the PTX ISA.
+
+    For the inputs on which the fault was found, that is what it gave then.
+    """
+    given = np.ascontiguousarray(x.astype(np.uint32).reshape(INPUTS.shape))
+    made = np.zeros((len(given), {outputs}), np.uint32)
+    run_ptx(PROGRAM, {blocks}, {block}, given, made, unwritten=[1])
+    if np.array_equal(given, INPUTS) and not np.array_equal(made, EXPECTED):
+        raise ValueError("the emulator gives other words than when this fault was found")
+    return made.astype(np.int64)
 
 
 case = Case(
@@ -50,10 +61,21 @@ case = Case(
     reference=reference,
     generate=generate,
     sizes=[{{"T": {threads}}}],
-    variants={{"program": ptx("program.ptx", grid={blocks}, block={block}, parameters=["x", "y"])}},
+    variants={{
+        "program": ptx(
+            PROGRAM,
+            grid={blocks},
+            block={block},
+            parameters=["x", "y"],
+            expected_failure={expected},
+        ),
+    }},
     targets=only("{target}"),
 )
 '''
+
+_ENDS = ("wrong", "crashed", "hung")
+"""Kinds of findings that a case can expect: a program that is refused, or unsettled, has nothing to be held to."""
 
 
 def write(folder: Path, findings: Iterable[PtxasFault], assemblers: Sequence[Ptxas], target: str) -> list[Path]:
@@ -64,7 +86,7 @@ def write(folder: Path, findings: Iterable[PtxasFault], assemblers: Sequence[Ptx
         place.mkdir(parents=True, exist_ok=True)
         (place / "program.ptx").write_text(finding.text)
         (place / "finding.json").write_text(json.dumps(asdict(finding), indent=1) + "\n")
-        if finding.kind == "wrong":
+        if finding.kind in _ENDS:
             _write_case(place, finding, target)
         for one in assemblers:
             (place / f"{one.label.replace(' ', '-')}.sass").write_text(sass(finding, one, target))
@@ -104,12 +126,21 @@ def _write_case(place: Path, finding: PtxasFault, target: str) -> None:
     inputs = inputs_of(finding.seed)
     words = {"inputs": inputs.tolist(), "expected": emulated(finding.text, "p0", inputs).tolist()}
     (place / "words.json").write_text(json.dumps(words) + "\n")
-    title = f"{' and '.join(finding.assemblers)} wrong about {' '.join(finding.skeleton.split())}."
+    # A fault of machine code is proved by an assembler that is right: without one there is nothing to expect.
+    proved = finding.kind != "wrong" or finding.right
+    failing = ", ".join(f'"{a}": "{finding.kind}"' for a in finding.assemblers)
+    expected = f'PtxasFailure(assemblers={{{failing}}}, reason="found by ptxdiff fuzz")' if proved else "None"
+    title = f"{' and '.join(finding.assemblers)} {finding.kind} on {' '.join(finding.skeleton.split())}."
     case = _CASE.format(
-        title=title, story=story(finding), inputs=INPUTS, outputs=OUTPUTS, threads=THREADS, blocks=THREADS // BLOCK,
-        block=BLOCK, target=target,
+        title=title, story=_in_a_docstring(story(finding)), inputs=INPUTS, outputs=OUTPUTS, threads=THREADS,
+        blocks=THREADS // BLOCK, block=BLOCK, target=target, expected=expected,
     )  # fmt: skip
     (place / "case.py").write_text(case)
+
+
+def _in_a_docstring(words: str) -> str:
+    """An assembler's words as they may stand between three quotes."""
+    return words.replace("\\", "/").replace('"', "'")
 
 
 def sass(finding: PtxasFault, one: Ptxas, target: str) -> str:

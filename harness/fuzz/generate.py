@@ -62,6 +62,14 @@ def program(seed: str, capability: int, weights: Mapping[str, float]) -> RandomP
     return _Generator(seed, capability, weights).program()
 
 
+def shaped(draw: random.Random, shape: str, held: Held, newest: bool = False) -> Statement:
+    """A shape with registers in its places, of which those that are written join `held`."""
+    maker = _Generator("", 0, {})
+    maker.draw = draw
+    maker.count = max(v.number for kind in held.values() for v in kind) + 1000
+    return maker.shaped(shape, held, newest)
+
+
 Held = dict[str, list[Variable]]
 """The registers that may be read, by kind."""
 

@@ -14,7 +14,20 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 
-from harness.records import End, Record, RecordError, Result, Run, RunRecords, Seal, Timing, lines, read, text_hash
+from harness.records import (
+    End,
+    InRegisters,
+    Record,
+    RecordError,
+    Result,
+    Run,
+    RunRecords,
+    Seal,
+    Timing,
+    lines,
+    read,
+    text_hash,
+)
 
 # The longest file name in bytes; a hash replaces the rest of a longer one. File systems take 255.
 LONGEST_NAME = 180
@@ -46,11 +59,13 @@ def accepted(run: RunRecords) -> RunRecords:
             instructions={"all": sum(r.instructions.values())} if r.instructions else {},
             fingerprint=r.fingerprint,
             body=r.body,
+            ptxas=r.ptxas,
         )
         for r in run.results
     ]
     timings = [replace(t, samples=(), clocks={}) for t in run.timings]
-    return replace(run, texts={}, results=results, timings=timings, path=None)
+    loops = [replace(t, samples=()) for t in run.in_registers]
+    return replace(run, texts={}, results=results, timings=timings, in_registers=loops, path=None)
 
 
 def _extremes(r: Result) -> dict[str, int]:
@@ -76,13 +91,17 @@ def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> l
         run.results += [r for r in keep.results if r.key not in keys]
         timed = {t.key for t in run.timings}
         run.timings += [t for t in keep.timings if t.key not in timed]
+        looped = {t.key for t in run.in_registers}
+        run.in_registers += [t for t in keep.in_registers if t.key not in looped]
     folder.mkdir(parents=True, exist_ok=True)
     results: dict[str, list[Result]] = defaultdict(list)
-    timings: dict[str, list[Timing]] = defaultdict(list)
+    timings: dict[str, list[Timing | InRegisters]] = defaultdict(list)
     for r in run.results:
         results[r.key.case].append(r)
     for t in run.timings:
         timings[t.key.case].append(t)
+    for loop in run.in_registers:
+        timings[loop.key.case].append(loop)
     written = []
     for case in sorted(results.keys() | timings.keys()):
         path = folder / f"{file_name(case)}.jsonl"
@@ -99,11 +118,11 @@ def file_name(case: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}~{text_hash(case)}"
 
 
-def _lines(run: Run, results: list[Result], timings: list[Timing]) -> bytes:
+def _lines(run: Run, results: list[Result], timings: list[Timing | InRegisters]) -> bytes:
     records: list[Record] = [
         replace(run, arguments=(), planned=(), chained=False),
         *sorted(results, key=lambda r: r.key),
-        *sorted(timings, key=lambda t: t.key),
+        *sorted(timings, key=lambda t: (isinstance(t, InRegisters), t.key)),
         End("", 0.0, dict(sorted(Counter(r.outcome for r in results).items()))),
     ]
     return lines(records, Seal(chained=False))
@@ -129,10 +148,12 @@ def load(folder: Path) -> RunRecords:
         if part.end is None:  # the last line was lost: of what it and others held, the gate would say nothing
             raise BaselineError(f"{path}: the end is missing; {_REPAIR}")
         if found is None or part.run.started > found.run.started:
+            kept = found or RunRecords(part.run)
             found = replace(
-                part, results=found.results if found else [], timings=found.timings if found else [], path=folder
+                part, results=kept.results, timings=kept.timings, in_registers=kept.in_registers, path=folder
             )
         found.results += part.results
         found.timings += part.timings
+        found.in_registers += part.in_registers
     assert found is not None
     return found

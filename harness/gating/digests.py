@@ -21,6 +21,7 @@ from typing import Any
 
 from harness.gating.baseline import BaselineError, file_name
 from harness.gating.gate import WHOLE_ITEM
+from harness.gating.whoassembled import HELD, known
 from harness.records import EVIDENCE, VERDICTS, Block, Key, Result, Run, RunRecords, Seal
 from harness.records.seal import SealError
 
@@ -33,19 +34,22 @@ def condensed(run: RunRecords) -> RunRecords:
     """A run with a result for each item and for each of its kinds of inputs: what a baseline of digests keeps."""
     items = _by_item(run.results)
     results = [made for item in sorted(items) for made in _condensed(items[item])]
-    return replace(run, results=results, texts={}, timings=[])
+    return replace(run, results=results, texts={}, timings=[], in_registers=[])
 
 
 def _condensed(results: Sequence[Result]) -> Iterator[Result]:
     """The results of one item, condensed. The worst verdict is the item's."""
     worst = min(results, key=lambda r: (_ORDER.index(r.verdict), r.expected_failure))
-    key = Key(*worst.key.item, input_set=WHOLE_ITEM)
+    key = Key(*worst.key.item, input_set=WHOLE_ITEM, assembler=worst.key.assembler)
     ran = [r for r in results if r.outputs_digest]
     known = next((r.fingerprint for r in results if r.fingerprint), None)
     bodies = sorted({r.body for r in results if r.body})
+    by = {r.ptxas for r in results if r.ptxas}
+    ptxas = by.pop() if len(by) == 1 else ""
     yield Result(
         key,
         worst.verdict,
+        ptxas=ptxas,
         expected_failure=worst.expected_failure,
         evidence=max((r.evidence for r in results), key=EVIDENCE.index),
         words="" if worst.outcome == "pass" else worst.words,
@@ -60,7 +64,7 @@ def _condensed(results: Sequence[Result]) -> Iterator[Result]:
         rows[_digest([r.inputs_digest, r.key.context, r.key.fusion])[:6]].append(r)
     for name, members in sorted(rows.items()):
         bits = sorted({_digest([(b.first, b.count, b.digest) for b in r.outputs_digest]) for r in members})
-        yield _row(key, worst, name, _digest(bits)[:8])
+        yield replace(_row(key, worst, name, _digest(bits)[:8]), ptxas=ptxas)
 
 
 def _row(item: Key, of: Result, inputs: str, bits: str) -> Result:
@@ -94,44 +98,52 @@ def write(run: RunRecords, folder: Path, *, keep: RunRecords | None = None) -> l
     """
     items = {item: rs for item, rs in _by_item(run.results).items() if rs[0].verdict != "not run"}
     items = {**(_by_item(keep.results) if keep is not None else {}), **items}
-    files: dict[str, list[tuple[str, str, str, str]]] = defaultdict(list)
+    files: dict[str, list[Item]] = defaultdict(list)
     for item in sorted(items):
         files[item[0].partition(".")[0]].append(item)
     folder.mkdir(parents=True, exist_ok=True)
+    by = sorted({*known(run), *(known(keep) if keep is not None else ())})
+    head = replace(run.run, environment={**run.run.environment, HELD: by}) if by else run.run
     written = []
     for stem, members in files.items():
         path = folder / f"{file_name(stem)}.jsonl"
-        path.write_bytes(b"".join(_lines(run.run, {i: items[i] for i in members})))
+        path.write_bytes(b"".join(_lines(head, {i: items[i] for i in members})))
         written.append(path)
     for stale in set(folder.glob("*.jsonl")) - set(written):
         stale.unlink()
     return written
 
 
-def _by_item(results: Iterable[Result]) -> dict[tuple[str, str, str, str], list[Result]]:
-    found: dict[tuple[str, str, str, str], list[Result]] = defaultdict(list)
+Item = tuple[str, str, str, str, str]
+"""An item of a run, and the assembler that was chosen for some of its results."""
+
+
+def _by_item(results: Iterable[Result]) -> dict[Item, list[Result]]:
+    found: dict[Item, list[Result]] = defaultdict(list)
     for r in results:
-        found[r.key.item].append(r)
+        found[*r.key.item, r.key.assembler].append(r)
     return found
 
 
-def _lines(run: Run, items: Mapping[tuple[str, str, str, str], list[Result]]) -> Iterator[bytes]:
-    """The lines of one file: a head, one for each variant and backend, and an end that counts them."""
+def _lines(run: Run, items: Mapping[Item, list[Result]]) -> Iterator[bytes]:
+    """The lines of one file: a head, one for each variant, backend and assembler, and an end that counts them."""
     seal = Seal(chained=False)
-    versions = {n: run.environment[n] for n in ("triton",) if n in run.environment}
+    versions = {n: run.environment[n] for n in ("triton", HELD) if n in run.environment}
     yield seal.close(_text({"record": "digests", "schema": SCHEMA, "effort": run.effort, "versions": versions}))
-    groups: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = defaultdict(dict)
-    definitions: dict[tuple[str, str, str], str] = {}
-    for (case, variant, target, backend), results in items.items():
-        groups[case, variant, backend][target] = _cell(results)
+    groups: dict[tuple[str, str, str, str], dict[str, dict[str, Any]]] = defaultdict(dict)
+    definitions: dict[tuple[str, str, str, str], str] = {}
+    for (case, variant, target, backend, by), results in items.items():
+        groups[case, variant, backend, by][target] = _cell(results)
         said = results[0].fingerprint.get("definition", "")
-        definitions[case, variant, backend] = said or definitions.get((case, variant, backend), "")
-    for (case, variant, backend), cells in sorted(groups.items()):
+        definitions[case, variant, backend, by] = said or definitions.get((case, variant, backend, by), "")
+    for (case, variant, backend, by), cells in sorted(groups.items()):
         shared: dict[str, list[str]] = defaultdict(list)
         for target, cell in cells.items():
             shared[json.dumps(cell)].append(target)
         targets = {" ".join(names): json.loads(cell) for cell, names in shared.items()}
-        line = {"case": case, "variant": variant, "backend": backend, "definition": definitions[case, variant, backend]}
+        line = {"case": case, "variant": variant, "backend": backend}
+        line |= {"assembler": by} if by else {}
+        line |= {"definition": definitions[case, variant, backend, by]}
         yield seal.close(_text({**line, "targets": targets}))
     yield seal.close(_text({"record": "end", "variants": len(groups)}))
 
@@ -215,7 +227,8 @@ def _expanded(line: Mapping[str, Any]) -> Iterator[Result]:
         if cell["verdict"] not in VERDICTS or cell.get("evidence", "none") not in EVIDENCE:
             raise ValueError(f"no verdict and evidence: {cell['verdict']!a}, {cell.get('evidence')!a}")
         for target in names.split(" "):
-            key = Key(line["case"], line["variant"], target, line["backend"], input_set=WHOLE_ITEM)
+            by = line.get("assembler", "")
+            key = Key(line["case"], line["variant"], target, line["backend"], input_set=WHOLE_ITEM, assembler=by)
             whole = Result(
                 key,
                 cell["verdict"],

@@ -12,7 +12,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from harness.records import DECLARED, EXPECTED, PYTORCH, Key, Result, RunRecords, Share, evidence_of_passes, passes
+from harness.gating.objection import ACCEPTED, CORRECTNESS, REGRESSION, RUN, Objection
+from harness.gating.registers import in_registers
+from harness.gating.whoassembled import assembled
+from harness.records import (
+    ALONE,
+    DECLARED,
+    EXPECTED,
+    PYTORCH,
+    Key,
+    Result,
+    RunRecords,
+    Share,
+    evidence_of_passes,
+    passes,
+)
 from harness.records.compare import (
     BETWEEN_RUNS,
     Change,
@@ -20,14 +34,11 @@ from harness.records.compare import (
     change_of,
     compare,
     definitions,
+    elsewhere,
     strength,
     timed_twice,
 )
-
-ACCEPTED, CORRECTNESS, USAGE, REGRESSION = 0, 1, 2, 3
-
-RUN = "run"
-"""The subject of what concerns the run as a whole."""
+from harness.records.inregisters import MODES
 
 Cell = tuple[str, str, str]
 
@@ -39,7 +50,8 @@ class Policy:
     speed: gate on speed, beyond the A/A noise. registers: the relative growth of registers or instructions that is
     let pass; spills never are. allow_model: let a pass on a model alone satisfy the gate. require: backends that must
     have run. targets: targets that must have been checked; without any, those of the baseline. fresh: refuse results
-    that were reused from earlier runs.
+    that were reused from earlier runs. assemblers: names of those whose results are accepted, such as `13.4 -O3`, and
+    `baseline` for those that made the baseline; without any, all are.
     """
 
     speed: bool = False
@@ -48,15 +60,7 @@ class Policy:
     require: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     fresh: bool = False
-
-
-@dataclass(frozen=True)
-class Objection:
-    """One decision: `code` is the exit code it calls for, 0 for what is stated only."""
-
-    code: int
-    subject: str
-    text: str
+    assemblers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,7 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
     findings = [
         *_run_as_a_whole(run),
         *(_reused(run) if policy.fresh else ()),
+        *assembled(run, baseline, comparison, policy.assemblers),
         *_failures(run.results),
         *_accepted_failures(baseline.results),
         *_declared(run, baseline),
@@ -107,6 +112,7 @@ def gate(run: RunRecords, baseline: RunRecords, policy: Policy | None = None) ->
         *_models(run, baseline, redefined, _cells(comparison.of("ptx")), policy),
         *_regressions(comparison, policy),
         *(_untimed(run, baseline) if policy.speed else ()),
+        *_in_registers(run, baseline, redefined, policy),
     ]
     findings.sort(key=lambda f: ({CORRECTNESS: 0, REGRESSION: 1}.get(f.code, 2), f.subject != RUN, f.subject))
     totals = {"baseline": len(baseline.results)} | {str(e): n for e, n in evidence_of_passes(run.results).items()}
@@ -379,11 +385,12 @@ def _regressions(comparison: Comparison, policy: Policy) -> Iterator[Objection]:
         text = f"{'spilled bytes' if kind == 'spills' else kind} {before} → {after} on {where}"
         yield Objection(REGRESSION if beyond else ACCEPTED, f"{case}::{variant}", text)
     for d in comparison.of("speed"):
-        ours = d.key.variant != PYTORCH
+        ours = d.key.variant not in (PYTORCH, ALONE)
         code = REGRESSION if d.worse and policy.speed and ours else ACCEPTED
         change = {True: "slower", False: "faster", None: "speed"}[d.worse]
-        text = f"{change} on {d.key.target} at {d.key.shape}: {d.detail}"
-        gated = "speed is not gated" if not policy.speed else "" if ours else "what PyTorch does is not gated"
+        where = f"in registers, {d.key.shape}" if d.key.shape in MODES else f"at {d.key.shape}"
+        text = f"{change} on {d.key.target} {where}: {d.detail}"
+        gated = "speed is not gated" if not policy.speed else "" if ours else f"{d.key.variant} is not gated"
         yield Objection(code, _subject(d.key), text + (f"; {gated}" if gated else ""))
 
 
@@ -403,11 +410,24 @@ def _untimed(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
     else:
         for subject, shapes in groups.items():
             yield Objection(REGRESSION, subject, f"timed in the baseline and not in the run: {', '.join(shapes)}")
-    for a, b in timed_twice(baseline.timings, run.timings):
+    pairs = list(timed_twice(baseline.timings, run.timings))
+    apart = {(_subject(b.key), words): None for a, b in pairs if (words := elsewhere(a, b))}
+    for subject, words in apart:  # or a slower variant would pass wherever it was timed on another node
+        yield Objection(REGRESSION, subject, f"speed is gated, and it was {words}: not compared")
+    for a, b in pairs:
         found = b.beside(a, least=BETWEEN_RUNS)
-        if a.timer == b.timer and found.verdict == "too noisy to say":
+        if a.timer == b.timer and not elsewhere(a, b) and found.verdict == "too noisy to say":
             text = f"too noisy to say on {b.key.target} at {b.key.shape}: {change_of(found)}"
             yield Objection(ACCEPTED, _subject(b.key), text)
+
+
+def _in_registers(
+    run: RunRecords, baseline: RunRecords, redefined: set[tuple[str, str]], policy: Policy
+) -> Iterator[Objection]:
+    """What is missing or too noisy among timings in registers; without a gate on speed it is stated."""
+    for fails, subject, words in in_registers(run, baseline, redefined):
+        said = "; speed is not gated" if fails and not policy.speed else ""
+        yield Objection(REGRESSION if fails and policy.speed else ACCEPTED, subject, words + said)
 
 
 def _subject(key: Key) -> str:

@@ -1,4 +1,4 @@
-"""Edge codes of a format: where its arithmetic changes its manners."""
+"""Edge codes of a format: the values where its arithmetic behaves differently from their neighbours."""
 
 from __future__ import annotations
 

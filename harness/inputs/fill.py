@@ -1,4 +1,4 @@
-"""Inputs in the shape in which a job wants them."""
+"""Inputs in the shape that a job needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs that are computed from their number: every input counted up, and stratified random ones.
+"""Inputs that are computed from their number: all inputs in order, and stratified random ones.
 
 The same arithmetic on int64 makes them from numpy arrays and from torch tensors, so that a GPU makes its own inputs and
 the host can name any one of them again. Neither set is ever in memory as a whole.

@@ -1,4 +1,4 @@
-"""Inputs chosen by what the reference makes of them: every binade of the results, and both sides of every threshold.
+"""Inputs chosen by the reference's results: every binade of the results, and both sides of every threshold.
 
 Each result has a label: its class, its binade, or its code where it is an end of a class, a code of a narrow format, or
 a plateau (one code on a whole stretch of inputs, such as a limit of saturation). The reference is evaluated along lines
@@ -268,7 +268,7 @@ class _Search:
             if len(rows):
                 columns = [np.concatenate([c, m]) for c, m in zip(columns, more, strict=True)]
                 labels = np.concatenate([labels, self._labels(self._answers(more))])
-        # What lies between thresholds is the rarer: it is taken first.
+        # Inputs between thresholds are rarer, so they are taken first.
         keep = np.zeros(len(labels), dtype=bool)
         order = np.arange(len(labels))[::-1]
         for slot in range(labels.shape[1]):

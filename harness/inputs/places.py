@@ -1,4 +1,4 @@
-"""Places on a format's line of values: of every binade, between integers, of float64 values; and codes in slots."""
+"""Positions in a format's ordered values: in every binade, between integers, of float64 values; and codes in slots."""
 
 from __future__ import annotations
 

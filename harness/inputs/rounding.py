@@ -1,9 +1,9 @@
-"""Operands on which arithmetic rounds in a way that random ones hardly ever meet: from formats alone.
+"""Operands, made from the formats alone, whose rounding random operands hardly ever exercise.
 
 Of two operands: a product that ties in the result's format, normal or subnormal; a quotient that is exact, or as near a
 tie as a quotient can be; a sum that ties or cancels; products and quotients beside both ends of the range. A third
-operand is an addend that breaks such a tie from far below, or cancels the product but for its last bits. Many rows are
-also shifted by a step or two, to the other side of what they aim at.
+operand is an addend that breaks such a tie from far below, or cancels all but the last bits of the product. Many rows
+are also shifted by one or two steps, to the other side of the tie or limit.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _suits(fmt: Format) -> bool:
 
 
 def _odd(most: Codes, rng: Rng) -> Codes:
-    """Random odd numbers of exactly so many bits."""
+    """Random odd numbers of exactly `bits` bits."""
     top: Codes = 1 << (most - 1)
     return top | (rng.integers(0, 1 << 62, len(most)) & (top - 1)) | 1
 

@@ -1,1 +1,1 @@
-"""From output bits to facts: the right answer, classes of difference, and words."""
+"""From output bits to a judgement: expected results, classes of difference, and messages."""

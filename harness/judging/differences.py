@@ -1,4 +1,4 @@
-"""How two codes differ, element by element: the classes that judging and messages speak of.
+"""The class of difference between two codes, element by element.
 
 `RULES` is the one definition of it, for the plain judge and for sweeps (`harness.sweep.agree`). A class is decided
 before any bound is looked at, so that a special value never passes by tolerance.
@@ -152,7 +152,7 @@ class Pairs:
 
     @cached_property
     def tiny(self) -> Any:
-        """Neither is as large as the smallest normal number."""
+        """Both are smaller than the smallest normal number."""
         limit = magnitude(self.fmt, self.fmt.min_normal)
         return (magnitude(self.fmt, self.expected) < limit) & (magnitude(self.fmt, self.got) < limit)
 
@@ -202,8 +202,8 @@ _ROUNDING = 1e-12
 
 Rule = tuple[Difference, Callable[[Pairs], Any]]
 
-# What two codes are to each other: the first rule decides whose condition holds. A condition is `False`, not an array,
-# where the policy rules it out for all pairs.
+# The class of two codes is that of the first rule whose condition holds. A condition is `False`, not an array, where
+# the policy rules it out for all pairs.
 RULES: tuple[Rule, ...] = (
     (Difference.SAME, lambda p: p.identical),
     (Difference.SAME, lambda p: p.match.zero_sign == "any" and p.both_zero),
@@ -298,7 +298,7 @@ def _classify(fmt: Format, match: Match, nan: NanPolicy, expected: Codes, got: C
 
 
 def _in_rationals(pairs: Pairs, holds: Mask, doubt: Mask) -> Mask:
-    """Where a bound holds, exactly: the few pairs that float64 leaves in doubt are done in rationals."""
+    """Where a bound holds, decided exactly: in rationals for the few pairs that float64 cannot decide."""
     held = holds & ~doubt
     for k in np.flatnonzero(doubt):
         held[k] = _within_exactly(pairs.fmt, pairs.match, pairs.expected[k], pairs.got[k])

@@ -1,4 +1,4 @@
-"""What the answer should be: a reference applied to inputs, with the flushes that the ftz policy demands.
+"""The expected results: a reference applied to inputs, with the flushes that the ftz policy demands.
 
 The order is the policy's: flush the inputs, apply the reference, flush the results. A policy of "allowed" leaves open
 whether a conforming implementation flushes; every combination is then an accepted answer.

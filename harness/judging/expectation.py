@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.model.variants import Context, ExpectedFailure
-from harness.records import DECLARED, Result
+from harness.model.variants import Context, ExpectedFailure, PtxasFailure
+from harness.records import DECLARED, PTXAS, Result, names_assembler
 
 
 def settle(results: list[Result], expected: ExpectedFailure | None, label: str) -> None:
@@ -13,6 +13,10 @@ def settle(results: list[Result], expected: ExpectedFailure | None, label: str) 
 
     A failure with another diagnosis stays a failure. `label` names the item.
     """
+    if isinstance(expected, PtxasFailure):
+        for name, ends in expected.assemblers.items():
+            _settle_assembled(results, expected, name, ends, label)
+        return
     for context in expected.contexts if expected else ():
         assert expected is not None
         _settle(results, expected, context, label)
@@ -35,6 +39,27 @@ def _settle(results: list[Result], expected: ExpectedFailure, context: Context, 
         if last.verdict == "pass":
             told = f"{last.key.case}::{label}: {words}"
             results[concerned[-1]] = replace(last, verdict="fail", words=words, message=told)
+
+
+def _settle_assembled(results: list[Result], expected: PtxasFailure, name: str, ends: str, label: str) -> None:
+    """The results by one assembler that is known to be at fault. Of wrong bits, only those that ran say anything."""
+    wrong = ends == "wrong"
+    concerned = [
+        k
+        for k, r in enumerate(results)
+        if r.ptxas and names_assembler(name, r.ptxas) and r.key.context in expected.contexts
+        and r.verdict in ("pass", "fail") and (r.total > 0 or not wrong)
+    ]  # fmt: skip
+    for k in concerned:
+        r = results[k]
+        if r.verdict == "fail" and r.diagnosis == PTXAS and (r.total > 0) == wrong:
+            results[k] = replace(r, expected_failure=True)
+    last = results[concerned[-1]] if concerned else None
+    if last is not None and last.verdict == "pass" and not any(results[k].expected_failure for k in concerned):
+        words = f"{last.ptxas} was known as {name} to be at fault ({ends}) and is not; take it out of assemblers="
+        results[concerned[-1]] = replace(
+            last, verdict="fail", words=words, message=f"{last.key.case}::{label}: {words}"
+        )
 
 
 def settle_declared(results: list[Result], why: str, label: str) -> None:

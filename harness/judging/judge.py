@@ -145,7 +145,7 @@ def _inside(case: Case, match: Match, inputs: Units, size: int) -> Callable[[], 
 def _compare_reference(
     case: Case, policy: Policies, inputs: Units, codes: Mapping[str, Codes], got: Mapping[str, Codes], into: Judgement
 ) -> list[Compared]:
-    """Each element against every accepted answer: it passes if all its outputs are those of one reference."""
+    """Compare each element with every accepted answer. It passes if all its outputs match those of one reference."""
     found = [
         _compare_one(case, replace(policy, reference=reference), inputs, codes, got)
         for reference in alternatives(policy.reference)
@@ -296,7 +296,7 @@ def _in_steps(case: Case, codes: Mapping[str, Codes], pack: int) -> bool:
 
 
 def _exchanged(output: Compared, policy: Policies, failing: Mask, window: int) -> list[tuple[int, int, Mask]]:
-    """Pairs of places where one holds throughout what the other should, by its match policy, with the codes concerned.
+    """Pairs of places that exchanged their results everywhere, by the match policy, with the codes concerned.
 
     Only where the values vary: a constant would fit any place.
     """

@@ -1,4 +1,4 @@
-"""The failure message: everything a person needs to act, and nothing to look up."""
+"""The failure message, with everything a person needs to act on it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.model.describe import ftz_words
 from harness.model.policies import Policies
 from harness.records import Key, Offender, Result
 
-_EVIDENCE = {
+EVIDENCE_WORDS = {
     "hardware": "bits computed by the device",
     "confirmed": "bits computed by the emulator, with instructions that hardware has confirmed",
     "specification": "bits computed by the emulator from the specification, not confirmed on hardware",
@@ -19,7 +19,7 @@ _EVIDENCE = {
 
 
 def headline(key: Key, judgement: Judgement, findings: Sequence[str]) -> str:
-    """One line: what fails, how much, of which kinds."""
+    """One line: what failed, how many elements, and which kinds of difference."""
     where = f"{key.case}::{key.variant}[{key.target}-{key.backend}]"
     kinds = ", ".join(f"{name} {count}" for name, count in judgement.classes.items())
     if judgement.different:
@@ -28,11 +28,18 @@ def headline(key: Key, judgement: Judgement, findings: Sequence[str]) -> str:
 
 
 def message(
-    result: Result, policy: Policies, judgement: Judgement, command: str, against: str, load: Sequence[str] = ()
+    result: Result,
+    policy: Policies,
+    judgement: Judgement,
+    command: str,
+    against: str,
+    load: Sequence[str] = (),
+    story: Sequence[str] = (),
 ) -> str:
     """The whole message.
 
     against: what was expected. command: repeats the first offender's pack. load: lines of Python that load the arrays.
+    story: lines that explain the diagnosis, where it takes more than a word.
     """
     key = result.key
     lines = [
@@ -41,11 +48,13 @@ def message(
         f"{key.context}, fusion {'on' if key.fusion else 'off'}, inputs {key.input_set}",
         f"  policy    {policy.describe_match()}; ftz {ftz_words(policy.ftz)}; NaN {policy.nan}",
         f"  expected  {against}",
-        f"  evidence  {_EVIDENCE[result.evidence]}",
+        f"  evidence  {EVIDENCE_WORDS[result.evidence]}",
     ]
     lines += [f"  finding   {text}" for text in result.findings]
     lines += [f"  note      {text}" for text in (*judgement.notes, *result.notes)]
-    if result.diagnosis:
+    if story:
+        lines += story
+    elif result.diagnosis:
         lines.append(f"  diagnosis {result.diagnosis} (reproduced bit for bit by the emulator)")
     if result.contraction_open:
         lines.append("  note      ptxas may fuse a multiplication and an addition of this code")

@@ -1,6 +1,6 @@
-"""What share of codes a policy judges, and the least share below which nothing passes.
+"""The share of codes that a policy judges, and the least share with which an item may pass.
 
-A domain that no ordinary input meets would pass whatever a variant computes: zeros, infinities and NaN lie in every
+A domain without ordinary inputs would let every variant pass: zeros, infinities and NaN lie in every
 domain of `magnitude` and `between`, and are few. So ordinary codes, all of whose inputs are finite and not zero, are
 counted by themselves; for each output, and for `meets=`, on its own.
 """

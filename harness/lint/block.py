@@ -1,4 +1,4 @@
-"""What a rule is given: a snippet with its tree, its constraints and its bound program, as far as there are such."""
+"""The input of a rule: a snippet with its tree, its constraints and its bound program, each where it exists."""
 
 from __future__ import annotations
 
@@ -158,21 +158,6 @@ class LintedBlock:
     def spelled(self, number: int) -> str:
         """An operand as the author writes it: `$0`, or `%0` in CUDA."""
         return f"{'%' if self.snippet.convention == 'cuda' else '$'}{number}"
-
-
-RUNS_ON = ("sm_90a", "sm_100a", "sm_103a", "sm_120a", "sm_89", "sm_80", "sm_75", "sm_70", "sm_52")
-"""Targets on which a block is tried, where its results do not depend on the target."""
-
-
-def runs_on(block: LintedBlock) -> str | None:
-    """A target on which the emulator takes the block: one that the user stated, or any; None if there is none."""
-    for target in (*block.snippet.targets, *RUNS_ON):
-        try:
-            assemble(block.text, block.constraints, target, (), False, block.constants)
-        except PtxError:
-            continue
-        return target
-    return None
 
 
 def names(operand: Operand | None) -> Iterator[Name]:

@@ -1,4 +1,4 @@
-"""Which elements of a pack each result depends on, found by running the block with one element changed at a time."""
+"""Find the elements of a pack that each result depends on, by running the block with one element changed at a time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Element = tuple[int, int]
 
 @dataclass(frozen=True)
 class ElementFlow:
-    """By element of a result the elements of arguments that change it: what was seen, never a guess.
+    """For each element of a result, the elements of arguments whose change was seen to change it.
 
     `seen`: by result and argument one pack of arguments, and the same with that one element changed.
     """

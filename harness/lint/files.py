@@ -1,4 +1,4 @@
-"""Lint files and folders: what is found, what was silenced, what could not be looked at."""
+"""Lint files and folders, and report findings, silenced findings, and code that could not be read."""
 
 from __future__ import annotations
 

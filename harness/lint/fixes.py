@@ -1,7 +1,7 @@
-"""Apply mechanical repairs to a file, each held to two conditions: the text becomes what was meant, nothing is worse.
+"""Apply mechanical repairs to a file. Each must give the intended text and add no finding of another rule.
 
-After each repair the file is read and linted again. A repair that a string literal cannot take as it is written, or
-that brings a finding of another rule, is left out and said.
+After each repair the file is read and linted again. A repair that the string literal cannot hold as it is written, or
+that adds a finding of another rule, is not made, and the output says so.
 """
 
 from __future__ import annotations

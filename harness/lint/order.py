@@ -1,4 +1,4 @@
-"""Outputs that are written before an input is read for the last time, in blocks that the emulator cannot run.
+"""Find outputs that are written before an input's last read, in blocks that the emulator cannot run.
 
 A block with memory, barriers or other threads is not run by itself. Where it has no branch, the order of its
 instructions says as much: with both operands in one register, the later instruction reads what the earlier one wrote.

@@ -1,4 +1,4 @@
-"""One block of inline asm as somebody wrote it, and what is said about it: plain data."""
+"""One block of inline asm as its author wrote it, and findings about it: plain data."""
 
 from __future__ import annotations
 

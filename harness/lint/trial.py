@@ -26,7 +26,7 @@ from harness.ptx.numeric.vectorise import uncompiled
 Units = dict[int, Any]
 """Patterns of operands by number, one a lane."""
 
-HOMES = ("sm_90a", "sm_100a", "sm_103a", "sm_120a", "sm_110a", "sm_107a", "sm_80", "sm_75", "sm_60")
+HOMES = ("sm_90a", "sm_100a", "sm_103a", "sm_120a", "sm_110a", "sm_107a", "sm_89", "sm_80", "sm_75", "sm_60", "sm_52")
 LANES = 16
 SPECIAL_LANES = 48
 SECONDS = 1.0

@@ -25,7 +25,7 @@ from harness.model.declaration import CaseDeclaration
 
 @dataclass(frozen=True, kw_only=True)
 class Case(CaseDeclaration):
-    """One operation, named by its file: a declaration that contradicts itself nowhere. Raises CaseError.
+    """One operation, named by its file. Raises CaseError for a declaration that contradicts itself.
 
     Its fields are those of `CaseDeclaration`; the module's docstring says how references are called.
     """

@@ -1,4 +1,4 @@
-"""What a case must satisfy to be run at all, checked where it is written."""
+"""Checks on a case's declaration. They run when the case file is loaded, before anything is compiled."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _check_compiler(where: str, name: object) -> None:
 
 
 def _check_sizes(case: CaseDeclaration) -> None:
-    """Whole kernels: there are sizes, each names every dimension, and all dimensions come out whole."""
+    """Check a whole kernel's sizes: at least one, each naming every dimension, and every dimension a whole number."""
     if case.elementwise:
         if case.sizes:
             raise CaseError("sizes= gives values to the names of dimensions; no argument of this case has any")
@@ -108,7 +108,7 @@ def _check_names(case: CaseDeclaration) -> None:
 
 
 def _check_hard_cases(case: CaseDeclaration) -> None:
-    """A hard case that no run would include is a contradiction: one outside `where`, or of a whole kernel."""
+    """Refuse hard cases that no run would include: those outside `where`, and those of a whole kernel."""
     if not case.hard_cases:
         return
     if not case.elementwise:
@@ -223,7 +223,7 @@ def _check_expected(where: str, variant: Variant, expected: ExpectedFailure, car
 
 
 def _check_parameters(case: CaseDeclaration, where: str, variant: PtxVariant) -> None:
-    """Every tensor is given to the kernel, and every name in `parameters` means something."""
+    """Check that the kernel gets every tensor, and that every name in `parameters` is defined."""
     sizes = {name for sizes in case.sizes for name in sizes} | ({"n"} if case.elementwise else set())
     known = dict.fromkeys([*case.inputs, *case.outputs, *sorted(sizes), *variant.meta])
     _known(where, "parameters=", [p for p in variant.parameters if isinstance(p, str)], known, "arguments and sizes")
@@ -243,7 +243,7 @@ def _check_function(case: CaseDeclaration, where: str, variant: Variant) -> None
 
 
 def _check_bound(where: str, output: str, fmt: Format, match: Match) -> None:
-    """Refuse a bound within which nearly everything lies: wrong code would pass it."""
+    """Refuse a bound that nearly every number meets: wrong code would pass it."""
     if match.kind == "ulp":
         too_wide = 4 * match.bound >= 1 << fmt.code_bits
     elif match.kind == "relative":

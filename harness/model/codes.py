@@ -27,6 +27,6 @@ def values_of(fmt: Format, units: NDArray[np.generic]) -> NDArray[np.float64]:
 
 
 def units_of_codes(fmt: Format, codes: Sequence[int]) -> Codes:
-    """Storage units whose every slot holds the given code."""
+    """Storage units that hold the given code in every slot."""
     units = [sum(c << (k * fmt.slot_bits) for k in range(fmt.codes_per_unit)) for c in codes]
     return np.array([u - (1 << 64) if u >> 63 else u for u in units], dtype=np.int64)

@@ -1,6 +1,6 @@
-"""Which Triton build compiles a variant, by name, and variants that a run has once more for another build.
+"""The Triton build that compiles each variant, and copies of variants for further builds.
 
-Builds are known here by name alone; `harness.triton.builds` knows where they are.
+This module knows builds by name only; `harness.triton.builds` knows where they are installed.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ def compiler_of(case: CaseDeclaration, variant: Variant) -> str:
 
 
 def also_with(names: Iterable[str]) -> None:
-    """From now on `with_twins` adds variants for these builds."""
+    """Set the builds for which `with_twins` adds variants."""
     global _also
     if _also != (_also := tuple(names)):
         _made.clear()
 
 
 def twin(variant: str, compiler: str) -> str:
-    """What a variant is called that is compiled by another build as well."""
+    """The name of a variant's copy for another build."""
     return f"{variant}@{compiler}"
 
 
 def with_twins(case: Case) -> Case:
-    """The case with each variant that names no build once more for each build asked for. Raises CaseError."""
+    """The case with a copy, for each requested build, of every variant that names no build. Raises CaseError."""
     if not _also:
         return case
     if id(case) not in _made:
@@ -54,7 +54,7 @@ def with_twins(case: Case) -> Case:
 
 
 class ModuleElsewhere(ModuleType):
-    """Stands for a module that only another Triton build has. Functions name it; nothing of it can be used here."""
+    """A placeholder for a module that only another Triton build has. Functions may name it but not use it here."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -66,7 +66,7 @@ class ModuleElsewhere(ModuleType):
 
 
 def module_of_build(name: str) -> ModuleType:
-    """A module of Triton by its full name: itself where this Python has it, else what stands for it.
+    """A module of Triton by its full name, or a placeholder where this Python lacks it.
 
     A case file whose kernels are compiled elsewhere (`compiler="tlx"`) takes from here what its own Triton lacks:
     `tlx = module_of_build("triton.language.extra.tlx")`. Raises CaseError for a module of another package: code from

@@ -1,4 +1,4 @@
-"""Which Python files hold cases: one rule for pytest, `ptxdiff list` and `ptxdiff run`.
+"""The one rule for which Python files hold cases, used by pytest, `ptxdiff list` and `ptxdiff run`.
 
 A case file lies in a folder named `cases`, at any depth. A leading underscore in the name of a file, or of a folder on
 the way to it, hides it; so do the names in `NOT_ENTERED`. A folder named `cases` is ignored where no file in
@@ -35,7 +35,7 @@ def hidden(path: Path, folder: Path) -> bool:
 
 
 def folder_of(path: Path, root: Path) -> Path | None:
-    """The outermost folder named `cases` that a file lies in; folders above `root` count as the file's own only."""
+    """The outermost folder named `cases` that holds a file. Above `root`, only the file's own folder counts."""
     found = [p for p in path.parents if p.name == FOLDER and (p == path.parent or p.is_relative_to(root))]
     return found[-1] if found else None
 
@@ -56,9 +56,9 @@ def below(folder: Path) -> list[Path]:
 
 
 def case_files(folder: Path) -> list[Path]:
-    """The case files that a folder stands for: those in folders named `cases`, or where it has none, all its files.
+    """The case files of a folder: those in folders named `cases`, or all its files where there is no such folder.
 
-    Test modules are among them only where they use the harness: others hold no case.
+    A test module is one of them only if it uses the harness.
     """
     folder = Path(folder)
     files = below(folder)

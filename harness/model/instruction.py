@@ -1,4 +1,4 @@
-"""One PTX instruction as text: told from longer asm, its operands apart."""
+"""Recognise a single PTX instruction in a text, and split its operands."""
 
 from __future__ import annotations
 

@@ -2,12 +2,13 @@
 
 The object called `case` has the file's stem as its name; any other is `stem.attribute`. Cases in a list, a tuple or a
 dict that is bound to a name are `stem.attribute.0` or `stem.attribute.key`; one that also has a name of its own is not
-repeated. A leading underscore in a name hides what is bound to it. Modules are loaded under a name made from their
-path, so that two files of one name in two folders do not meet.
+repeated. A leading underscore in a name hides the object bound to it. Modules are loaded under a name made from their
+path, so that files of the same name in two folders stay separate modules.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import inspect
 import re
@@ -55,7 +56,7 @@ def cases_of(path: Path) -> list[LoadedCase]:
     try:
         module = load_module(path)
         found = {name: with_twins(case) for name, case in cases_in(vars(module)).items()}
-    except Exception as e:
+    except (Exception, SystemExit) as e:  # a file that calls sys.exit would end whoever loads it, with its exit code
         raise CaseError(f"{_place(path, e)}: {_words(path, e)}") from e
     title = (inspect.getdoc(module) or "").partition("\n")[0]
     return [
@@ -98,7 +99,7 @@ def _inside(value: Any, above: tuple[int, ...]) -> Iterator[tuple[tuple[Any, ...
 
 
 def _word(name: str, key: Any) -> str:
-    """A key as a part of a name: what is no letter, digit or underscore becomes an underscore."""
+    """A key as a part of a name, with every character but letters, digits and underscores replaced by an underscore."""
     word = re.sub(r"\W+", "_", str(key)) if isinstance(key, str | int) else ""
     if not word:
         raise CaseError(f"{name}[{key!r}] is a Case, and its key makes no name; use a string or a number as key")
@@ -106,7 +107,7 @@ def _word(name: str, key: Any) -> str:
 
 
 def claim(named: dict[str, Path], loaded: LoadedCase) -> None:
-    """Note whose name a case has. Raises CaseError where another file's case has it."""
+    """Reserve a case's name. Raises CaseError if a case of another file has it."""
     other = named.setdefault(loaded.name, loaded.path)
     if other != loaded.path:
         raise CaseError(
@@ -115,7 +116,7 @@ def claim(named: dict[str, Path], loaded: LoadedCase) -> None:
         )
 
 
-def _place(path: Path, error: Exception) -> str:
+def _place(path: Path, error: BaseException) -> str:
     """`cases/rcp.py:12`: the innermost line of the case file that an error went through."""
     if isinstance(error, SyntaxError) and error.lineno and error.filename == str(path.resolve()):
         return f"{path}:{error.lineno}"
@@ -123,8 +124,8 @@ def _place(path: Path, error: Exception) -> str:
     return f"{path}:{lines[-1]}" if lines else str(path)
 
 
-def _words(path: Path, error: Exception) -> str:
-    """A contradiction in a case in its own words; anything else with its kind, and where it was raised."""
+def _words(path: Path, error: BaseException) -> str:
+    """The message of a CaseError; of any other error, its type, message and place."""
     if isinstance(error, CaseError):
         return str(error)
     last = traceback.extract_tb(error.__traceback__)[-1]
@@ -140,13 +141,28 @@ def load_module(path: Path) -> ModuleType:
     return sys.modules.get(module_name(path, name)) or execute_file(path, name)
 
 
-def in_folder(folder: Path) -> list[LoadedCase]:
-    """The cases of all case files that a folder stands for. Raises CaseError, also where two have one name."""
+def in_folder(folder: Path, faults: list[CaseError] | None = None) -> list[LoadedCase]:
+    """The cases of all case files that a folder stands for. Raises CaseError, also where two have one name.
+
+    faults: takes the errors instead, one for each file that has one; the cases of the other files are returned.
+    """
     found: list[LoadedCase] = []
     named: dict[str, Path] = {}
     for file in files.case_files(folder):
         tests = files.is_test_file(file, files.TEST_FILES)  # pytest runs what else is in it
-        for loaded in cases_of(file) if tests else load(file):
-            claim(named, loaded)
-            found.append(loaded)
+        with noted(faults):
+            for loaded in cases_of(file) if tests else load(file):
+                claim(named, loaded)
+                found.append(loaded)
     return found
+
+
+@contextlib.contextmanager
+def noted(faults: list[CaseError] | None) -> Iterator[None]:
+    """Keep the CaseError of the block in `faults` and go on; without such a list it is raised."""
+    try:
+        yield
+    except CaseError as error:
+        if faults is None:
+            raise
+        faults.append(error)

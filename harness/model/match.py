@@ -1,4 +1,4 @@
-"""Match policies: what counts as the same answer, and what never does.
+"""Match policies: which results count as equal to the reference's.
 
 A bound in ulp or a relative one applies between two finite, nonzero numbers of one sign and to nothing else; an
 absolute one between any two finite numbers, zeros included. NaN, infinities, the sign of a zero beside a zero, the

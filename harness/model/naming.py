@@ -1,4 +1,4 @@
-"""What names cases and variants: one reading of the words that pytest, `ptxdiff list` and the reports print.
+"""Names of cases and variants: one parser for every spelling that pytest, `ptxdiff list` and the reports print.
 
     cases/rcp.py   rcp.py   rcp   cases                     a file, a case by its name, a folder
     cases/rcp.py::rcp.rn   rcp.py::rcp.rn   rcp::rcp.rn     a variant
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.model import files
-from harness.model.load import LoadedCase, claim, in_folder, load
+from harness.model.load import LoadedCase, claim, in_folder, load, noted
 from harness.model.targets import normal
 from harness.model.variants import CaseError
 
@@ -26,7 +26,7 @@ _PLACE = re.compile(r"(?P<rest>.+)\[(?P<target>\w+)-(?P<backend>gpu|emulator|ass
 
 @dataclass(frozen=True)
 class Named:
-    """A case and those of its variants that were named: all, or one.
+    """A case and its selected variants: all of them, or one.
 
     target, backend: where the words say so; "" elsewhere. whole: whether no variant was named.
     """
@@ -39,7 +39,7 @@ class Named:
 
     @property
     def address(self) -> str:
-        """What pytest takes for it: `cases/rcp.py::other::rn[sm_90a-emulator]`."""
+        """Its node id in pytest: `cases/rcp.py::other::rn[sm_90a-emulator]`."""
         path = self.loaded.path
         shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
         words = [str(shown)] + [self.loaded.attribute] * (self.loaded.attribute != "case")
@@ -47,8 +47,11 @@ class Named:
         return "::".join(words + ([] if self.whole else [f"{self.variants[0]}{place}"]))
 
 
-def named(words: Sequence[str]) -> list[Named]:
-    """What some words of the command line mean, in order. Raises CaseError naming what there is instead."""
+def named(words: Sequence[str], faults: list[CaseError] | None = None) -> list[Named]:
+    """The cases that words of the command line name, in order. Raises CaseError with the names that exist.
+
+    faults: takes the errors of files that cannot be loaded; the cases of the others are returned.
+    """
     found: list[Named] = []
     last: list[Named] = []
     for word in words:
@@ -60,7 +63,7 @@ def named(words: Sequence[str]) -> list[Named]:
         elif last and all(n.whole for n in last) and "::" not in bare and not _is_a_place(bare):
             raise CaseError(_no_variant(", ".join(n.loaded.name for n in last), bare, last))
         else:
-            last = _one_word(bare, target, backend)
+            last = _one_word(bare, target, backend, faults)
         found += last
     return found
 
@@ -75,7 +78,7 @@ def one_variant(words: Sequence[str]) -> Named:
 
 
 def agreed(option: str, asked: str | None, said: str) -> str | None:
-    """The value of an option that a name may give too. Raises CaseError where the two differ."""
+    """The value of an option that the name may also contain. Raises CaseError where the two differ."""
     if asked is not None and said and asked != said:
         raise CaseError(f"{option} {asked}, and the name says {said}; leave one of them out")
     return asked if asked is not None else said or None
@@ -97,9 +100,9 @@ def _is_a_place(word: str) -> bool:
     return place.endswith(".py") or Path(place).is_dir() or bool(_cases_called(place))
 
 
-def _one_word(word: str, target: str, backend: str) -> list[Named]:
+def _one_word(word: str, target: str, backend: str, faults: list[CaseError] | None) -> list[Named]:
     place, *names = word.split("::")
-    cases = _cases_at(place)
+    cases = _cases_at(place, None if names else faults)
     everything = [Named(c, tuple(c.case.variants), target, backend) for c in cases]
     if not names or not names[0]:
         return everything
@@ -125,16 +128,16 @@ def _no_variant(place: str, variant: str, cases: Sequence[Named]) -> str:
     return f"{place} has no variant {variant!r}; it has {', '.join(v for n in cases for v in n.variants)}"
 
 
-def _cases_at(place: str) -> list[LoadedCase]:
-    """The cases of a file, a folder or a name."""
+def _cases_at(place: str, faults: list[CaseError] | None) -> list[LoadedCase]:
+    """The cases of a file, a folder or a name; `faults` as in `named`."""
     path = Path(place)
     if path.is_dir():
-        return in_folder(path)
+        return in_folder(path, faults)
     if path.suffix == ".py":
         meant = [path] if path.exists() else [f for f in _here() if place == f.name or str(f).endswith(f"/{place}")]
         if not meant:
             raise CaseError(f"{place}: no such file; no such file or folder: {place}; name case files, or a case")
-        return [c for f in meant for c in load(f)]
+        return [c for f in meant for c in _loaded(f, faults)]
     if path.exists():
         raise CaseError(f"{place} is no Python file; name case files, folders of them, or cases")
     found = _cases_called(place)
@@ -142,6 +145,12 @@ def _cases_at(place: str) -> list[LoadedCase]:
         names = ", ".join(f.stem for f in _here()) or "none: there is no folder ./cases"
         raise CaseError(f"no case is called {place!r}; cases here: {names}; no such file or folder: {place}")
     return found
+
+
+def _loaded(file: Path, faults: list[CaseError] | None) -> list[LoadedCase]:
+    with noted(faults):
+        return load(file)
+    return []
 
 
 def _here() -> list[Path]:

@@ -1,4 +1,4 @@
-"""The policies in force for a variant: its own laid over its case's."""
+"""The policies of a variant: its own, and its case's where it states none."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Policies:
 
 
 def differs_on(variant: Variant, target: str) -> str:
-    """Why a variant is known to give other bits on a target, whatever these are; "" where it is not."""
+    """The declared reason why a variant gives other bits on a target; "" where none is declared."""
     found = _declared(variant, target)
     return found if isinstance(found, str) else ""
 
@@ -41,7 +41,7 @@ def differs_on(variant: Variant, target: str) -> str:
 def variant_on(variant: Variant, target: str) -> Variant:
     """The variant as it is judged on a target: with the reference that `differs=` has for it. Always the same object.
 
-    Nothing that is kept of a variant then has to know of targets: another reference is another variant.
+    A variant with another reference is another variant, so no cache of a variant's results needs the target in its key.
     """
     found = _declared(variant, target)
     if isinstance(found, str):
@@ -86,7 +86,7 @@ def ftz_of(ftz: FtzPolicies, name: str) -> FtzPolicy:
 
 
 def _target_sets(case: CaseDeclaration, variant: Variant) -> tuple[TargetSet, TargetSet]:
-    """Where a variant must work and must not assemble: what it says itself counts over what the case says."""
+    """The targets where a variant must work and must not assemble. A variant overrides its case."""
     targets = target_set(case.targets if variant.targets is None else variant.targets)
     refused = target_set(case.refused if variant.refused is None else variant.refused)
     if variant.targets is not None and variant.refused is None and set(targets) & set(refused):

@@ -1,4 +1,4 @@
-"""A case's reference, called: codes in, codes out, checked; no reference can change what another one gets."""
+"""Calls of a case's reference, from codes to codes, with checked results. No reference can change another's inputs."""
 
 from __future__ import annotations
 

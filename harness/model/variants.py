@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar, get_args
 from harness.model.instruction import single_instruction
 from harness.model.match import Domain, FtzPolicy, Match, NanPolicy
 from harness.model.targets import TargetSet
+from harness.records import PTXAS, names_assembler
 
 Reference = Callable[..., Any]
 Context = Literal["straight", "loop", "shared"]
@@ -27,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 CLOBBER = "missing early clobber"
 REVERSED = "results reversed within registers"
 UNDEFINED = "undefined bits stored"
-DIAGNOSES = (CLOBBER, REVERSED, UNDEFINED)
+DIAGNOSES = (CLOBBER, REVERSED, UNDEFINED, PTXAS)
 
 
 COMPILER_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
@@ -105,6 +106,34 @@ class ExpectedFailure:
         for context in self.contexts:
             if context not in CONTEXTS:
                 raise CaseError(f"no context is called {context!r}; known: {', '.join(CONTEXTS)}")
+
+
+Ends = Literal["wrong", "crashed", "hung"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PtxasFailure(ExpectedFailure):
+    """A fault of ptxas that is known: by the assemblers named, machine code fails so, and by all others it is right.
+
+    assemblers: by name, such as "ptxas 12.9 -O3", which means that level of every 12.9: what they do to the variant:
+    "wrong" (their machine code gives other bits, on a GPU), "crashed" or "hung". A run with one of them in which
+    nothing fails so is a failure: the fault is gone.
+    """
+
+    assemblers: Mapping[str, Ends]
+    diagnosis: str = PTXAS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.diagnosis != PTXAS or not self.assemblers:
+            raise CaseError('PtxasFailure(assemblers={"ptxas 12.9 -O3": "wrong"}): name assemblers, and no diagnosis')
+        for name, ends in self.assemblers.items():
+            try:
+                names_assembler(name, "")
+            except ValueError as error:
+                raise CaseError(f"PtxasFailure: {error}") from None
+            if ends not in get_args(Ends):
+                raise CaseError(f"PtxasFailure: {name!r}: {ends!r} is none of {', '.join(get_args(Ends))}")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,6 @@ mutant is one mechanical change. It is run at quick effort by the emulator, by t
 - *missed*: it passes, and an input is known on which it is wrong: that input belongs among the case's `hard_cases`;
 - *undecided*: it neither ran nor was refused, for a fault of the harness or an end of time.
 
-`instructions` shows where the words of asm stand, `asm` changes them, `source` changes references, `trial` runs one
-mutant, `settle` searches on for survivors, `campaign` does all of a case.
+`instructions` shows where the words of asm stand, `asm` changes them, `inline` puts that into Triton functions,
+`source` changes references, `trial` runs one mutant, `settle` searches on for survivors, `campaign` does all of a case.
 """

@@ -16,7 +16,7 @@ from harness.model.load import LoadedCase
 from harness.model.policies import policies
 from harness.model.reference import ReferenceFault, apply_reference
 from harness.model.variants import AsmVariant, CaseError, Reference
-from harness.mutation import asm, source
+from harness.mutation import asm, inline, source
 from harness.mutation.settle import Search, Settlement, settle_asm, settle_reference
 from harness.mutation.source import SourceMutant, swapped
 from harness.mutation.trial import Subject, mutated, texts_of, trial_of, try_asm
@@ -71,10 +71,10 @@ def _of_asm(subject: Subject, name: str, budget: Budget, unfit: str) -> Mutation
     started = time.monotonic()
     tally = _Tally(subject, "asm", name)
     variant = subject.case.variants[name]
-    if not isinstance(variant, AsmVariant):
-        return tally.done("it has no asm of its own", started)
     if unfit:
         return tally.done(unfit, started)
+    if not isinstance(variant, AsmVariant):
+        return _of_inline(subject, name, budget, tally)
     from harness.ptx import PtxError
 
     try:
@@ -95,6 +95,25 @@ def _of_asm(subject: Subject, name: str, budget: Budget, unfit: str) -> Mutation
         trial = try_asm(subject, name, wrong)
         settled = settle_asm(subject, name, base, wrong, budget.search) if trial.fate == "survived" else None
         tally.add(mutant.operator, mutant.change, trial.fate, trial.words, settled)
+    return tally.done("", started)
+
+
+def _of_inline(subject: Subject, name: str, budget: Budget, tally: _Tally) -> Mutation:
+    """The mutants of the asm within one variant's Triton functions."""
+    started = time.monotonic()
+    from harness.ptx import PtxError
+
+    blocks = inline.blocks_of(subject, name)
+    if isinstance(blocks, str):
+        return tally.done(blocks, started)
+    try:
+        every = inline.inline_mutants(blocks)
+    except PtxError as e:
+        return tally.done(" ".join(str(e).split()), started)
+    for one in tally.some(every, budget.most):
+        trial = inline.try_inline(subject, name, one)
+        settled = inline.settle_inline(subject, name, one, budget.search) if trial.fate == "survived" else None
+        tally.add(one.mutant.operator, one.mutant.change, trial.fate, trial.words, settled)
     return tally.done("", started)
 
 

@@ -62,14 +62,14 @@ def settle_asm(subject: Subject, name: str, given: AsmVariant, mutant: AsmVarian
 
     def differs(inputs: Mapping[str, Any]) -> Any:
         subject.put(name, given)
-        before = _run(subject, name, pack, inputs)
+        before = ran_as(subject, name, pack, inputs)
         subject.put(name, mutant)
-        after = _run(subject, name, pack, inputs)
+        after = ran_as(subject, name, pack, inputs)
         if before.status != "ran" or not before.outputs or after.status != "ran" or not after.outputs:
             return after if before.outputs else before
-        return _unlike(subject, inputs, before.outputs, after.outputs)
+        return unlike(subject, inputs, before.outputs, after.outputs)
 
-    return _searched(subject, search, differs, lambda inputs: _judged(subject, name, pack, inputs))
+    return searched(subject, search, differs, lambda inputs: judged_of(subject, name, pack, inputs))
 
 
 def settle_reference(
@@ -82,7 +82,7 @@ def settle_reference(
         before = apply_reference(subject.case, reference, codes)
         with swapped(mutant):
             after = apply_reference(subject.case, reference, codes)
-        return _unlike(subject, inputs, before, after)
+        return unlike(subject, inputs, before, after)
 
     def judged(inputs: Mapping[str, Any]) -> Judgement | str:
         other = subject.fresh()
@@ -90,15 +90,15 @@ def settle_reference(
             for name in names:
                 variant = other.case.variants[name]
                 pack = max(packs_of(other.case, variant)) if isinstance(variant, AsmVariant) else 1
-                found = _judged(other, name, pack, inputs)
+                found = judged_of(other, name, pack, inputs)
                 if isinstance(found, str) or not found.passed:
                     return found
         return found
 
-    return _searched(subject, search, differs, judged)
+    return searched(subject, search, differs, judged)
 
 
-def _searched(
+def searched(
     subject: Subject,
     search: Search,
     differs: Callable[[Mapping[str, Any]], Any],
@@ -166,7 +166,7 @@ def _inside(subject: Subject, made: InputSet) -> Iterator[dict[str, Any]]:
             yield {n: u[kept] for n, u in piece.items()}
 
 
-def _unlike(subject: Subject, inputs: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> Any:
+def unlike(subject: Subject, inputs: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> Any:
     """A mask of the inputs whose outputs differ in any bit; of a whole kernel, whether any does."""
     count = len(next(iter(inputs.values()))) if subject.case.elementwise else 1
     mask = np.zeros(count, dtype=bool)
@@ -177,7 +177,8 @@ def _unlike(subject: Subject, inputs: Mapping[str, Any], before: Mapping[str, An
     return mask
 
 
-def _run(subject: Subject, name: str, pack: int, inputs: Mapping[str, Any], context: Any = "straight") -> Outcome:
+def ran_as(subject: Subject, name: str, pack: int, inputs: Mapping[str, Any], context: Any = "straight") -> Outcome:
+    """A variant run at some inputs."""
     return subject.backend.run(_job(subject, name, pack, inputs, context))
 
 
@@ -203,7 +204,7 @@ def _fits(subject: Subject, sizes: Mapping[str, int], inputs: Mapping[str, Any])
     )
 
 
-def _judged(subject: Subject, name: str, pack: int, inputs: Mapping[str, Any]) -> Judgement | str:
+def judged_of(subject: Subject, name: str, pack: int, inputs: Mapping[str, Any]) -> Judgement | str:
     """The judge on a variant at some inputs, padded to whole packs; words where it does not run."""
     if subject.case.elementwise:
         size = len(next(iter(inputs.values())))
@@ -227,7 +228,7 @@ def _settle_sharing(subject: Subject, name: str, mutant: AsmVariant, pack: int) 
     if not may_share(subject.case, mutant, pack):
         return Settlement("equivalent", "no register that an output may share with an input changes a bit")
     inputs = stratified(subject.case, subject.loaded.name, 1 << 20).take(0, 1 << 20)
-    outcome = _run(subject, name, pack, inputs, "shared")
+    outcome = ran_as(subject, name, pack, inputs, "shared")
     if outcome.findings:
         return Settlement("missed", "; ".join(outcome.findings))
     return Settlement("sampled", f"the same bits on {1 << 20} inputs that were tried, in every assignment of registers")

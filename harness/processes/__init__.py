@@ -1,1 +1,1 @@
-"""Processes that may die: compile workers, the child that owns a GPU; which GPUs there are, and who holds them."""
+"""Processes that may die (compile workers, the child that owns a GPU), the host's GPUs, and locks on them."""

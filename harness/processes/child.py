@@ -1,4 +1,4 @@
-"""A GPU in a process of its own, under a watchdog: whatever a kernel does to it, this process and its results stay.
+"""A GPU in a process of its own, under a watchdog: a kernel that destroys that process leaves this one and its results.
 
     device = of_target("sm_90a")
     value = device.call("harness.timing.session:time_case", path, "case", "sm_90a", limit=600.0, alone=True)
@@ -118,6 +118,10 @@ class Process:
             self._worker.close()
 
 
+_OF_PTXAS = ("DISABLE_PTXAS_OPT", "PTXAS_OPTIONS")
+"""Variables that change how Triton calls ptxas when it launches: records would say another level than the one used."""
+
+
 class Device(Process):
     """One GPU and the process that works on it.
 
@@ -133,7 +137,8 @@ class Device(Process):
         begin: str = f"{__name__}:begin",
         option: str = "--ptx-limit",
     ) -> None:
-        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu.visible, **(variables or {})}
+        ours = {name: value for name, value in os.environ.items() if name not in _OF_PTXAS}
+        environment = {**ours, "CUDA_VISIBLE_DEVICES": gpu.visible, **(variables or {})}
         super().__init__(environment, prefix, name="the process on the GPU", option=option)
         self.gpu, self._begin = gpu, begin
         self.started = 0.0
@@ -182,6 +187,13 @@ def of_target(target: str, prefix: Sequence[str] = (), variables: Mapping[str, s
         found = _devices[key] = Device(gpu, prefix, variables)
         atexit.register(found.close)
     return found
+
+
+def close_all() -> None:
+    """End the processes on all GPUs that this process has used: it is to use others now."""
+    for device in _devices.values():
+        device.close()
+    _devices.clear()
 
 
 # ---- What runs in the GPU's process ------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A call in a fork of this process: for what no other process can find again, such as a function made by a factory.
+"""A call in a fork of this process, for functions that no other process can import, such as those made by a factory.
 
 The fork has every module, closure and notebook cell of this process as they are now, so that nothing is imported or
 pickled on the way there. It has one thread. A compiler that aborts in it costs this process nothing.
@@ -52,7 +52,7 @@ def call_in_fork(function: Callable[..., Any], *arguments: Any, timeout: float =
         reply = pickle.loads(read_by(reply_end, size, deadline))
     except EOFError:
         late = time.monotonic() >= deadline
-        if not late:  # it is ending: its own status is wanted, not that of our signal
+        if not late:  # the fork is ending: report its own exit status, not that of our signal
             with contextlib.suppress(ChildProcessError):
                 os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     finally:

@@ -1,4 +1,4 @@
-"""The GPUs of this host as CUDA lists them, found out in a process of their own: no context is made, torch not loaded.
+"""The GPUs of this host as CUDA lists them. A separate process asks the driver, so that this one makes no context.
 
 Run as a program, this file prints what the driver says; it imports nothing of the harness then.
 """

@@ -1,4 +1,4 @@
-"""Who may use a GPU: many that compute, or one that measures. Holds between the processes of one user on one host.
+"""Locks on GPUs, between the processes of one user on one host: many may compute, or one may measure.
 
 A worker under pytest-xdist that runs a kernel holds the GPU shared; one that times holds it alone, waits until the
 others are done, and they wait until it is. The locks are the kernel's (flock): a process that dies leaves none behind.

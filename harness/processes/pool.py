@@ -1,4 +1,4 @@
-"""A pool of compiler processes that survives what kills them.
+"""A pool of compiler processes. It replaces those that die.
 
     outcome = shared_pool().submit("harness.triton.compile:lower", spec).result()
 
@@ -44,6 +44,7 @@ _DROPPED_PREFIXES = (
     "NVPTX_",
     "PYTHONWARNINGS",
     "DISABLE_PTXAS_OPT",
+    "PTXAS_OPTIONS",
     "USE_IR_LOC",
 )
 

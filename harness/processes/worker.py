@@ -1,4 +1,4 @@
-"""The compiler process, and the one that owns a GPU: answers one request at a time, and may die of one.
+"""The main loop of compiler processes and of the process that owns a GPU: it answers one request at a time.
 
 LLVM aborts the process on a wrong constraint string, so Triton's stages never run in the harness's own process. The
 parent (`harness.processes.pool`) starts this module with two pipes for the protocol and a file as standard error: what

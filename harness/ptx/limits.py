@@ -55,6 +55,8 @@ GRID = (2**31 - 1, 65_535, 65_535)
 BLOCK = (1024, 1024, 64)
 """Threads of a block, along x, y and z."""
 BLOCK_THREADS = 1024
+CLUSTER_BLOCKS = 16
+"""Blocks of a cluster: 8 anywhere, 16 where the host allows sizes that are not portable."""
 
 _SHARED_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99, 90: 227, 100: 227, 101: 227, 103: 227, 107: 227}
 _SHARED_KIB |= {110: 227, 120: 99, 121: 99}

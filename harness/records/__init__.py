@@ -2,21 +2,26 @@
 
 A records file holds one `run` line (the environment, once), then in the order in which they came: `case` lines (what a
 report must know of a case, so that it needs no case file), `text` lines (asm, PTX and SASS, each stored once under its
-hash), `result` and `timing` lines; then `disagreement` lines, `mutation` lines of
+hash), `result`, `timing` and `in registers` lines; then `disagreement` lines, `mutation` lines of
 `ptxdiff mutate`, and an `end` line that a run which was cut short lacks.
 Every line ends in a checksum, so that nothing that was changed or lost is read as if it had been measured (`seal`).
 Values are bits in hexadecimal, because JSON has no NaN. Reports, comparisons and gates read these and nothing else.
 
 `types` has the record types, `encoding` their JSON, `rules` what they must not say, `seal` the checksums, `lock` who
-may write a file, `files` the writing and reading of whole files, `merge` several runs as one, `agreement` where targets
+may write a file, `files` the writing and reading of whole files, `merge` several runs as one, `assemblers` results
+by who assembled them, `agreement` where targets
 and variants give different bits, `evidence` on what results pass, `shown` their texts in each medium, `compare` two
-runs side by side, `provenance` digests of the bits, `statistics` verdicts on two timings.
+runs side by side, `provenance` digests of the bits, `statistics` verdicts on two timings, `inregisters` speed in
+registers and where the faster variant pays.
 """
 
 from harness.records.agreement import Split, explained, splits
+from harness.records.assemblers import AssemblerTally, by_assembler, names_assembler
 from harness.records.encoding import from_json, to_json
 from harness.records.evidence import beside, evidence_of_passes, passes
 from harness.records.files import Writer, collect, collector_paused, lines, read, read_lines, resumable
+from harness.records.inregisters import ALONE, InRegisters
+from harness.records.key import Key
 from harness.records.lock import FileLock
 from harness.records.merge import MACHINES, machines, merged
 from harness.records.seal import Seal
@@ -25,6 +30,7 @@ from harness.records.types import (
     DECLARED,
     EVIDENCE,
     EXPECTED,
+    PTXAS,
     PYTORCH,
     SCHEMA,
     VERDICTS,
@@ -37,7 +43,6 @@ from harness.records.types import (
     End,
     Evidence,
     Grid,
-    Key,
     Mutation,
     Offender,
     Record,
@@ -57,14 +62,17 @@ from harness.records.types import (
 )
 
 __all__ = [
+    "ALONE",
     "DECLARED",
     "EVIDENCE",
     "EXPECTED",
     "MACHINES",
+    "PTXAS",
     "PYTORCH",
     "SCHEMA",
     "VERDICTS",
     "Area",
+    "AssemblerTally",
     "Beside",
     "Bits",
     "Block",
@@ -75,6 +83,7 @@ __all__ = [
     "Evidence",
     "FileLock",
     "Grid",
+    "InRegisters",
     "Key",
     "Mutation",
     "Offender",
@@ -95,6 +104,7 @@ __all__ = [
     "WriteError",
     "Writer",
     "beside",
+    "by_assembler",
     "collect",
     "collector_paused",
     "evidence_of_passes",
@@ -103,6 +113,7 @@ __all__ = [
     "lines",
     "machines",
     "merged",
+    "names_assembler",
     "passes",
     "read",
     "read_lines",

@@ -1,8 +1,8 @@
-"""Targets and variants that give different bits for the same inputs: facts beside the verdicts, from digests alone.
+"""Targets and variants that give different bits for the same inputs, found from digests. They change no verdict.
 
-Two targets may both lie within a bound and still give different bits, which somebody who moves between them wants to
-know. Compared are a variant's results on its targets and backends, and, on one target, variants that promise the same:
-one reference, one match policy. Where both are exact, one of them fails as well.
+Two targets may both meet a bound and still give different bits, which matters to anyone who moves code between them.
+Two things are compared: a variant's results on its targets and backends, and on one target the variants that have the
+same reference and match policy. Where both are exact, one of them fails as well.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from harness.records.types import Disagreement, Key, Result
+from harness.records.key import Key
+from harness.records.types import Disagreement, Result
 
 Groups = tuple[tuple[str, ...], ...]
 
@@ -63,7 +64,7 @@ def explained(found: Iterable[Split], seen: Iterable[Disagreement]) -> list[Spli
 def _targets(results: Sequence[Result]) -> Iterator[Split]:
     """A variant's targets and backends: partitions by the digests of their outputs, equal partitions told once."""
     found: dict[tuple[str, str, Groups], list[list[Result]]] = defaultdict(list)
-    for members in _alike(results, lambda r: replace(r.key, target="", backend="")):
+    for members in _alike(results, lambda r: replace(r.key, target="", backend="", assembler="")):
         groups = [[_label(r.key) for r in group] for group in _partition(members)]
         if len(groups) > 1:
             ordered = tuple(sorted((tuple(sorted(g)) for g in groups), key=lambda g: (-len(g), g)))
@@ -104,7 +105,7 @@ def _alike(results: Sequence[Result], of: Callable[[Result], object]) -> Iterato
 
 
 def _partition(members: Sequence[Result]) -> list[list[Result]]:
-    """Members by the bits they gave, in order of the first of each group."""
+    """Members grouped by their output bits; groups are in the order of their first members."""
     groups: dict[object, list[Result]] = defaultdict(list)
     for r in members:
         groups[tuple((b.first, b.count, b.digest) for b in r.outputs_digest)].append(r)
@@ -116,11 +117,12 @@ def _pair(groups: Sequence[Sequence[Result]]) -> tuple[Key, Key]:
 
 
 def _label(key: Key) -> str:
-    return f"{key.target} {key.backend}"
+    by = f" by {key.assembler.partition(' (')[0]}" if key.assembler else ""
+    return f"{key.target} {key.backend}{by}"
 
 
 def _failing(members: Iterable[Result]) -> tuple[str, ...]:
-    """Who fails, as the case expects it or not."""
+    """The members that fail, expected failures included."""
     words = {
         f"{r.key.variant} {_label(r.key)}" + " (expected)" * r.expected_failure for r in members if r.verdict == "fail"
     }

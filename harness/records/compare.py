@@ -9,12 +9,13 @@ side has. Bits are compared on equal inputs only; where the inputs differ that i
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from harness.records import EVIDENCE, EXPECTED, Beside, Block, Key, Result, RunRecords, Timing
+from harness.records import EVIDENCE, EXPECTED, Beside, Block, InRegisters, Key, Result, RunRecords, Timing
+from harness.records.inregisters import UNITS, lost
 
 KINDS = {
     "vanished": "only in the first run",
@@ -25,11 +26,13 @@ KINDS = {
     "evidence": "evidence",
     "ptx": "compiled PTX",
     "speed": "speed",
+    "loop": "instructions of a loop timed in registers, fewer than before",
     "spills": "spilled bytes",
     "registers": "registers",
     "instructions": "instructions",
     "definition": "definition",
     "inputs": "inputs, so that bits cannot be compared",
+    "assembler": "assembled by another ptxas",
 }
 # Between two runs, memory lies elsewhere and the chip is warmer or cooler: what either run's A/A figure cannot know.
 BETWEEN_RUNS = 0.01
@@ -41,7 +44,7 @@ class CompareError(ValueError):
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that is not as it was.
+    """One difference between two runs.
 
     kind: one of `KINDS`. key: the result's, or for `definition` and groups of `vanished` and `new` its significant
     parts. worse: True, False, or None where neither can be said. detail: more, in one line.
@@ -62,7 +65,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What comparing two runs found. matched: results that both have; equal: those of them without any difference."""
+    """The result of a comparison. matched: results that both runs have; equal: those of them without any difference."""
 
     differences: tuple[Change, ...]
     matched: int
@@ -101,7 +104,9 @@ def compare(before: RunRecords, after: RunRecords, *, targets: tuple[str, str] |
         differences = list(_differences(old[key], new[key]))
         equal += not differences
         found += differences
+    found += _assemblers((old[key], new[key]) for key in matched)
     found += _speed(before.timings, after.timings)
+    found += _in_registers(before.in_registers, after.in_registers)
     order = list(KINDS)
     found.sort(key=lambda d: (order.index(d.kind), d.worse is not True, d.key))
     return Comparison(tuple(found), len(matched), equal, _environment(before, after))
@@ -115,7 +120,8 @@ def _on(run: RunRecords, target: str, pair: tuple[str, str]) -> RunRecords:
         has = ", ".join(sorted({r.key.target for r in run.results})) or "nothing"
         raise CompareError(f"{run.path or run.run.run_id}: no result on {target}; it has {has}")
     timings = [replace(t, key=replace(t.key, target=name)) for t in run.timings if t.key.target == target]
-    return replace(run, results=results, timings=timings)
+    loops = [replace(t, key=replace(t.key, target=name)) for t in run.in_registers if t.key.target == target]
+    return replace(run, results=results, timings=timings, in_registers=loops)
 
 
 def _differences(a: Result, b: Result) -> Iterator[Change]:
@@ -142,6 +148,16 @@ def _differences(a: Result, b: Result) -> Iterator[Change]:
 
 def _worse_verdict(a: Result, b: Result) -> bool:
     return b.outcome not in ("pass", EXPECTED) or (a.outcome == "pass" and b.outcome != "pass")
+
+
+def _assemblers(matched: Iterable[tuple[Result, Result]]) -> Iterator[Change]:
+    """Where Triton's own assembler is another one on each side: equal keys, and not the same machine code."""
+    groups: Counter[tuple[str, str, str]] = Counter()
+    for a, b in matched:
+        if a.ptxas and b.ptxas and a.ptxas != b.ptxas:
+            groups[b.key.backend, a.ptxas, b.ptxas] += 1
+    for (backend, before, after), count in sorted(groups.items()):
+        yield Change("assembler", Key("*", "*", "*", backend), before, after, detail=f"{count} results")
 
 
 def _changed(before: Sequence[Block], after: Sequence[Block]) -> list[Block]:
@@ -193,7 +209,7 @@ def _presence(kind: str, keys: Iterable[Key], others: Iterable[Key]) -> Iterator
     """Keys that only one side has, gathered at the widest level that is wholly theirs."""
     rest, kept = set(keys), set(others)
     worse = True if kind == "vanished" else None
-    for level in (("target",), ("case",), ("case", "variant"), ("backend",), ("case", "variant", "target", "backend")):
+    for level in _LEVELS:
         known = {_part(k, level) for k in kept}
         groups: dict[tuple[str, ...], list[Key]] = defaultdict(list)
         for k in rest:
@@ -205,6 +221,16 @@ def _presence(kind: str, keys: Iterable[Key], others: Iterable[Key]) -> Iterator
             rest -= set(members)
     for k in sorted(rest):
         yield Change(kind, k, worse=worse)
+
+
+_LEVELS = (
+    ("target",),
+    ("case",),
+    ("case", "variant"),
+    ("backend",),
+    ("backend", "assembler"),
+    ("case", "variant", "target", "backend"),
+)
 
 
 def _part(key: Key, level: tuple[str, ...]) -> tuple[str, ...]:
@@ -230,16 +256,49 @@ def _speed(old: Iterable[Timing], new: Iterable[Timing]) -> Iterator[Change]:
         if a.timer != b.timer:
             yield Change("speed", b.key, detail=f"timed by {a.timer}, then by {b.timer}: not compared")
             continue
+        if words := elsewhere(a, b):
+            yield Change("speed", b.key, detail=f"{words}: not compared")
+            continue
         found = b.beside(a, least=BETWEEN_RUNS)
         if found.verdict in ("slower", "faster"):
             slower = found.verdict == "slower"
             yield Change("speed", b.key, f"{a.median:.4g} s", f"{b.median:.4g} s", slower, change_of(found))
 
 
+def elsewhere(a: Timing | InRegisters, b: Timing | InRegisters) -> str:
+    """That two timings of the same work are of different nodes of a cluster, in words; "" where they are not.
+
+    Such timings say nothing about each other: nodes cool, clock and share their buses differently.
+    """
+    hosts = [t.node.partition("/")[0] for t in (a, b)]
+    same_gpu = bool(a.device) and a.device == b.device
+    if hosts[0] != hosts[1] and not same_gpu:
+        return "timed on " + ", then on ".join(f"node {host}" if host else "a machine without a name" for host in hosts)
+    return ""
+
+
 def timed_twice(old: Iterable[Timing], new: Iterable[Timing]) -> Iterator[tuple[Timing, Timing]]:
     """The timings that both runs have."""
     before = {t.key: t for t in old}
     return ((before[t.key], t) for t in new if t.key in before and before[t.key].median and t.median)
+
+
+def _in_registers(old: Iterable[InRegisters], new: Iterable[InRegisters]) -> Iterator[Change]:
+    before = {t.key: t for t in old if not t.words}
+    for b in new:
+        a = before.get(b.key)
+        if a is None or b.words:
+            continue
+        unit = UNITS[b.mode]
+        if fewer := lost(a, b):
+            yield Change("loop", b.key, detail=", ".join(f"{n} {was:g} → {now:g}" for n, (was, now) in fewer.items()))
+        if words := elsewhere(a, b):
+            yield Change("speed", b.key, detail=f"{words}: not compared")
+            continue
+        found = b.beside(a, least=BETWEEN_RUNS)
+        if a.results == b.results and found.verdict in ("slower", "faster"):
+            slower = found.verdict == "slower"
+            yield Change("speed", b.key, f"{a.value:.4g} {unit}", f"{b.value:.4g} {unit}", slower, change_of(found))
 
 
 def change_of(found: Beside) -> str:

@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from harness.records.inregisters import InRegisters
+from harness.records.key import Amount, Count
 from harness.records.rules import ContradictionError, check
 from harness.records.types import (
     SCHEMA,
-    Amount,
     CaseInfo,
-    Count,
     Disagreement,
     End,
     Mutation,
@@ -36,6 +36,7 @@ _KINDS: dict[str, type[Any]] = {
     "text": Text,
     "result": Result,
     "timing": Timing,
+    "in registers": InRegisters,
     "disagreement": Disagreement,
     "mutation": Mutation,
     "end": End,
@@ -300,7 +301,7 @@ def _mapping(item: Reader, values: Any) -> dict[str, Any]:
 
 
 def _alike(item: Reader, values: Collection[Any]) -> bool:
-    """Whether all values are good as they stand: most of a file are texts and counts in mappings."""
+    """Whether no value needs conversion. Most of a file is texts, and counts in mappings."""
     if item is _text:
         return set(map(type, values)) <= {str}
     if item is _count:

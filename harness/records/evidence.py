@@ -1,4 +1,4 @@
-"""On what results pass, in words that stand beside every count of passes."""
+"""The evidence behind passes, in words for every count of passes."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.records.encoding import parsed, to_text
+from harness.records.inregisters import InRegisters
 from harness.records.lock import FileLock
 from harness.records.rules import Contents, ContradictionError
 from harness.records.seal import Seal, SealError
@@ -61,7 +62,7 @@ class Writer:
             raise
 
     def _take_up(self, planned: Sequence[str]) -> None:
-        """Know what the file has, and drop what a cut-off run left half done, and what stood at its end."""
+        """Read what the file holds, and drop a half-written item and the `end` line of the earlier run."""
         kept: list[Record] = [r for r in _whole_items(self.path) if not isinstance(r, Disagreement | End)]
         kept = [replace(r, planned=tuple(planned) or r.planned) if isinstance(r, Run) else r for r in kept]
         self._texts = {r.hash for r in kept if isinstance(r, Text)}
@@ -136,7 +137,7 @@ def _lines(path: Path) -> list[bytes]:
 
 
 def _foreign(line: bytes) -> str:
-    """What the first line of a file is that is no records file of this version, where that can be told."""
+    """What a file is that is not a records file of this version, as far as its first line tells."""
     for start, words in _FOREIGN.items():
         if line.startswith(start):
             return words
@@ -169,14 +170,14 @@ def _whole_items(path: Path) -> Iterator[Record]:
     records = list(read_lines(path))
     if records and isinstance(records[0], Run) and not records[0].chained:
         raise RecordError(f"{path}: a baseline, with which no run can go on; name another file")
-    measured = [r for r in records if isinstance(r, Result | Timing)]
+    measured = [r for r in records if isinstance(r, Result | Timing | InRegisters)]
     again = {_item(r) for r in measured if isinstance(r, Result) and r.verdict == "error"}
     if measured and not isinstance(records[-1], End):
         again.add(_item(measured[-1]))
-    return (r for r in records if not (isinstance(r, Result | Timing) and _item(r) in again))
+    return (r for r in records if not (isinstance(r, Result | Timing | InRegisters) and _item(r) in again))
 
 
-def _item(record: Result | Timing) -> tuple[str, ...]:
+def _item(record: Result | Timing | InRegisters) -> tuple[str, ...]:
     """What pytest ran as one item: a case's timings on a target are one."""
     key = record.key
     return key.item if isinstance(record, Result) else ("timing", key.case, key.target)
@@ -203,6 +204,7 @@ def in_order(found: RunRecords) -> RunRecords:
     found.cases = dict(sorted(found.cases.items()))
     found.results.sort(key=lambda r: r.key.item)
     found.timings.sort(key=lambda t: (t.key.case, t.key.target))
+    found.in_registers.sort(key=lambda t: (t.key.case, t.key.target))
     found.disagreements.sort(key=lambda d: (d.one, d.other))
     found.mutations.sort(key=lambda m: (m.case, m.subject, m.variant, m.target))
     return found
@@ -239,6 +241,8 @@ def collect(records: Iterable[Record], path: Path | None = None) -> RunRecords:
             found.results.append(record)
         elif isinstance(record, Timing):
             found.timings.append(record)
+        elif isinstance(record, InRegisters):
+            found.in_registers.append(record)
         elif isinstance(record, Disagreement):
             found.disagreements.append(record)
         elif isinstance(record, Mutation):

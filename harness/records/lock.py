@@ -18,7 +18,7 @@ _NOT_TOLD = "another process"
 class FileLock:
     """Holds a file for writing from now until `release`, or until this process ends, however it ends.
 
-    The lock is the kernel's (flock) on `NAME.lock` beside the file, which also says who holds it and is removed again.
+    The lock is an flock on `NAME.lock` beside the file. That file names the holder, and is removed on release.
     The file itself cannot carry it: a resumed run replaces it. The folders of the path are made.
     Raises WriteError, which names the holder, where another process or another run of this one holds the file.
     """

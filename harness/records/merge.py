@@ -1,4 +1,4 @@
-"""Runs of several machines as one: every result once, and what two of them do not agree on kept from both."""
+"""Merge the runs of several machines: every result once; where two runs disagree, both results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from harness.records.files import in_order
-from harness.records.types import Conflict, End, Key, Result, Run, RunRecords
+from harness.records.key import Key
+from harness.records.types import Conflict, End, Result, Run, RunRecords
 
 MACHINES = "machines"
 """The entry of a merged run's environment that holds the environments of the runs, in order."""
@@ -17,9 +18,9 @@ MACHINES = "machines"
 def merged(runs: Sequence[RunRecords]) -> RunRecords:
     """Several runs as one. Raises ValueError for none.
 
-    Of results with the same key that agree, one is kept, with the devices of all. Where they do
-    not (another verdict, other bits, or another form of the variant), both are kept and `conflicts` says so. What
-    did not run on one machine is dropped where another has run it.
+    Of results with the same key that agree, one is kept, with the devices of all; of those by several assemblers, as
+    two Tritons carry, one of each. Where they do not (another verdict, other bits, or another form of the variant),
+    both are kept and `conflicts` says so. What did not run on one machine is dropped where another has run it.
     """
     if not runs:
         raise ValueError("there is no run to merge")
@@ -30,6 +31,7 @@ def merged(runs: Sequence[RunRecords]) -> RunRecords:
         found.cases |= {name: case for name, case in run.cases.items() if name not in found.cases}
         found.texts |= run.texts
         found.timings += run.timings
+        found.in_registers += run.in_registers
         found.disagreements += (d for d in run.disagreements if d not in found.disagreements)
         found.mutations += (m for m in run.mutations if m not in found.mutations)
     _merge_results(runs, found)
@@ -65,7 +67,7 @@ def _merge_results(runs: Sequence[RunRecords], into: RunRecords) -> None:
                 continue
             _add(by_key.setdefault(result.key, []), result, result.device or f"run {number}")
     for key, results in by_key.items():
-        if len(results) > 1:
+        if len(results) > 1 and _disagreement(results):
             into.conflicts.append(Conflict(key, _disagreement(results)))
         into.results += results
     into.conflicts.sort(key=lambda c: c.key.item)
@@ -74,12 +76,13 @@ def _merge_results(runs: Sequence[RunRecords], into: RunRecords) -> None:
 def _add(known: list[Result], result: Result, where: str) -> None:
     """Add a result to those of the same key, unless one of them says the same."""
     for k, other in enumerate(known):
-        if not _disagreement([other, result]):
+        if not _disagreement([other, result]) and other.ptxas == result.ptxas:
             devices = dict.fromkeys(filter(None, (*other.device.split(", "), *result.device.split(", "))))
             known[k] = replace(other, device=", ".join(devices))
             return
     if known:
-        result = replace(result, notes=(*result.notes, f"on {where}; {_disagreement([known[0], result])}"))
+        words = _disagreement([known[0], result]) or f"by {result.ptxas or 'no assembler that is known'}"
+        result = replace(result, notes=(*result.notes, f"on {where}; {words}"))
     known.append(result)
 
 

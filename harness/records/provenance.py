@@ -1,4 +1,4 @@
-"""The bits that went in and came out of a run, in hashes."""
+"""Hashes of a run's input bits and output bits."""
 
 from __future__ import annotations
 

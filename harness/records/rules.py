@@ -1,4 +1,4 @@
-"""What the fields of a record, and the records of a file, must not say at the same time."""
+"""Contradictions that are refused: between the fields of a record, and between the records of a file."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
+from harness.records.inregisters import MODES, InRegisters
+from harness.records.key import Key
 from harness.records.types import (
     EXPECTED,
     VERDICTS,
@@ -17,7 +19,6 @@ from harness.records.types import (
     Disagreement,
     End,
     Grid,
-    Key,
     Mutation,
     Record,
     Result,
@@ -28,7 +29,7 @@ from harness.records.types import (
 
 
 class ContradictionError(ValueError):
-    """What a record says cannot be so; the text says what."""
+    """A record contradicts itself or its file; the text says how."""
 
 
 def check(record: Record) -> None:
@@ -45,6 +46,8 @@ def _result(r: Result) -> None:
         raise ContradictionError(f"verdict pass, and {len(r.findings)} findings")
     if r.expected_failure and r.verdict != "fail":
         raise ContradictionError(f"an expected failure with the verdict {r.verdict}")
+    if r.key.assembler and r.ptxas and r.ptxas != r.key.assembler:
+        raise ContradictionError(f"the key names {r.key.assembler!a}, and ptxas was {r.ptxas!a}")
     # A code may differ from the variant's own reference and from the case's that it promises to meet.
     if r.different > 2 * r.total:
         raise ContradictionError(f"{r.different} codes differ, of {r.total} compared")
@@ -75,6 +78,22 @@ def _timing(t: Timing) -> None:
         raise ContradictionError(f"median {t.median} s, within {t.low} to {t.high}")
 
 
+def _in_registers(t: InRegisters) -> None:
+    if t.mode not in MODES:
+        raise ContradictionError(f"shape {t.mode!a}; {' or '.join(MODES)}")
+    figures = t.results, t.median, t.low, t.high, *t.samples, *t.opcodes.values()
+    if t.words:
+        if any(figures):
+            raise ContradictionError(f"figures of a loop that was not timed: {t.words}")
+        return
+    if not 0 < t.low <= t.median <= t.high:
+        raise ContradictionError(f"median {t.median} clocks, within {t.low} to {t.high}")
+    if not t.results:
+        raise ContradictionError("an application without results")
+    if not sum(t.opcodes.values()):
+        raise ContradictionError("a loop without instructions")
+
+
 FATES = ("missed", "equivalent", "sampled", "allowed", "undecided")
 
 
@@ -100,6 +119,7 @@ def _end(end: End) -> None:
 _RULES: dict[type[Any], Callable[[Any], None]] = {
     Result: _result,
     Timing: _timing,
+    InRegisters: _in_registers,
     Mutation: _mutation,
     Run: _run,
     End: _end,

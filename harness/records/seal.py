@@ -20,7 +20,7 @@ _END = b'{"record":"end"'
 
 
 class SealError(ValueError):
-    """A line that is not as it was written."""
+    """A line that was changed after it was written."""
 
 
 class Seal:

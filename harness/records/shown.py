@@ -1,14 +1,15 @@
 """Texts of records in the media that show them: one function for each, so that a text stays a text in all of them.
 
-Names, words and messages come from case files, compilers, and records of other people's machines. Shown as they stand
-they could move a terminal's cursor, reorder a line for its reader, give a command to the CI whose log they are in, be a
-formula in a spreadsheet, or markup in a page.
+Names, words and messages come from case files, compilers, and records of other people's machines. Without escaping they
+could move a terminal's cursor, reorder the text that a reader sees, give a command to the CI system that shows the log,
+be a formula in a spreadsheet, or be markup in a page.
 """
 
 from __future__ import annotations
 
 import html
 import re
+from typing import Any, ClassVar
 
 # Control characters but newline and tab; what reorders or hides text (Unicode TR 36, bidirectional and invisible
 # characters); the separators at which some readers end a line; halves of UTF-16 pairs.
@@ -49,6 +50,22 @@ def guarded(text: str) -> str:
 def terminal(text: str) -> str:
     """Text for a terminal, which may be the log of a CI."""
     return guarded(visible(text))
+
+
+class OwnWords:
+    """Mixin for items and collectors of pytest: a failure of the class `told` shows its own message and no traceback.
+
+    A traceback through the harness does not help the author of a case.
+    """
+
+    told: ClassVar[type[BaseException]]
+
+    def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
+        """The message of a `told` failure, safe for a terminal; of any other, what pytest shows."""
+        if isinstance(excinfo.value, self.told):
+            return terminal(str(excinfo.value))
+        styles = () if style is None else (style,)  # a function's item takes none
+        return super().repr_failure(excinfo, *styles)  # type: ignore[misc]
 
 
 def workflow_data(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Statistics of times: the interval of a median, and one verdict on two sets of samples for everybody who compares.
+"""Statistics of times: the interval of a median, and the one verdict on two sets of samples that every comparison uses.
 
 Times have no normal distribution (a floor, a tail, the clock's steps), so intervals are bootstrap intervals of the
 median. A bootstrap sample's median is an order statistic of the sample, whose rank is that of as many uniform random

@@ -6,16 +6,15 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from harness.records import statistics as speed
+from harness.records.inregisters import InRegisters
+from harness.records.key import Amount, Count, Key
 from harness.records.statistics import Beside
 
 SCHEMA = 3
 """2: every line ends in a checksum (`harness.records.seal`)."""
-
-Count = Annotated[int, "not negative"]
-Amount = Annotated[float, "not negative"]
 
 Evidence = Literal["none", "model", "specification", "confirmed", "hardware"]
 """What a pass rests on, from the weakest to the strongest."""
@@ -26,10 +25,12 @@ PYTORCH = "torch.compile"
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 EVIDENCE: tuple[Evidence, ...] = get_args(Evidence)
 EXPECTED = "expected failure"
+"""The word for a failure that its case declares, where verdicts are counted."""
 
 DECLARED = "other bits, as the case declares"
 """The diagnosis of wrong bits on a target of `differs=`."""
-"""The word for a failure that its case declares, where verdicts are counted."""
+PTXAS = "ptxas"
+"""The diagnosis of a fault of the assembler: it crashed, hung, or made machine code that its PTX does not mean."""
 
 
 class RecordError(ValueError):
@@ -38,42 +39,6 @@ class RecordError(ValueError):
 
 class WriteError(RecordError):
     """A records file that cannot be written, for a full disk say."""
-
-
-@dataclass(frozen=True, order=True)
-class Key:
-    """What a result is about. Two results with equal keys measured the same thing, on any machine, at any time.
-
-    shape is `1023`, `7x129` or `M=4,N=64`; alignment is in bytes; input_set carries its version: `edges/1`.
-    compiler: name and version of the Triton build that a variant names, or that the run was asked for as well; "" for
-    the Triton of the run's own environment.
-    """
-
-    case: str
-    variant: str
-    target: str
-    backend: str
-    pack: Count = 1
-    shape: str = ""
-    alignment: Count = 16
-    num_warps: Count = 4
-    context: str = "straight"
-    fusion: bool = False
-    input_set: str = ""
-    compiler: str = ""
-
-    @property
-    def item(self) -> tuple[str, str, str, str]:
-        """The part that names a test item: case, variant, target, backend."""
-        return (self.case, self.variant, self.target, self.backend)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.case}::{self.variant}[{self.target}-{self.backend}] pack={self.pack} shape={self.shape} "
-            f"align={self.alignment} num_warps={self.num_warps} {self.context} "
-            f"fusion={'on' if self.fusion else 'off'} inputs={self.input_set}"
-            + (f" compiler={self.compiler}" if self.compiler else "")
-        )
 
 
 @dataclass(frozen=True)
@@ -240,8 +205,12 @@ class Result:
     """Digest of the experiment: the code that ran, its launch, its inputs and the machine. "" where nothing ran."""
     body: str = ""
     """Hash of the compiled PTX without header, comments and line numbers; "" where nothing was compiled."""
+    ptxas: str = ""
+    """The assembler of the gpu's and the assembler's results, named as in keys, Triton's own too; "" where none ran."""
     reused: str = ""
     """The id of the earlier run that made this result, which begins with its date; "" for a result of this run."""
+    node: str = ""
+    """The node of a cluster that ran it, as `HOST/ID`; "" for the machine that the run was started on."""
 
     @property
     def outcome(self) -> str:
@@ -316,6 +285,8 @@ class Timing:
     notes: tuple[str, ...] = ()
     device: str = ""
     """The UUID of the GPU, as in `Result.device`."""
+    node: str = ""
+    """The node of a cluster that measured it, as in `Result.node`. Times of different nodes are not compared."""
 
     def beside(self, base: Timing, *, least: float = 0.0) -> Beside:
         """This timing beside another of the same work: how much longer it takes, and whether that is a difference.
@@ -408,7 +379,7 @@ class End:
     verdicts: Mapping[str, Count]
 
 
-Record = Run | CaseInfo | Text | Result | Timing | Disagreement | Mutation | End
+Record = Run | CaseInfo | Text | Result | Timing | InRegisters | Disagreement | Mutation | End
 
 
 @dataclass(frozen=True)
@@ -433,6 +404,7 @@ class RunRecords:
     conflicts: list[Conflict] = field(default_factory=list)
     disagreements: list[Disagreement] = field(default_factory=list)
     mutations: list[Mutation] = field(default_factory=list)
+    in_registers: list[InRegisters] = field(default_factory=list)
 
 
 def text_hash(text: str) -> str:

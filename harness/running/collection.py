@@ -19,13 +19,22 @@ from harness.model.targets import KNOWN, normal
 from harness.model.variants import CaseError
 from harness.processes.gpus import gpus
 from harness.records import Record, to_json
-from harness.records.shown import line, terminal
+from harness.records.shown import OwnWords, line
 from harness.running import reuse
+from harness.running.assemblers import AssemblerChoice, Chosen
 from harness.running.item import Item, ItemResults, fingerprint_of
 from harness.running.linting import lint_items
 from harness.running.replay import TokenError, parse
 from harness.running.run import run_item
 from harness.timing.items import benchmark_items, only_benchmarks, timing_item
+from harness.triton.installation import NoTriton
+from harness.triton.ptxas import NoAssembler
+
+OFFERED = pytest.StashKey[tuple[str, ...]]()
+"""In a session's stash, under `--ptx-cluster`: the generations of GPUs that the cluster's nodes have."""
+
+FALLEN = pytest.StashKey[tuple[str, ...]]()
+"""Likewise: targets whose GPU items became the emulator's, as no node has such a GPU."""
 
 _BACKENDS = pytest.StashKey[dict[str, Backend]]()
 _TARGETS = pytest.StashKey[tuple[str, ...]]()
@@ -35,6 +44,9 @@ _DONE = pytest.StashKey[dict[tuple[str, str, str, str], ItemResults]]()
 RUN_ID = "ptxdiff_run"
 """Under this name pytest-xdist's workers are told the id of the run."""
 
+ALL = "all"
+"""What `--ptx-target` may say instead of naming every target."""
+
 # The place of a target in items that wait for a GPU where there is none.
 NO_DEVICE = "device"
 
@@ -43,22 +55,20 @@ class ItemFailure(Exception):
     """A verdict of fail or error; the text is the whole message."""
 
 
-class CaseFile(pytest.File):
+class CaseFile(OwnWords, pytest.File):
     """A case file. The case called `case` gives items directly, any other a group of its own name."""
+
+    told = CaseError
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Load the file and list its items."""
         return [*lint_items(self), *_of_cases(self, loader.load(self.path))]
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """What is wrong with a case file is told in one line, with its place."""
-        if isinstance(excinfo.value, CaseError):
-            return terminal(str(excinfo.value))
-        return super().repr_failure(excinfo)
 
-
-class CaseModule(pytest.Module):
+class CaseModule(OwnWords, pytest.Module):
     """A test module in a folder of cases: its tests, as pytest collects them, and then its cases."""
+
+    told = CaseError
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """List the tests and the cases. Raises CaseError where the file has neither."""
@@ -68,12 +78,6 @@ class CaseModule(pytest.Module):
                 loader.load(self.path)
             return tests
         return [*tests, *lint_items(self), *_of_cases(self, loader.load(self.path))]
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """See `CaseFile.repr_failure`."""
-        if isinstance(excinfo.value, CaseError):
-            return str(excinfo.value)
-        return super().repr_failure(excinfo)
 
 
 def _of_cases(parent: pytest.Collector, cases: Iterable[loader.LoadedCase]) -> Iterator[pytest.Item | pytest.Collector]:
@@ -137,22 +141,36 @@ def places(config: pytest.Config) -> list[tuple[str, str]]:
     """(backend, target) pairs: the targets of this host's GPUs for them, all chosen targets for the others."""
     chosen = config.option.ptx_backend or ["auto"]
     wanted = list(BACKEND_NAMES) if "auto" in chosen else list(dict.fromkeys(chosen))
-    named = [normal(t) for t in config.option.ptx_target or []]
+    named = [normal(t) for t in config.option.ptx_target or [] if t != ALL]
     found = []
     for backend in wanted:
         if backend != "gpu":
             found += [(backend, target) for target in named or _all_targets(config)]
-        elif there := list(dict.fromkeys(g.target for g in gpus())):
+        elif there := _generations(config):
             explicit = "gpu" in chosen or config.option.ptx_require_gpu  # then another target's items say why not
             found += [(backend, t) for t in named or there if explicit or t in there]
         else:
             found.append((backend, NO_DEVICE))
-    return found
+    return found if config.option.ptx_require_gpu else _fallen(config, found)
+
+
+def _generations(config: pytest.Config) -> list[str]:
+    """The generations of the GPUs that items can run on: the cluster's, or this host's."""
+    here = (g.target for g in gpus()) if OFFERED not in config.stash else config.stash[OFFERED]
+    return list(dict.fromkeys(here))
+
+
+def _fallen(config: pytest.Config, found: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The places, with the emulator in the stead of GPUs that no node of the cluster has. They are noted."""
+    if OFFERED not in config.stash:
+        return found
+    missing = [t for backend, t in found if backend == "gpu" and t not in (*config.stash[OFFERED], NO_DEVICE)]
+    config.stash[FALLEN] = tuple(missing)
+    return list(dict.fromkeys(("emulator", t) if b == "gpu" and t in missing else (b, t) for b, t in found))
 
 
 def _all_targets(config: pytest.Config) -> tuple[str, ...]:
     if _TARGETS not in config.stash:
-        from harness.triton.installation import NoTriton
         from harness.triton.targets import available
 
         try:
@@ -177,8 +195,10 @@ def item_of(nodeid: str) -> tuple[str, str, str, str] | None:
     return case, found["variant"], found["target"], found["backend"]
 
 
-class VariantItem(pytest.Item):
+class VariantItem(OwnWords, pytest.Item):
     """One variant on one target by one backend."""
+
+    told = ItemFailure
 
     def __init__(self, *, item: Item, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -201,13 +221,22 @@ class VariantItem(pytest.Item):
             self._check_unchanged(done)
             self._conclude(done)
             return
-        if self.item.target == NO_DEVICE:
+        if reason := self._without_device():
             from harness.running.item import not_run
 
-            self.found = not_run(self.item, "no NVIDIA GPU on this machine")
+            self.found = not_run(self.item, reason)
         else:
             self.found = self._earlier() or self._run()
         self._conclude(self.found)
+
+    def _without_device(self) -> str:
+        """Why no GPU can run the item, where that is known already."""
+        offered = self.config.stash.get(OFFERED, None)
+        if self.item.target == NO_DEVICE:
+            return "no NVIDIA GPU on " + ("this machine" if offered is None else "any node of the cluster")
+        if offered is not None and self.item.backend == "gpu" and self.item.target not in offered:
+            return f"no node of the cluster has a GPU of {self.item.target}"
+        return ""
 
     def _run(self) -> ItemResults:
         """Run the item, and keep what may be reused."""
@@ -216,7 +245,13 @@ class VariantItem(pytest.Item):
         replay = self._replay(self.item.loaded.case)
         dump = self.config.option.ptx_dump
         found = run_item(
-            self.item, backend, effort, node=self.address, replay=replay, dump=Path(dump) if dump else None
+            self.item,
+            backend,
+            effort,
+            node=self.address,
+            replay=replay,
+            dump=Path(dump) if dump else None,
+            assemblers=self.assemblers,
         )
         if self._reusable:
             reuse.keep(self.item, found, run_id(self.config), *self._settings)
@@ -233,14 +268,22 @@ class VariantItem(pytest.Item):
             and self.config.option.ptx_replay is None
             and not self.config.option.ptx_dump
         )
-        return wanted and self.item.backend in reuse.BACKENDS
+        if not wanted or self.item.backend not in reuse.BACKENDS:
+            return False
+        return reuse.assembled_by(self.item, self.assemblers) is not None
+
+    @property
+    def assemblers(self) -> tuple[Chosen, ...]:
+        """Who assembles its kernels; None is Triton's own."""
+        return assemblers_of(self.config, self.item)
 
     @property
     def _settings(self) -> tuple[Any, ...]:
         """What decides the results beside the item: options, and the words that repeat the item."""
         option = self.config.option
         limits = str(option.ptx_limit), str(self.config.getini("ptx_limit"))
-        return option.ptx_effort, option.ptx_approximate, limits, self.address, _disassembled(self.config)
+        by = reuse.assembled_by(self.item, self.assemblers)
+        return option.ptx_effort, option.ptx_approximate, limits, self.address, _disassembled(self.config), by
 
     def _check_unchanged(self, done: ItemResults) -> None:
         """Results of another form of the variant are no results of this one."""
@@ -295,15 +338,14 @@ class VariantItem(pytest.Item):
         records: list[Record] = [info, *self.found.texts.values(), *self.found.results]
         return [to_json(r) for r in records]
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The message alone: a traceback through the harness helps nobody."""
-        if isinstance(excinfo.value, ItemFailure):
-            return terminal(str(excinfo.value))
-        return super().repr_failure(excinfo)
-
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the item comes from."""
         return self.path, None, self.name
+
+
+def is_done(item: VariantItem) -> bool:
+    """Whether the file of a resumed run holds the item's results."""
+    return (item.item.loaded.name, item.item.variant_name, item.item.target, item.item.backend) in _done(item.config)
 
 
 def run_id(config: pytest.Config) -> str:
@@ -338,13 +380,25 @@ def backend_of(config: pytest.Config, name: str) -> Backend:
     return made[name]
 
 
+def assemblers_of(config: pytest.Config, item: Item) -> tuple[Chosen, ...]:
+    """The assemblers that run an item. Raises ItemFailure for one that has gone since the options were read."""
+    option = config.option
+    try:
+        choice = AssemblerChoice.of(option.ptx_assembler, option.ptx_opt, option.ptx_effort)
+        return choice.resolved(item.backend, item.target, item.compiler)
+    except NoTriton:
+        return (None,)  # the backend says what is missing
+    except NoAssembler as e:
+        raise ItemFailure(f"--ptx-assembler: {e}") from None
+
+
 def _disassembled(config: pytest.Config) -> tuple[str, ...] | None:
     """The targets whose SASS is taken; None for all.
 
     nvdisasm takes a fifth of a second and more, however small the kernel. A quick run on several targets takes the SASS
     of one alone: of sm_90a, or else of the first that `--ptx-target` names.
     """
-    named = [normal(t) for t in config.option.ptx_target or []]
+    named = [normal(t) for t in config.option.ptx_target or [] if t != ALL]
     if config.option.ptx_effort != "quick" or len(named) == 1:
         return None
     return ("sm_90a",) if "sm_90a" in named or not named else (named[0],)

@@ -7,7 +7,7 @@ import importlib.metadata
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,13 @@ _PACKAGES = ("ptxdiff", "triton", "torch", "numpy", "numba", "ml_dtypes")
 _DECIDING = ("python", *_PACKAGES, "harness", "approximate", "ptxas", "cuda", "driver")
 
 
-def environment(folder: Path, *, gpu: bool, approximate: str = "hopper") -> dict[str, Any]:
+def environment(
+    folder: Path, *, gpu: bool, approximate: str = "hopper", assemblers: Sequence[str] = ()
+) -> dict[str, Any]:
     """The facts, by name; what cannot be found out is left out.
 
     folder: the checkout whose revision counts. gpu: whether devices may be asked for (that loads torch). approximate:
-    the bits that approximate instructions have on the emulator.
+    the bits that approximate instructions have on the emulator. assemblers: those that were chosen.
     """
     facts: dict[str, Any] = {
         "python": platform.python_version(),
@@ -31,7 +33,8 @@ def environment(folder: Path, *, gpu: bool, approximate: str = "hopper") -> dict
     facts |= {name: v for name in _PACKAGES if (v := _version(name))}
     facts |= {"harness": harness(), "approximate": approximate}
     facts |= {"git": git} if (git := revision(folder)) else {}
-    facts |= {"ptxas": assemblers} if (assemblers := _assemblers()) else {}
+    facts |= {"ptxas": carried} if (carried := _assemblers()) else {}
+    facts |= {"assemblers": list(assemblers)} if assemblers else {}
     facts |= {"compilers": others} if (others := _compilers()) else {}
     if gpu:
         facts |= devices()
@@ -42,11 +45,16 @@ def other_environment(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """The first fact that decides bits or verdicts and differs now, in words; "" where none does."""
     if (was := before.get("compilers", {})) != (found := now.get("compilers", {})):
         return f"the compilers {_named(was)}; here are {_named(found)}"
+    if (was := before.get("assemblers", [])) != (found := now.get("assemblers", [])):
+        return f"the assemblers {', '.join(was) or _TRITONS}; here are {', '.join(found) or _TRITONS}"
     for name in _DECIDING:
         if name in before and name in now and before[name] != now[name]:
             what = "the harness's own code" if name == "harness" else f"{name} {before[name]}"
             return f"{what}; here is {'another' if name == 'harness' else now[name]}"
     return ""
+
+
+_TRITONS = "that Triton uses alone"
 
 
 def _named(compilers: Mapping[str, Any]) -> str:
@@ -95,18 +103,28 @@ def revision(folder: Path) -> Mapping[str, Any]:
 
 
 def _assemblers() -> list[dict[str, Any]]:
-    """The ptxas releases that the installed Triton carries, each with the targets it serves."""
+    """The ptxas releases that the installed Triton carries, each with the targets it serves and what program it is."""
     try:
         from harness.triton.targets import probe
 
         table = probe()
     except Exception:  # no Triton, or one that cannot be probed: the backends say why where it matters
         return []
-    served: dict[str, list[str]] = {}
+    served: dict[tuple[str, str], list[str]] = {}
     for name, info in table.items():
         if info.available:
-            served.setdefault(str(info.ptxas), []).append(name)
-    return [{"version": version, "targets": names} for version, names in served.items()]
+            served.setdefault((str(info.ptxas), _program(info.path)), []).append(name)
+    return [{"version": v, "targets": names, "program": program} for (v, program), names in served.items()]
+
+
+def _program(path: str) -> str:
+    """The digest of an assembler's program; "" where it does not answer."""
+    from harness.triton.ptxas import NoAssembler, assembler_at
+
+    try:
+        return assembler_at(path, 0).digest
+    except NoAssembler:
+        return ""
 
 
 def devices() -> dict[str, Any]:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harness.lint import outputs
 from harness.lint.files import Report, lint_paths
+from harness.records.shown import OwnWords
 
 
 class LintFailure(Exception):
     """Findings of a case file; the text is all of them."""
 
 
-class LintItem(pytest.Item):
+class LintItem(OwnWords, pytest.Item):
     """The asm of one case file, looked at and not run."""
+
+    told = LintFailure
 
     def runtest(self) -> None:
         """Raise LintFailure for errors and warnings; notes alone pass."""
@@ -27,10 +29,6 @@ class LintItem(pytest.Item):
         wrong = [f for f in report.findings if f.severity != "note"]
         if wrong:
             raise LintFailure(outputs.text(Report(findings=wrong, notes=report.notes, snippets=report.snippets)))
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The findings, and not where in the linter they were raised."""
-        return str(excinfo.value) if isinstance(excinfo.value, LintFailure) else super().repr_failure(excinfo)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """What pytest prints of a failed item."""

@@ -354,5 +354,5 @@ def key_of(case_name: str, variant_name: str, target: str, backend: str, item: W
         case_name, variant_name, target, backend,
         pack=s.pack, shape=s.shape_text, alignment=s.alignment, num_warps=s.num_warps,
         context=s.context, fusion=s.fusion, input_set=item.input_set + placement,
-        compiler=compiler,
+        compiler=compiler, assembler=s.assembler.label if s.assembler else "",
     )  # fmt: skip

@@ -31,6 +31,7 @@ from harness.records import (
     WriteError,
     Writer,
     beside,
+    by_assembler,
     evidence_of_passes,
     explained,
     from_json,
@@ -43,6 +44,8 @@ from harness.running.environment import environment, other_environment
 
 if TYPE_CHECKING:
     from harness.jobs import Backend
+    from harness.running.assemblers import Chosen
+    from harness.running.item import Item
 
 BACKENDS = ("gpu", "emulator", "assembler")
 DIED = "the process that ran it died: killed, out of memory, or crashed; --ptx-resume runs it again"
@@ -60,6 +63,7 @@ class Recorder:
         self.reused: Counter[str] = Counter()
         self.timings: list[Timing] = []
         self.results: list[Result] = []
+        self.assembled: list[Result] = []
         self.cases: dict[str, CaseInfo] = {}
         self.splits: list[Split] = []
         self.remarks: dict[str, None] = {}  # of a replay, each once
@@ -125,6 +129,9 @@ class Recorder:
         for r in results:
             self.remarks |= dict.fromkeys(n for n in r.notes if n.startswith("--ptx-replay:"))
             self.reused[r.reused] += bool(r.reused)
+            if r.ptxas:
+                named = ("key", "verdict", "expected_failure", "diagnosis", "ptxas")
+                self.assembled.append(Result(**{name: getattr(r, name) for name in named}))
             self.verdicts["expected failure" if r.expected_failure else r.verdict] += 1
             if r.outputs_digest:  # of each result as much as it takes to compare it with others
                 kept = ("key", "verdict", "expected_failure", "inputs_digest", "outputs_digest", "fingerprint")
@@ -175,13 +182,21 @@ class Recorder:
         return self.writer
 
     def _head(self) -> Run:
+        from harness.running.assemblers import AssemblerChoice
+
         option = self.config.option
+        chosen = AssemblerChoice.of(option.ptx_assembler, option.ptx_opt, option.ptx_effort)
+        here = environment(
+            self.config.rootpath, gpu=gpu_visible(), approximate=option.ptx_approximate, assemblers=chosen.words
+        )
+        cluster = self.config.pluginmanager.getplugin("ptxdiff-cluster")
+        nodes = {"nodes": cluster.head()} if cluster is not None else {}
         return Run(
             run_id=self.run_id,
             started=datetime.fromtimestamp(self.started, UTC).isoformat(timespec="seconds"),
             effort=option.ptx_effort,
             seed=0,
-            environment=environment(self.config.rootpath, gpu=gpu_visible(), approximate=option.ptx_approximate),
+            environment=here | nodes,
             arguments=tuple(str(a) for a in self.config.invocation_params.args),
             planned=self.progress.items,
         )
@@ -223,14 +238,19 @@ class Recorder:
             self.writer.close()
 
     def _disagreements(self, parted: list[Split]) -> list[Disagreement]:
-        from harness.running.collection import backend_of, deciding
+        from harness.running.collection import assemblers_of, backend_of, deciding
         from harness.running.rerun import Agreement
 
         def backend(name: str) -> Backend:
             return backend_of(self.config, name)
 
         effort = self.config.option.ptx_effort
-        agreement = Agreement(self.config.rootpath, self.cases.values(), backend, effort, deciding(self.config))
+
+        def assemblers(item: Item) -> Sequence[Chosen]:
+            return assemblers_of(self.config, item)
+
+        settings = deciding(self.config)
+        agreement = Agreement(self.config.rootpath, self.cases.values(), backend, effort, assemblers, settings)
         return agreement.disagreements(self.results, parted)
 
     @property
@@ -250,6 +270,10 @@ class Recorder:
         if count := self.reused.total():
             runs = ", ".join(sorted(run for run in self.reused if run))
             terminalreporter.write_line(f"{count} results reused from {runs}; --ptx-fresh runs everything")
+        tallies = by_assembler(self.assembled)
+        if any(t.faults for t in tallies) or any(r.key.assembler for r in self.assembled):
+            for tally in tallies:
+                terminalreporter.write_line(terminal(str(tally)))
         if self.splits:
             terminalreporter.write_line(_parting(self.splits))
         for remark in self.remarks:

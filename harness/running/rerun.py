@@ -18,6 +18,7 @@ from harness.model import load as loader
 from harness.model.variants import CaseError
 from harness.records import Block, CaseInfo, Disagreement, Key, Result, Split
 from harness.running import reuse
+from harness.running.assemblers import Chosen
 from harness.running.item import Item, fingerprint_of
 from harness.running.run import run_again
 
@@ -29,8 +30,9 @@ PAIRS_LOOKED_AT = 24
 class Agreement:
     """Looks into the splits of a run.
 
-    backend: makes a backend by name. root: what the cases' paths are relative to, or a folder below it. settings: what
-    else decides the outputs; what is found out is then kept for the next run, as results are. None: nothing is kept.
+    backend: makes a backend by name. root: what the cases' paths are relative to, or a folder below it. assemblers:
+    those that run an item. settings: what else decides the outputs; what is found out is then kept for the next run,
+    as results are. None: nothing is kept.
     """
 
     def __init__(
@@ -39,9 +41,11 @@ class Agreement:
         cases: Iterable[CaseInfo],
         backend: Callable[[str], Backend],
         effort: str,
+        assemblers: Callable[[Item], Sequence[Chosen]] = lambda _: (None,),
         settings: tuple[Any, ...] | None = None,
     ) -> None:
-        self.root, self.backend, self.effort, self.settings = root, backend, effort, settings
+        self.root, self.backend, self.effort = root, backend, effort
+        self.assemblers, self.settings = assemblers, settings
         self.paths = {info.case: info.path for info in cases}
         self._loaded: dict[str, loader.LoadedCase] = {}
         self._made_of: dict[Key, Mapping[str, str]] = {}
@@ -99,7 +103,7 @@ class Agreement:
         return item
 
     def _again(self, item: Item, key: Key, block: tuple[int, int]) -> tuple[Job, Outcome]:
-        return run_again(item, self.backend(key.backend), self.effort, key, block)
+        return run_again(item, self.backend(key.backend), self.effort, key, block, self.assemblers(item))
 
 
 def ptx_lines(before: str, after: str) -> tuple[str, ...]:

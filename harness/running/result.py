@@ -21,6 +21,7 @@ from harness.ptx.binding.approximate import HOPPER
 from harness.records import Key, Result, Share, Verdict
 from harness.records.provenance import block_digests, digest
 from harness.running import plan as planning
+from harness.running.assemblers import Chosen, label_of, option_words
 from harness.running.item import Item, ItemResults, fingerprint_of
 from harness.running.plan import WorkItem
 from harness.running.replay import Origin, Replay, remarks, token
@@ -42,10 +43,20 @@ class Recording:
         self.fingerprint = fingerprint_of(item)
         self.replay: Replay | None = None
         self.judged: dict[str, Mapping[str, Share]] = {}  # by input set, of the straight runs
+        self.assemblers: tuple[Chosen, ...] = (None,)
+        self.reduced = False  # whether less PTX was looked for that shows a fault of ptxas
+        self._tritons: dict[tuple[str, str, str], str] = {}
 
     def _key(self, item: WorkItem) -> Key:
         place = self.item.loaded.name, self.item.variant_name, self.item.target, self.backend.name
         return planning.key_of(*place, item, label(self.item.compiler))
+
+    def _ptxas(self, item: WorkItem) -> str:
+        """Who assembled, as records name it; "" on a backend that runs no machine code."""
+        place = self.backend.name, self.item.target, self.item.compiler
+        if place not in self._tritons:
+            self._tritons[place] = label_of(None, *place)
+        return item.setup.assembler.label if item.setup.assembler else self._tritons[place]
 
     def _set(self, name: str) -> InputSet:
         sets = planning.sets_of(self.case, self.item.loaded.name, self.backend.name, self.effort)
@@ -59,10 +70,11 @@ class Recording:
             return "the same variant with every operand in a register of its own"
         return reference_name(self.policy.reference) + (" (the variant's own)" if self.variant.reference else "")
 
-    def _command(self, result: Result) -> str:
-        words = [f"pytest {shlex.quote(self.node)}", *self._builds()]
+    def _command(self, result: Result, chosen: Chosen) -> str:
+        words = [f"pytest {shlex.quote(self.node)}", *self._builds(), *map(shlex.quote, option_words(chosen))]
         words += [f"--ptx-approximate={self.approximate}"] * (self.approximate != HOPPER)
-        return " ".join([*words, f"--ptx-replay={shlex.quote(result.replay)}"])
+        words += [f"--ptx-replay={shlex.quote(result.replay)}"] * bool(result.replay)
+        return " ".join(words)
 
     def _builds(self) -> list[str]:
         """The options by which another run knows the Triton build that compiled the variant."""
@@ -121,6 +133,7 @@ class Recording:
             fingerprint=self.fingerprint,
             seconds=round(seconds, 4),
             sweep=swept.measured if swept else {},
+            ptxas=self._ptxas(item) if verdict != "not run" else "",
             notes=(*remarks(self.replay, self.fingerprint, artifacts.body), *(swept or outcome).notes),
             device=outcome.device,
             identity=outcome.identity,

@@ -35,8 +35,11 @@ from harness.model.identity.definition import definition
 from harness.model.identity.experiment import harness
 from harness.model.identity.source import file_text
 from harness.records import Disagreement, RecordError, Result, Text, from_json, to_json
+from harness.running.assemblers import Chosen, tritons_own
 from harness.running.item import Item, ItemResults, fingerprint_of
 from harness.triton.builds import NoBuild, installation_of
+from harness.triton.installation import NoTriton
+from harness.triton.ptxas import NoAssembler
 
 BACKENDS = ("emulator", "assembler")
 _VERDICTS = ("pass", "fail", "unsupported")
@@ -81,6 +84,23 @@ def keep(item: Item, found: ItemResults, run: str, *settings: Any) -> None:
     records = [*map(to_json, found.texts.values()), *map(to_json, found.results)]
     entry = {"run": run, "records": records, "files": _files(found.texts.values())}
     _kept.put(zlib.compress(json.dumps(entry).encode(), 1), *_key(item, settings))
+
+
+def assembled_by(item: Item, assemblers: Sequence[Chosen]) -> tuple[str, ...] | None:
+    """Who assembles an item's kernels, each with its level and a digest of the program: a part of the settings.
+
+    None where that says too little for results to be kept: a script may call any program.
+    """
+    if item.backend != "assembler":
+        return ()
+    try:
+        own = [tritons_own(item.target, item.compiler) if a is None else a for a in assemblers]
+    except (NoTriton, NoBuild, NoAssembler):
+        return None
+    if any(a.script for a in own):
+        return None
+    keys = ("" if chosen is None else chosen.label for chosen in assemblers)  # as the results' keys hold them
+    return tuple(f"{key}: {a.label}" for key, a in zip(keys, own, strict=True))
 
 
 def find_disagreement(items: Sequence[Item], asked: tuple[Any, ...]) -> Disagreement | None:

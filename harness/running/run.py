@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,16 +23,19 @@ from harness.model.match import DomainError
 from harness.model.policies import Policies, differs_on
 from harness.model.reference import ReferenceFault
 from harness.model.variants import CaseError
-from harness.records import Key, Verdict
+from harness.records import PTXAS, Key, Result, Verdict
 from harness.records.provenance import digest
 from harness.running import plan as planning
 from harness.running.asmfaults import fault_of, special_registers_in
+from harness.running.assemblers import Chosen, by
 from harness.running.contexts import run_loop, run_straight
 from harness.running.diagnosis import diagnose
 from harness.running.dump import write_dump
 from harness.running.item import Item, ItemResults
 from harness.running.judged import judged
 from harness.running.plan import WorkItem
+from harness.running.ptxasfault import blamed, ended_badly, filled
+from harness.running.ptxasstory import attached, in_brief, told
 from harness.running.replay import Replay, check_formats
 from harness.running.result import Recording
 from harness.sweep import LARGE, OracleFault, Swept
@@ -50,15 +53,17 @@ def run_item(
     replay: Replay | None = None,
     dump: Path | None = None,
     stop: bool = False,
+    assemblers: Sequence[Chosen] = (None,),
 ) -> ItemResults:
     """Run an item's whole plan, or one replay instead.
 
     node: what pytest calls the item, for the repeat command. dump: a folder for the arrays of failures. stop: leave out
-    what the plan has behind the first failure.
+    what the plan has behind the first failure. assemblers: each runs the whole plan; None is Triton's own.
 
-    A compiler's or device's complaint ends the item: what one setup cannot do, the rest would only repeat.
+    A compiler's or device's complaint ends the item, for one assembler: what one setup cannot do, the rest would only
+    repeat.
     """
-    return _ItemRun(item, backend, effort, node, dump).all(replay, stop)
+    return _ItemRun(item, backend, effort, node, dump).all(replay, stop, assemblers)
 
 
 def judge_job(item: Item, backend: Backend, job: Job, outcome: Outcome) -> Judgement:
@@ -67,18 +72,31 @@ def judge_job(item: Item, backend: Backend, job: Job, outcome: Outcome) -> Judge
 
 
 def run_again(
-    item: Item, backend: Backend, effort: str, key: Key, block: tuple[int, int] = (0, 0)
+    item: Item,
+    backend: Backend,
+    effort: str,
+    key: Key,
+    block: tuple[int, int] = (0, 0),
+    assemblers: Sequence[Chosen] = (None,),
 ) -> tuple[Job, Outcome]:
     """The job behind one of the item's results, and its outcome now.
 
     Of a set too large to hold, a block: the number of its first input, and how many. Raises LookupError where the plan
     has no such key: the case was changed.
     """
-    return _ItemRun(item, backend, effort, "").again(key, block)
+    return _ItemRun(item, backend, effort, "").again(key, block, assemblers)
+
+
+def jobs(item: Item, backend: Backend, effort: str) -> Iterator[tuple[Key, Job | None]]:
+    """What an item's plan runs, in order, each job with its inputs, for who wants the bits and not the results.
+
+    None in the place of a job whose inputs are too many to hold. Raises CaseError where there is nothing to run.
+    """
+    yield from _ItemRun(item, backend, effort, "").jobs()
 
 
 class _ItemRun(Recording):
-    def all(self, replay: Replay | None, stop: bool = False) -> ItemResults:
+    def all(self, replay: Replay | None, stop: bool = False, assemblers: Sequence[Chosen] = (None,)) -> ItemResults:
         item = WorkItem(Setup(), "")
         try:
             self.replay = replay
@@ -88,23 +106,32 @@ class _ItemRun(Recording):
             if reason is not None:
                 self._record(work[0], Outcome("not run", reason), "not run", 0.0)
                 return self.found
-            keys = set()
-            for item in work:
-                if self._faulty(item) or (stop and self._failed()):
-                    break
-                if replay is None and self._is_large(item):
-                    if not self._sweep(item):
+            keys: set[Key] = set()
+            self.assemblers = tuple(assemblers)
+            for assembler in assemblers:
+                for item in by(assembler, work):
+                    if self._faulty(item) or (stop and self._failed()):
+                        return self._settled(replay)
+                    if not self._go_on(item, replay, keys):
                         break
-                    continue
-                item, inputs = self._filled(item) if replay is None else (item, self._refilled(item, replay))
-                key = self._key(item)
-                if key not in keys and not self._one(item, inputs):
-                    break
-                keys.add(key)
         except (CaseError, DomainError, ReferenceFault, OracleFault) as e:
             self._record(item, Outcome("error"), "error", 0.0, str(e))
         except Exception as e:
             self._fault(item, e)
+        return self._settled(replay)
+
+    def _go_on(self, item: WorkItem, replay: Replay | None, keys: set[Key]) -> bool:
+        """Run one work item, unless its key has a result; whether the rest of the plan is worth running."""
+        if replay is None and self._is_large(item):
+            return self._sweep(item)
+        item, inputs = self._filled(item) if replay is None else (item, self._refilled(item, replay))
+        key = self._key(item)
+        known = key in keys
+        keys.add(key)
+        return known or self._one(item, inputs)
+
+    def _settled(self, replay: Replay | None) -> ItemResults:
+        """The item's results, with what is said of all of them together."""
         if replay is None:
             settle(self.found.results, self.variant.expected_failure, self.item.label)
             settle_declared(self.found.results, differs_on(self.variant, self.item.target), self.item.label)
@@ -114,9 +141,21 @@ class _ItemRun(Recording):
     def _failed(self) -> bool:
         return bool(self.found.results) and self.found.results[-1].verdict in ("fail", "error")
 
-    def again(self, key: Key, block: tuple[int, int]) -> tuple[Job, Outcome]:
-        """See `run_again`."""
+    def jobs(self) -> Iterator[tuple[Key, Job | None]]:
+        """See the function `jobs`."""
+        keys = set()
         for item in self._planned():
+            large = self._is_large(item)
+            item, inputs = (self._sized(item), {}) if large else self._filled(item)
+            key = self._key(item)
+            if key not in keys:
+                yield key, None if large else self._job(item, inputs)
+            keys.add(key)
+
+    def again(self, key: Key, block: tuple[int, int], assemblers: Sequence[Chosen]) -> tuple[Job, Outcome]:
+        """See `run_again`."""
+        planned = self._planned()
+        for item in (item for assembler in assemblers for item in by(assembler, planned)):
             if self._is_large(item):
                 inputs = self._set(item.input_set)
                 if self._key(planning.sized(item, inputs.count)) != key:
@@ -226,8 +265,7 @@ class _ItemRun(Recording):
         if swept.outcome.status == "ran":
             self._verdict(item, job, swept.outcome, seconds, swept.judgement, swept)
             return True
-        verdict, words = self._refusal(job, swept.outcome)
-        self._record(item, swept.outcome, verdict, seconds, words)
+        self._not_run(item, job, swept.outcome, seconds)
         return False
 
     def _one(self, item: WorkItem, inputs: Units) -> bool:
@@ -262,9 +300,17 @@ class _ItemRun(Recording):
             refused = self.item.target in self.policy.refused
             self._record(item, outcome, "fail" if refused else "pass", seconds, words if refused else "")
             return True
-        verdict, words = self._refusal(job, outcome)
-        self._record(item, outcome, verdict, seconds, words)
+        self._not_run(item, job, outcome, seconds)
         return False
+
+    def _not_run(self, item: WorkItem, job: Job, outcome: Outcome, seconds: float) -> None:
+        """Record why a job gave no machine code, or no bits. A crash of ptxas is a failure: its own."""
+        if not outcome.ended:
+            verdict, words = self._refusal(job, outcome)
+            self._record(item, outcome, verdict, seconds, words)
+        else:
+            self._record(item, outcome, "fail", seconds, outcome.words)
+            self.found.results[-1] = self._crash(self.found.results[-1], item, job, outcome)
 
     def _refusal(self, job: Job, outcome: Outcome) -> tuple[Verdict, str]:
         """The verdict on a job that did not run: `unsupported` is accepted where the case declares it."""
@@ -322,13 +368,45 @@ class _ItemRun(Recording):
         result = self._result(item, job, outcome, "pass" if passed else "fail", seconds, judgement, swept)
         if not passed:
             result = replace(result, diagnosis=diagnose(job, outcome))
+            result, story = self._on_trial(result, job, outcome)
             load = write_dump(self.dump, result.key, job.inputs, outcome.outputs, judgement) if self.dump else ()
+            head = headline(result.key, judgement, outcome.findings)
             result = replace(
                 result,
-                words=headline(result.key, judgement, outcome.findings),
-                message=message(result, self.policy, judgement, self._command(result), against, load),
+                words=f"{head}; {result.words}" if story else head,
+                message=message(
+                    result, self.policy, judgement, self._command(result, item.setup.assembler), against, load, story
+                ),
             )
         self.found.results.append(result)
+
+    def _on_trial(self, result: Result, job: Job, outcome: Outcome) -> tuple[Result, list[str]]:
+        """A failure, and the lines that say so where ptxas is at fault: its words are then who is."""
+        if result.diagnosis or job.setup.context == "shared" or self.backend.name != "gpu":
+            return result, []
+        job = filled(job)
+        if not outcome.outputs:  # of a sweep, whose bits stayed on the device
+            outcome = self.backend.run(job)
+
+        def passes(job: Job, outcome: Outcome) -> bool:
+            return self._judgement(job, outcome).passed
+
+        # The search for less PTX takes half a minute at most: once an item, other failures have the variant's own.
+        blame = blamed(job, outcome, self.backend, self.assemblers, passes, smallest=not self.reduced)
+        if blame is None:
+            return result, []
+        self.reduced = True
+        result = replace(result, diagnosis=PTXAS, words=in_brief(blame))
+        return result, told(blame, attached(self.dump, result.key, blame))
+
+    def _crash(self, result: Result, item: WorkItem, job: Job, outcome: Outcome) -> Result:
+        """The failure that a crash or a hang of ptxas is."""
+        blame = ended_badly(job, outcome, self.assemblers)
+        if blame is None:
+            return replace(result, diagnosis=PTXAS)
+        story = told(blame, attached(self.dump, result.key, blame))
+        message = "\n".join([result.message, *story, f"  repeat    {self._command(result, item.setup.assembler)}"])
+        return replace(result, diagnosis=PTXAS, words=f"{result.words}; {in_brief(blame)}", message=message)
 
     def _settle_promises(self) -> None:
         """A policy that judges next to nothing would pass whatever the variant computed: an error."""

@@ -1,4 +1,4 @@
-"""A sweep where the kernel runs: inputs made on the device, the kernel launched as ever, results judged beside it.
+"""A sweep on the device: it makes the inputs, launches the kernel as in any other run, and judges the results.
 
 Two passes. The first runs all chunks without waiting for any: make the inputs, launch, tally. The second comes back to
 the few chunks in which something was flagged, or lies further from the reference than was counted, and looks closely.

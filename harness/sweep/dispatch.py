@@ -1,6 +1,6 @@
-"""Where a large set is run and judged: on the backend's device, or piece by piece here.
+"""Send a large set to the backend's device to be run and judged, or run it here in pieces.
 
-To a device the set goes by name, and is made, run and judged where the kernel runs.
+A device gets the set by name; the process that owns the device makes, runs and judges it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def sweep(
 
 
 def _on_device(backend: DeviceBackend, job: Job, policy: Policies, inputs: InputSet) -> Swept | None:
-    """The sweep on the device; None where its inputs or its reference are of the host only."""
+    """The sweep on the device; None where its inputs or its reference exist on the host only."""
     if inputs.generator is None or any(runs_on_host(r) for r in (policy.reference, job.case.reference)):
         return None
     if reason := backend.unavailable(job.target):

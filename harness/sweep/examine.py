@@ -37,7 +37,7 @@ _UNCHECKED = int(Difference.UNCHECKED)
 
 @dataclass
 class Details:
-    """What was found about examined inputs. different, unchecked: codes. failing: numbers of inputs, ascending.
+    """The findings about examined inputs. different, unchecked: codes. failing: numbers of inputs, ascending.
 
     doubt: inputs on which float64 cannot decide a bound; only the plain judge's word counts there.
     """
@@ -51,7 +51,7 @@ class Details:
     farthest: tuple[int, int] = (0, -1)  # greatest distance of a finite pair, and the input's number
 
     def take_up(self, other: Details) -> None:
-        """Count what was found about other inputs as well; their numbers stay with them."""
+        """Add the findings about other inputs, with their numbers."""
         self.different += other.different
         self.unchecked += other.unchecked
         add_counts(self.classes, other.classes)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.backends import gpu
-from harness.backends.assembler import artifacts
+from harness.backends.assembler import artifacts, refused
 from harness.inputs import InputSet
 from harness.jobs import FILLING_BLOCK, Job, Outcome
 from harness.judging.judge import Judgement
@@ -50,7 +50,7 @@ def _run(job: Job, policy: Policies, inputs: InputSet, *, compiled: bool) -> Swe
     except (ValueError, TypeError) as error:
         return Swept(Outcome("error", str(error)), Judgement())
     if isinstance(built, Refusal):
-        return Swept(Outcome(built.kind, built.words), Judgement())
+        return Swept(refused(built), Judgement())
     views = {t.name: gpu.torch_dtype(t.format) for t in launch.tensors}
 
     def start(pointers: Mapping[str, Any]) -> None:

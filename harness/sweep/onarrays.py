@@ -1,7 +1,7 @@
-"""Domains evaluated where the inputs are.
+"""Evaluate domains on the device that holds the inputs.
 
-A domain's predicate is written for numpy. What it is given here are torch tensors that answer to numpy's operators and
-functions, so that it runs on a device without knowing.
+A domain's predicate is written for numpy. Here it gets torch tensors that implement numpy's operators and functions
+(`__array_ufunc__`, `__array_function__`), so that it runs on a device.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def holds_on_tensors(domain: Domain, values: Mapping[str, Tensor]) -> Tensor:
         found = domain.predicate(MappingProxyType({n: OnDevice(v) for n, v in values.items()}))
         held = found.tensor if isinstance(found, OnDevice) else None
     except Exception:
-        held = None  # the host tells the same, or raises the error that belongs to the predicate
+        held = None  # the host gives the same result, or raises the predicate's own error
     if held is not None and held.dtype == torch.bool and held.shape == like.shape:
         return held
     host = domain.holds({n: v.cpu().numpy() for n, v in values.items()})

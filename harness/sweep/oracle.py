@@ -1,8 +1,8 @@
-"""The reference and the judge's rules as one function of the inputs' numbers and the outputs: what is fused on a GPU.
+"""The reference and the judge's rules as one function of the inputs' numbers and the outputs, to be fused for a GPU.
 
 For each row of `ROW` inputs the function gives tallies, few enough to send home. It is built from torch operations
 without data-dependent control flow, so that `harness.sweep.fused` makes one kernel of it that reads the outputs and
-writes the tallies; where that cannot be, it runs as it stands, in smaller pieces.
+writes the tallies. Where no kernel can be made, torch runs the operations one by one, in smaller pieces.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a sweep leaves, and the digests of its output bits."""
+"""The result of a sweep, and the digests of its output bits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROW = 1 << 16
 
 
 class OracleFault(RuntimeError):
-    """The fast judge on the device and the plain one disagree: neither can be believed before somebody looked."""
+    """The fast judge on the device and the plain one disagree. One of them is wrong, so the sweep has no verdict."""
 
 
 @dataclass(frozen=True)

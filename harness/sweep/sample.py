@@ -1,4 +1,4 @@
-"""Which results of a sweep the plain judge sees although nothing flagged them."""
+"""The sample of unflagged results that the plain judge checks."""
 
 from __future__ import annotations
 

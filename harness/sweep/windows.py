@@ -16,7 +16,7 @@ REJUDGED = 1 << 16
 
 
 class Windows:
-    """Failing, doubtful and some other flagged inputs with their packs, put before the plain judge.
+    """Failing, doubtful and some other flagged inputs with their packs, judged again by the plain judge.
 
     plain, device: what either judge says of them. first: the number of the first failing input, None where none fails.
     """

@@ -12,31 +12,28 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from harness.jobs import Job, Setup
 from harness.model.arguments import format_of
 from harness.model.compilers import compiler_of
-from harness.model.derive import packs_of
+from harness.model.derive import asm_form, packs_of
 from harness.model.load import LoadedCase
 from harness.model.variants import AsmVariant, KernelVariant
-from harness.records import statistics
-from harness.records.statistics import Beside
+from harness.records import InRegisters, Key, statistics
+from harness.records.inregisters import ALONE, CLOCK, MODES, Mode
 from harness.timing import CannotTime
+from harness.timing.holding import Lacks, held_in
 from harness.triton.diagnostics import Refusal
 from harness.triton.launch import launch_of
 from harness.triton.registers import NotALoop, Repeated, assembled, per_application
 
-Mode = Literal["throughput", "latency"]
-MODES: tuple[Mode, ...] = ("throughput", "latency")
-ALONE = "(the loop alone)"
 TWIN = "(the first again)"
 WARPS = {"throughput": 16, "latency": 1}
 CHAINS = 8  # results of a thread that do not depend on each other, for throughput
 UNROLL = {"throughput": 2, "latency": 8}
 CLOCKS = 150_000  # that the shorter launch of a sample takes, about
 ROUNDS = 61
-_CLOCK = 1e-9  # of a clock, where statistics expect seconds; every result of theirs is a ratio or scaled back
 
 
 @dataclass(frozen=True)
@@ -56,38 +53,47 @@ class Arm:
     parameters: int
     results: int
     opcodes: Mapping[str, float]
+    pack: int = 1
+    held: bool = True
 
 
 @dataclass(frozen=True)
-class RegisterTiming:
-    """An arm's samples. value: clocks an application (latency), or results a clock and SM; with its 95% interval."""
+class LoopSamples:
+    """An arm's samples: clocks of one application by the whole block, and what the A/A run differed by."""
 
     name: str
     mode: Mode
-    value: float
-    low: float
-    high: float
-    noise: float
     samples: tuple[float, ...]
-    """Clocks of one application by the whole block."""
-    opcodes: Mapping[str, float]
-
-    def beside(self, base: RegisterTiming) -> Beside:
-        """This arm beside another of the same work: how much longer it takes, and whether that is a difference."""
-        one, other = ([_CLOCK * s for s in m.samples] for m in (base, self))
-        return statistics.beside(one, other, max(self.noise, base.noise))
+    noise: float
 
 
-def arms(loaded: LoadedCase, target: str, nvdisasm: str, variants: Sequence[str] = ()) -> tuple[list[Arm], list[str]]:
-    """The loops of a case's variants in both modes, and what could not be made. Raises CannotTime for none."""
+@dataclass(frozen=True)
+class Untimed:
+    """A loop that could not be made, and why."""
+
+    name: str
+    mode: Mode
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.name}, {self.mode}: {self.words}"
+
+
+def arms(
+    loaded: LoadedCase, target: str, nvdisasm: str, variants: Sequence[str] = ()
+) -> tuple[list[Arm], list[Untimed]]:
+    """The loops of a case's variants in both modes, and what could not be made.
+
+    Raises CannotTime for a case whose variants are not repeated in registers at all.
+    """
     case = loaded.case
     if not case.elementwise or not case.inputs:
         raise CannotTime(f"{loaded.name}: only elementwise variants with inputs are timed in registers")
-    if any(format_of(a).unit_bits > 32 for a in (*case.inputs.values(), *case.outputs.values())):
-        raise CannotTime(f"{loaded.name}: units of 64 bits are not fed back in registers")
     names = variants or tuple(case.variants)
+    if any(format_of(a).unit_bits > 32 for a in (*case.inputs.values(), *case.outputs.values())):
+        return [], [Untimed(n, m, "units of 64 bits are not fed back in registers") for n in names for m in MODES]
     found: list[Arm] = []
-    notes: list[str] = []
+    notes: list[Untimed] = []
     if carries(loaded):
         found, notes = _all(loaded, names, target, nvdisasm, held=False)
     if not found or notes or any(opcode.startswith(BRANCHES) for arm in found for opcode in arm.opcodes):
@@ -95,8 +101,6 @@ def arms(loaded: LoadedCase, target: str, nvdisasm: str, variants: Sequence[str]
         held, told = _all(loaded, names, target, nvdisasm, held=True)
         if len({a.name for a in held} - {ALONE}) >= len({a.name for a in found}):
             found, notes = held, told
-    if not found:
-        raise CannotTime("; ".join(notes))
     return found, notes
 
 
@@ -114,13 +118,16 @@ def carries(loaded: LoadedCase) -> bool:
 
 def _all(
     loaded: LoadedCase, names: Sequence[str], target: str, nvdisasm: str, *, held: bool
-) -> tuple[list[Arm], list[str]]:
+) -> tuple[list[Arm], list[Untimed]]:
     found: list[Arm] = []
-    notes: list[str] = []
+    notes: list[Untimed] = []
     for mode in MODES:
         made = [a for name in names for a in _of(loaded, name, mode, target, nvdisasm, notes, held=held)]
         if made and held and all(format_of(a).unit_bits == 32 for a in loaded.case.inputs.values()):
-            made += _of(loaded, made[0].name, mode, target, nvdisasm, notes, held=True, bare=True)
+            alone = list(_of(loaded, made[0].name, mode, target, nvdisasm, [], held=True, bare=True))
+            empty = [a for a in made if alone and a.opcodes == alone[0].opcodes]
+            notes += (Untimed(a.name, mode, "the loop holds what feeds results back, and nothing else") for a in empty)
+            made = [a for a in made if a not in empty] + alone
         found += made
     return found, list(dict.fromkeys(notes))
 
@@ -131,7 +138,7 @@ def _of(
     mode: Mode,
     target: str,
     nvdisasm: str,
-    notes: list[str],
+    notes: list[Untimed],
     *,
     held: bool,
     bare: bool = False,
@@ -139,13 +146,13 @@ def _of(
     case, variant = loaded.case, loaded.case.variants[name]
     label = ALONE if bare else name
     if isinstance(variant, KernelVariant) or compiler_of(case, variant):
-        notes.append(f"{name}: a kernel, or one that another build compiles, is not repeated in registers")
+        notes.append(Untimed(name, mode, "a kernel, or one that another build compiles, is not repeated in registers"))
         return
     packs = packs_of(case, variant) if isinstance(variant, AsmVariant) else (1,)
     pack = max(packs) if mode == "throughput" else min(packs)
     each = CHAINS if mode == "throughput" else pack
     if each % pack:
-        notes.append(f"{name}: pack {pack} does not divide the {CHAINS} results of a thread")
+        notes.append(Untimed(name, mode, f"pack {pack} does not divide the {CHAINS} results of a thread"))
         return
     block = 32 * WARPS[mode] * each
     setup = Setup(pack=pack, shape=(block,), fusion=bool(variant.fusion))
@@ -154,15 +161,17 @@ def _of(
     for unroll in (UNROLL[mode], 2 * UNROLL[mode], 4 * UNROLL[mode]):  # LLVM unrolls a small loop and leaves a rest
         try:
             made = _loop(job, mode, unroll, each // pack if mode == "latency" else each, nvdisasm, held, bare)
-        except (NotALoop, ValueError, TypeError) as error:
-            words = words or f"{label}, {mode}: {error}"
+            if not bare and not isinstance(made, Refusal) and isinstance(variant, AsmVariant):
+                held_in(asm_form(case, variant, pack).text, made.opcodes)
+        except (NotALoop, Lacks, ValueError, TypeError) as error:
+            words = words or str(error)
             continue
         if isinstance(made, Refusal):
-            notes.append(f"{label}: {made.kind}: {made.words}")
+            notes.append(Untimed(label, mode, f"{made.kind}: {made.words}"))
         else:
-            yield replace(made, name=label)
+            yield replace(made, name=label, pack=pack, held=held)
         return
-    notes.append(words)
+    notes.append(Untimed(label, mode, words))
 
 
 def _loop(job: Job, mode: Mode, unroll: int, each: int, nvdisasm: str, held: bool, bare: bool) -> Arm | Refusal:
@@ -190,9 +199,9 @@ Clocked = Callable[[Arm, int], float]
 """Clocks that a launch of an arm takes between its two readings, with so many steps of its loop."""
 
 
-def sampled(made: Sequence[Arm], clocked: Clocked, rounds: int = ROUNDS, seed: int = 0) -> list[RegisterTiming]:
+def sampled(made: Sequence[Arm], clocked: Clocked, rounds: int = ROUNDS, seed: int = 0) -> list[LoopSamples]:
     """Each arm's samples, those of both modes apart. Raises CannotTime where steps cost no clocks."""
-    found: list[RegisterTiming] = []
+    found: list[LoopSamples] = []
     for mode in MODES:
         group = [a for a in made if a.mode == mode]
         if group:
@@ -200,7 +209,7 @@ def sampled(made: Sequence[Arm], clocked: Clocked, rounds: int = ROUNDS, seed: i
     return found
 
 
-def _sampled(group: Sequence[Arm], clocked: Clocked, rounds: int, order: random.Random) -> list[RegisterTiming]:
+def _sampled(group: Sequence[Arm], clocked: Clocked, rounds: int, order: random.Random) -> list[LoopSamples]:
     named = {**{a.name: a for a in group}, TWIN: group[0]}
     steps = {name: _steps(arm, clocked) for name, arm in named.items()}
     samples: dict[str, list[float]] = {name: [] for name in named}
@@ -211,8 +220,10 @@ def _sampled(group: Sequence[Arm], clocked: Clocked, rounds: int, order: random.
             arm, count = named[name], steps[name]
             shorter, longer = clocked(arm, count), clocked(arm, 2 * count)
             samples[name].append((longer - shorter) / (count * arm.unroll))
-    noise = statistics.noise_of(*([_CLOCK * s for s in samples[n]] for n in (group[0].name, TWIN)))
-    return [_measured(arm, samples[name], noise) for name, arm in named.items() if name != TWIN]
+    if slow := [name for name, found in samples.items() if min(found) <= 0]:
+        raise CannotTime(f"{slow[0]}: twice as many steps of the loop took no longer, in one round or more")
+    noise = statistics.noise_of(*([CLOCK * s for s in samples[n]] for n in (group[0].name, TWIN)))
+    return [LoopSamples(name, arm.mode, tuple(samples[name]), noise) for name, arm in named.items() if name != TWIN]
 
 
 def _steps(arm: Arm, clocked: Clocked) -> int:
@@ -224,30 +235,13 @@ def _steps(arm: Arm, clocked: Clocked) -> int:
     return max(few, round(CLOCKS / each))
 
 
-def _measured(arm: Arm, samples: Sequence[float], noise: float) -> RegisterTiming:
-    middle = statistics.median([_CLOCK * s for s in samples])
-    clocks = [value / _CLOCK for value in (middle.value, middle.low, middle.high)]
-    value, low, high = clocks
-    if arm.mode == "throughput":
-        value, low, high = arm.results / value, arm.results / high, arm.results / low
-    return RegisterTiming(arm.name, arm.mode, value, low, high, noise, tuple(samples), arm.opcodes)
-
-
-def pays_from(slower: float, bytes_per_clock: float) -> float:
-    """Results for each byte read or written from which a faster instruction shortens a kernel.
-
-    Below, a kernel waits for memory with the slower one too. slower: its results a clock and SM. bytes_per_clock: what
-    the memory gives an SM in a clock.
-    """
-    return slower / bytes_per_clock
-
-
 def time_in_registers(
-    loaded: LoadedCase, target: str, variants: Sequence[str] = ()
-) -> tuple[RegisterTimings, list[str]]:
-    """Time a case's variants in the process that has the GPU, nobody else's work on it meanwhile; with notes.
+    loaded: LoadedCase, target: str, variants: Sequence[str] = (), limit: float | None = None
+) -> tuple[InRegisters, ...]:
+    """Time a case's variants in the process that has the GPU, nobody else's work on it meanwhile.
 
-    Raises CannotTime, and DeviceFault where the process has no answer.
+    A loop that could not be made has a record with the reason. limit: seconds until the device's part is given up.
+    Raises CannotTime for a case that is not elementwise, and DeviceFault where the process has no answer.
     """
     import numpy as np
 
@@ -259,31 +253,67 @@ def time_in_registers(
     device = of_target(target)
     if device is None:
         raise CannotTime(f"no GPU here is {target}")
-    made, notes = arms(loaded, target, str(tool("nvdisasm")), variants)
+    made, untimed = arms(loaded, target, str(tool("nvdisasm")), variants)
+    if not made:
+        return tuple(not_timed(loaded, target, untimed))
     rng = np.random.default_rng(seed_of(loaded.name, INPUT_SET))
     largest = max(arm.block for arm in made)
     units = [typical(format_of(a), largest, rng) for a in loaded.case.inputs.values()]
     sizes = [format_of(a).unit_bits // 8 for a in loaded.case.outputs.values()]
-    function = f"{__name__}:measure"
-    found: RegisterTimings = device.call(function, made, units, sizes, ROUNDS, limit=SWEEP_LIMIT, alone=True)
-    return found, notes
+    words = (f"{__name__}:measure", made, units, sizes, ROUNDS)
+    found: Measurements = device.call(*words, limit=limit or SWEEP_LIMIT, alone=True)
+    return (*records_of(loaded, target, made, found), *not_timed(loaded, target, untimed))
+
+
+def records_of(loaded: LoadedCase, target: str, made: Sequence[Arm], found: Measurements) -> Iterator[InRegisters]:
+    """What was measured of arms, as records."""
+    case = loaded.case
+    size = sum(format_of(a).unit_bits for a in (*case.inputs.values(), *case.outputs.values())) / 8
+    known = {(a.name, a.mode): a for a in made}
+    for m in found.measured:
+        arm = known[m.name, m.mode]
+        middle = statistics.median([CLOCK * s for s in m.samples])
+        yield InRegisters(
+            _key(loaded, target, arm.name, arm.mode, arm.pack, arm.warps, held=arm.held),
+            arm.results,
+            m.samples,
+            median=middle.value / CLOCK,
+            low=max(middle.low / CLOCK, min(m.samples)),
+            high=middle.high / CLOCK,
+            noise=m.noise,
+            opcodes=dict(arm.opcodes),
+            bytes=size,
+            bytes_per_clock=found.bytes_per_clock,
+            megahertz=found.megahertz,
+            device=found.device,
+        )
+
+
+def not_timed(loaded: LoadedCase, target: str, untimed: Sequence[Untimed]) -> Iterator[InRegisters]:
+    """The records of loops that could not be made."""
+    for u in untimed:
+        yield InRegisters(_key(loaded, target, u.name, u.mode, 1, WARPS[u.mode], held=True), words=u.words)
+
+
+def _key(loaded: LoadedCase, target: str, name: str, mode: Mode, pack: int, warps: int, *, held: bool) -> Key:
+    way = "held" if held else "carried"
+    return Key(loaded.name, name, target, "gpu", pack, mode, num_warps=warps, context=way)
 
 
 # ---- What runs in the GPU's process ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class RegisterTimings:
+class Measurements:
     """What was measured on a device. bytes_per_clock: of a large copy, read and written, for each SM and clock."""
 
     device: str
-    processors: int
     bytes_per_clock: float
     megahertz: float
-    measured: tuple[RegisterTiming, ...]
+    measured: tuple[LoopSamples, ...]
 
 
-def measure(made: Sequence[Arm], inputs: Sequence[Any], outputs: Sequence[int], rounds: int) -> RegisterTimings:
+def measure(made: Sequence[Arm], inputs: Sequence[Any], outputs: Sequence[int], rounds: int) -> Measurements:
     """Time arms on the GPU of this process. inputs: numpy units of each input, repeated to fill blocks; outputs: bytes
     of a unit of each output. Raises CudaError.
     """
@@ -310,21 +340,20 @@ def measure(made: Sequence[Arm], inputs: Sequence[Any], outputs: Sequence[int], 
         return float(np.median(read[:, 1] - read[:, 0]))
 
     measured = sampled(made, clocked, rounds)
-    rate, megahertz = _memory()
-    return RegisterTimings(
-        cuda.name, cuda.processors, rate / (cuda.processors * megahertz * 1e6), megahertz, tuple(measured)
-    )
+    device, rate, megahertz = _memory()
+    return Measurements(device, rate / (cuda.processors * megahertz * 1e6), megahertz, tuple(measured))
 
 
-def _memory() -> tuple[float, float]:
-    """Bytes a second of a copy of 1 GiB, read and written, and the SM's clock in MHz meanwhile."""
+def _memory() -> tuple[str, float, float]:
+    """The GPU's UUID, bytes a second of a copy of 1 GiB, read and written, and the SM's clock in MHz meanwhile."""
     import torch
 
     from harness.timing.clocks import Clocks
 
     source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
-    clocks = Clocks(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
+    device = f"GPU-{torch.cuda.get_device_properties(0).uuid}"
+    clocks = Clocks(device)
     seconds = []
     for _ in range(20):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
@@ -337,4 +366,4 @@ def _memory() -> tuple[float, float]:
     found = sorted(r.sm for r in clocks.readings)
     if not found:
         raise CannotTime("the SM's clock cannot be read: neither NVML nor nvidia-smi answers")
-    return 2 * source.numel() / sorted(seconds)[len(seconds) // 2], float(found[len(found) // 2])
+    return device, 2 * source.numel() / sorted(seconds)[len(seconds) // 2], float(found[len(found) // 2])

@@ -11,7 +11,8 @@ import pytest
 
 from harness.model.describe import case_info
 from harness.model.load import LoadedCase
-from harness.records import Record, Timing, resumable, to_json
+from harness.records import InRegisters, Record, Timing, resumable, to_json
+from harness.records.shown import OwnWords
 from harness.timing import CannotTime, Session
 from harness.timing.ondevice import time_on_device
 from harness.timing.rounds import LEAST
@@ -24,13 +25,16 @@ class TimingFailure(Exception):
     """Timing that broke down; the text is the whole message."""
 
 
-class TimingItem(pytest.Item):
+class TimingItem(OwnWords, pytest.Item):
     """All variants of a case on the device here, at every size. target: None where there is no device."""
+
+    told = TimingFailure
 
     def __init__(self, *, loaded: LoadedCase, target: str | None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.loaded, self.target = loaded, target
         self.session_of_case: Session | None = None
+        self.in_registers: tuple[InRegisters, ...] = ()
         self.add_marker("gpu")
 
     def runtest(self) -> None:
@@ -38,6 +42,7 @@ class TimingItem(pytest.Item):
         if (self.loaded.name, self.target) in _timed_before(self.config):
             return
         self.session_of_case = timed(self.config, self.loaded, self.target)
+        self.in_registers = timed_in_registers(self.config, self.loaded, self.target)
 
     def ptxdiff_records(self) -> list[dict[str, Any]]:
         """The item's records as JSON objects, for the report that carries them."""
@@ -45,14 +50,8 @@ class TimingItem(pytest.Item):
             return []
         root = Path(os.path.commonpath([self.config.rootpath, self.path]))
         info = case_info(self.loaded, self.path.relative_to(root).as_posix())
-        records: list[Record] = [info, *self.session_of_case.timings]
+        records: list[Record] = [info, *self.session_of_case.timings, *self.in_registers]
         return [to_json(r) for r in records]
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The message alone."""
-        if isinstance(excinfo.value, TimingFailure):
-            return str(excinfo.value)
-        return super().repr_failure(excinfo)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the item comes from."""
@@ -80,6 +79,11 @@ def _timed_before(config: pytest.Config) -> set[tuple[str, str]]:
     return config.stash[_BEFORE]
 
 
+def is_timed(item: TimingItem) -> bool:
+    """Whether the file of a resumed run holds the item's timings."""
+    return (item.loaded.name, item.target) in _timed_before(item.config)
+
+
 def timed(config: pytest.Config, loaded: LoadedCase, target: str | None, *words: Any) -> Session:
     """A timing session with the device to itself. Skips, or under --ptx-require-gpu fails, where there is none."""
     if target is None:
@@ -94,6 +98,24 @@ def timed(config: pytest.Config, loaded: LoadedCase, target: str | None, *words:
     except RuntimeError as error:
         first = str(error).strip().partition("\n")[0]
         raise TimingFailure(f"{loaded.name}: timing broke down: {type(error).__name__}: {first}") from error
+
+
+def timed_in_registers(config: pytest.Config, loaded: LoadedCase, target: str | None) -> tuple[InRegisters, ...]:
+    """A case's variants timed in registers; none of a case that is not elementwise. Raises TimingFailure."""
+    from harness.timing.inregisters import time_in_registers
+
+    assert target is not None
+    try:
+        return time_in_registers(loaded, target, limit=config.getoption("ptx_limit", None))
+    except CannotTime as error:
+        if not loaded.case.elementwise or not loaded.case.inputs:
+            return ()
+        raise TimingFailure(f"{loaded.name}: not timed in registers: {error}") from error
+    except RuntimeError as error:
+        first = str(error).strip().partition("\n")[0]
+        raise TimingFailure(
+            f"{loaded.name}: timing in registers broke down: {type(error).__name__}: {first}"
+        ) from error
 
 
 # ---- pytest-benchmark ---------------------------------------------------------------------------------------
@@ -124,14 +146,10 @@ class DeviceClock:
         return self._now
 
 
-class BenchmarkItem(pytest.Function):
+class BenchmarkItem(OwnWords, pytest.Function):
     """One variant at one size, with pytest-benchmark's fixture, options, tables and storage."""
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]
-        """The message alone."""
-        if isinstance(excinfo.value, TimingFailure):
-            return str(excinfo.value)
-        return super().repr_failure(excinfo)
+    told = TimingFailure
 
 
 def benchmark_items(parent: pytest.Collector, loaded: LoadedCase, target: str | None) -> Iterator[pytest.Item]:

@@ -16,14 +16,14 @@ import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.diskcache import DiskCache
 from harness.model.identity.experiment import harness
-from harness.triton.diagnostics import Complaint, Refusal, kind_of, main_line, ptxas_complaints, with_hint
+from harness.triton.diagnostics import Complaint, Ended, Refusal, kind_of, main_line, ptxas_complaints, with_hint
 from harness.triton.ptxtext import asm_line, blamed_line
-from harness.triton.spec import Compilation, Memo
+from harness.triton.spec import Compilation, KernelSpec, Memo, Tool
 
 PTXAS_TIMEOUT = 120.0
 
@@ -33,12 +33,14 @@ class Assembly:
     """What ptxas made of a kernel.
 
     resources: "registers", "spill_stores", "spill_loads", "stack", "shared", "barriers"; bytes but for registers and
-    barriers. warnings: ptxas's, one line each.
+    barriers. warnings: ptxas's, one line each. stated: the version of the PTX ISA that the text was made to state for
+    an older assembler; "" where it was left as it is.
     """
 
     cubin: bytes = field(repr=False)
     resources: Mapping[str, int]
     warnings: tuple[str, ...] = ()
+    stated: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,47 +75,93 @@ def _identity(compilation: Compilation) -> tuple[bytes, ...]:
     """What decides the machine code and what ptxas says: text, options, the assembler's file, this harness."""
     spec, tool = compilation.spec, compilation.ptxas
     status = os.stat(tool.path)
-    told = f"{tool} {status.st_size} {status.st_mtime_ns} {spec.target} {spec.enable_fp_fusion} {harness()}"
+    file = f"{status.st_ino if tool.chosen else 0} {status.st_size} {status.st_mtime_ns}"
+    told = f"{tool} {file} {spec.target} {spec.enable_fp_fusion} {harness()}"
     return compilation.ptx.encode(), told.encode()
 
 
 def _found(compilation: Compilation) -> Assembly | None:
-    """What an earlier run assembled. Refusals are not kept."""
+    """What an earlier run assembled. Refusals are not kept, nor what a script gave."""
+    chosen = compilation.ptxas.chosen
+    if chosen and chosen.script:
+        return None
     try:
         stored = _assembled.get(*_identity(compilation))
         if stored is None:
             return None
         entry = json.loads(zlib.decompress(stored))
-        return Assembly(base64.b64decode(entry["cubin"]), dict(entry["resources"]), tuple(entry["warnings"]))
+        cubin = base64.b64decode(entry["cubin"])
+        return Assembly(cubin, dict(entry["resources"]), tuple(entry["warnings"]), entry["stated"])
     except (OSError, ValueError, KeyError, TypeError, zlib.error):
         return None
 
 
 def _kept_too(compilation: Compilation, made: Assembled) -> Assembled:
-    if isinstance(made, Assembly):
+    chosen = compilation.ptxas.chosen
+    if isinstance(made, Assembly) and not (chosen and chosen.script):  # a script's program may change, its text stay
         entry = {**dataclasses.asdict(made), "cubin": base64.b64encode(made.cubin).decode()}
         _assembled.put(zlib.compress(json.dumps(entry).encode(), 1), *_identity(compilation))
     return made
 
 
 def _assemble(compilation: Compilation) -> Assembled:
-    spec = compilation.spec
-    # A kernel compiled without contraction must not have it put back by ptxas, whose own default is to contract.
-    contraction = [] if spec.enable_fp_fusion else ["--fmad=false"]
+    """Ask ptxas; an assembler that was chosen and is older than the PTX, with the version that it knows."""
+    made = _asked(compilation, compilation.ptx)
+    chosen = compilation.ptxas.chosen
+    if chosen is None or not isinstance(made, Refusal) or made.ended:
+        return made
+    older = _OLDER.search(made.detail)
+    if older is not None:
+        lowered, count = _VERSION.subn(rf"\g<1>{older[1]}", compilation.ptx, count=1)
+        again = _asked(compilation, lowered) if count else made
+        if isinstance(again, Assembly):
+            return replace(again, stated=older[1])
+        if again.ended:
+            return again
+        return Refusal("not run", f"{chosen.name} is older than this PTX: {again.words}", again.detail, "ptxas")
+    if _NO_SUCH_TARGET.search(made.detail):
+        return Refusal("not run", f"{chosen.name} does not know {compilation.spec.target}", made.detail, "ptxas")
+    return replace(made, words=f"{chosen.name}: {made.words}")
+
+
+_OLDER = re.compile(r"Unsupported \.version [\d.]+; current version is '([\d.]+)'")
+_VERSION = re.compile(r"^(\s*\.version\s+)[\d.]+", re.M)
+_NO_SUCH_TARGET = re.compile(r"is not defined for option 'gpu-name'")
+
+
+def _asked(compilation: Compilation, ptx: str) -> Assembled:
+    """What ptxas makes of a text. A crash is one where it comes again."""
+    made = _asked_once(compilation, ptx)
+    if isinstance(made, Refusal) and made.ended == "crashed":
+        again = _asked_once(compilation, ptx)
+        if isinstance(again, Assembly) or again.ended != "crashed":
+            return Refusal("error", f"{made.words}; asked again it did not", made.detail, "ptxas", "died")
+    return made
+
+
+def _asked_once(compilation: Compilation, ptx: str) -> Assembled:
+    spec, tool = compilation.spec, compilation.ptxas
     with tempfile.TemporaryDirectory(prefix="ptxdiff-") as folder:
         source, cubin = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
-        source.write_text(compilation.ptx)
-        command = [compilation.ptxas.path, "-lineinfo", *contraction, "-v", f"--gpu-name={spec.target}"]
+        source.write_text(ptx)
+        command = [tool.path, *options_of(spec, tool)]
         try:
             status, said = run_tool([*command, str(source), "-o", str(cubin)], PTXAS_TIMEOUT)
         except subprocess.TimeoutExpired:
-            return Refusal(
-                "error", f"ptxas {compilation.ptxas.version} did not finish in {PTXAS_TIMEOUT:g} s", stage="ptxas"
-            )
+            words = f"{tool.name} did not finish in {PTXAS_TIMEOUT:g} s"
+            return Refusal("error", words, stage="ptxas", ended="hung")
         if status or not cubin.exists():
             return _refusal(compilation, status, said)
         warnings = tuple(dict.fromkeys(c.words for c in ptxas_complaints(said, ("warning",))))
         return Assembly(cubin.read_bytes(), resources(said), warnings)
+
+
+def options_of(spec: KernelSpec, tool: Tool) -> list[str]:
+    """What ptxas is called with, but for the files."""
+    # A kernel compiled without contraction must not have it put back by ptxas, whose own default is to contract.
+    contraction = [] if spec.enable_fp_fusion else ["--fmad=false"]
+    level = [f"-O{tool.chosen.level}"] if tool.chosen else []
+    return ["-lineinfo", *level, *contraction, "-v", f"--gpu-name={spec.target}"]
 
 
 def run_tool(command: Sequence[str], timeout: float) -> tuple[int, str]:
@@ -133,14 +181,32 @@ def run_tool(command: Sequence[str], timeout: float) -> tuple[int, str]:
 
 def _refusal(compilation: Compilation, status: int, said: str) -> Refusal:
     complaints = ptxas_complaints(said)
-    if not complaints:
-        how = f"ended by signal {-status}" if status < 0 else f"failed with status {status}"
-        words = f"ptxas {compilation.ptxas.version} {how}"
-        return Refusal("error", f"{words}: {main_line(said)}" if said else words, said, "ptxas")
+    crashed = _crashed(status, said)
+    if crashed or not complaints:
+        words = f"{compilation.ptxas.name} {crashed or _how(status)}"
+        ended: Ended = "crashed" if crashed else "died"
+        return Refusal("error", f"{words}: {main_line(said)}" if said else words, said, "ptxas", ended)
     # Only where every complaint is about the target is the code itself in order; and a mismatch of arguments is often
     # said of an operand that another complaint names.
     worst = min(complaints, key=lambda c: (kind_of(c.words), c.words.startswith("Arguments mismatch")))
     return Refusal(kind_of(worst.words), with_hint(worst.words + _place(compilation.ptx, worst)), said, "ptxas")
+
+
+def _how(status: int) -> str:
+    return f"ended by signal {-status}" if status < 0 else f"failed with status {status}"
+
+
+_ITS_OWN = {signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGBUS, signal.SIGTRAP}
+"""Signals of a fault in the program itself. Others come from outside: the system kills when memory runs out."""
+_INTERNAL = re.compile(r"internal (?:compiler )?error|Internal Compiler Error|assertion .*failed", re.I)
+
+
+def _crashed(status: int, said: str) -> str:
+    """How ptxas ended, in words, where that is a fault of its own; "" where it is none."""
+    number = -status if status < 0 else status - 128 if 128 < status < 160 else 0  # a shell says 128 more
+    if number in _ITS_OWN:
+        return f"ended by signal {number} ({signal.Signals(number).name})"
+    return "crashed" if status and _INTERNAL.search(said) else ""
 
 
 def _place(ptx: str, complaint: Complaint) -> str:

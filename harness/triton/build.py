@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from harness.model.assemblers import PtxasChoice
 from harness.model.targets import capability
 from harness.triton.assemble import Assembly, assemble
 from harness.triton.compile import compile_kernel
 from harness.triton.diagnostics import Refusal
-from harness.triton.spec import UNASKED, Compilation, KernelSpec
+from harness.triton.spec import UNASKED, Compilation, KernelSpec, Tool
 from harness.triton.targets import assembler, available
 
 # LLVM knows no instruction of the target for what a kernel asks.
@@ -25,30 +26,32 @@ class Built:
     assembly: Assembly
 
 
-def build(spec: KernelSpec) -> Built | Refusal:
-    """Compile and assemble for the spec's target.
+def build(spec: KernelSpec, chosen: PtxasChoice | None = None) -> Built | Refusal:
+    """Compile and assemble for the spec's target; by the assembler that Triton uses, where none is chosen.
 
     ptxas often says of an instruction that the target lacks what it says of a misspelt one ("Arguments mismatch",
     "Unknown modifier"), above all the older release that serves the older targets. So code that it calls wrong counts
     as `unsupported` where it assembles for another target, and as an `error` where no target takes it.
     """
-    built = _build(spec)
-    if not isinstance(built, Refusal) or built.kind == "unsupported" or not _could_be_the_targets(built):
+    built = _build(spec, chosen)
+    if not isinstance(built, Refusal) or built.kind != "error" or not _could_be_the_targets(built):
         return built
-    taken = accepting(spec, (t for t in _newest_first(spec.compiler) if t != spec.target))
+    taken = accepting(spec, (t for t in _newest_first(spec.compiler) if t != spec.target), chosen)
     return replace(built, kind="unsupported", words=f"{built.words}; {taken} takes it") if taken else built
 
 
-def accepting(spec: KernelSpec, targets: Iterable[str]) -> str | None:
+def accepting(spec: KernelSpec, targets: Iterable[str], chosen: PtxasChoice | None = None) -> str | None:
     """The first of `targets` for which the kernel can be built."""
-    return next((t for t in targets if isinstance(_build(spec.for_target(t)), Built)), None)
+    return next((t for t in targets if isinstance(_build(spec.for_target(t), chosen), Built)), None)
 
 
-def _build(spec: KernelSpec) -> Built | Refusal:
+def _build(spec: KernelSpec, chosen: PtxasChoice | None = None) -> Built | Refusal:
     compilation = compile_kernel(spec)
     if isinstance(compilation, Refusal):
         return compilation
-    if compilation.ptxas == UNASKED:
+    if chosen is not None:
+        compilation = replace(compilation, ptxas=Tool.of(chosen))
+    elif compilation.ptxas == UNASKED:
         compilation = replace(compilation, ptxas=assembler(spec.target))
     assembly = assemble(compilation)
     return assembly if isinstance(assembly, Refusal) else Built(compilation, assembly)
@@ -56,6 +59,8 @@ def _build(spec: KernelSpec) -> Built | Refusal:
 
 def _could_be_the_targets(refusal: Refusal) -> bool:
     """Whether another target might take it: a fault of the constraints, or of the kernel's source, is none of these."""
+    if refusal.ended:
+        return False
     return refusal.stage == "ptxas" or bool(_NO_INSTRUCTION.search(refusal.words))
 
 

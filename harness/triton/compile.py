@@ -6,12 +6,14 @@ Triton's own stages run in a worker process up to the PTX (`harness.triton.lower
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 from harness.model.identity import digest_with_code
@@ -21,7 +23,7 @@ from harness.triton.diagnostics import Refusal, from_outcome
 from harness.triton.elementwise import TEMPLATES
 from harness.triton.given import taken_as_given
 from harness.triton.ptxtext import BEGIN
-from harness.triton.spec import Compilation, Compiled, FunctionRef, KernelSpec, Lowered, Memo, Tool
+from harness.triton.spec import AsmSwap, Compilation, Compiled, FunctionRef, KernelSpec, Lowered, Memo, Tool
 
 _memo: Memo[Compiled] = Memo(4096)
 
@@ -41,6 +43,23 @@ def _triton_version() -> str:
         return ""
 
 
+_swaps: tuple[AsmSwap, ...] = ()
+
+
+@contextlib.contextmanager
+def swapping(*swaps: AsmSwap) -> Iterator[None]:
+    """Compile kernels within this block with other inline asm, which becomes part of their identity.
+
+    For one thread: `submit` reads what is in force. A kernel without the asm that a swap replaces is a `Refusal`.
+    """
+    global _swaps
+    before, _swaps = _swaps, swaps
+    try:
+        yield
+    finally:
+        _swaps = before
+
+
 Held = Mapping[FunctionRef, Any]
 """Functions that this process has and no other can find."""
 
@@ -53,6 +72,8 @@ def submit(spec: KernelSpec, *, held: Held | None = None, timeout: float = DEFAU
     """
     if spec.compiler and held:
         raise ValueError(f"compiler {spec.compiler} compiles functions that it finds by name alone")
+    if _swaps and spec.given is None:
+        spec = replace(spec, swaps=_swaps)
     identity = identity_of(spec)
     result, first = _memo.claim(identity)
     if first:
@@ -82,7 +103,7 @@ def _in_fork(spec: KernelSpec, held: Held, timeout: float) -> CallEnd:
 
 
 def _start(spec: KernelSpec, identity: str, timeout: float, result: Future[Compiled]) -> None:
-    if found := kept.find(identity, spec.compiler):
+    if not spec.swaps and (found := kept.find(identity, spec.compiler)):
         result.set_result(_compiled(spec, *found))
         return
 
@@ -92,7 +113,8 @@ def _start(spec: KernelSpec, identity: str, timeout: float, result: Future[Compi
         elif error := done.exception():
             result.set_exception(error)
         else:
-            result.set_result(_judge(spec, identity, done.result()))
+            # Mutants are compiled once each, and not kept on disk.
+            result.set_result(_judge(spec, "" if spec.swaps else identity, done.result()))
 
     pool = shared_pool(builds.build_called(spec.compiler).python) if spec.compiler else shared_pool()
     pool.submit("harness.triton.lower:lower", spec, timeout=timeout).add_done_callback(finish)
@@ -137,6 +159,7 @@ def _compiled(spec: KernelSpec, lowered: Lowered, notes: tuple[str, ...]) -> Com
         notes=notes,
         scratch=lowered.scratch,
         descriptors=lowered.descriptors,
+        asm=lowered.asm,
     )
 
 

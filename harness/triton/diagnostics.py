@@ -8,21 +8,25 @@ from typing import Literal
 
 from harness.processes.pool import CallEnd
 
-Kind = Literal["error", "unsupported"]
+Kind = Literal["error", "unsupported", "not run"]
+Ended = Literal["", "died", "crashed", "hung"]
 
 
 @dataclass(frozen=True)
 class Refusal:
     """Why there is no code.
 
-    kind: "unsupported" where the target (or the PTX version that goes with it) lacks what the code needs, else "error".
-    words: one readable line. detail: all that the compiler said. stage: whose refusal it is.
+    kind: "unsupported" where the target (or the PTX version that goes with it) lacks what the code needs, "not run"
+    where an assembler that was chosen serves neither the target nor this PTX, else "error".
+    words: one readable line. detail: all that the compiler said. stage: whose refusal it is. ended: how ptxas ended
+    where it said nothing of the code: "crashed" and "hung" are faults of its own, "died" may be anybody's.
     """
 
     kind: Kind
     words: str
     detail: str = ""
     stage: Literal["triton", "ptxas", "nvdisasm"] = "triton"
+    ended: Ended = ""
 
 
 # ptxas's and Triton's ways to say that the instruction exists and the target has it not.

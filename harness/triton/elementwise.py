@@ -38,6 +38,20 @@ class PlainFunction:
     constants: tuple[Any, ...] = ()
 
 
+def computation_arguments(computation: InlineAsm | PlainFunction, constexpr: Any) -> dict[str, Any]:
+    """The arguments that give a kernel template its computation; `constexpr` marks a compile-time value."""
+    asm = computation if isinstance(computation, InlineAsm) else None
+    plain = computation if isinstance(computation, PlainFunction) else None
+    return {
+        "constants": tuple(constexpr(c) for c in plain.constants) if plain else (),
+        "ASM": marked(asm.text) if asm else None,
+        "CONSTRAINTS": asm.constraints if asm else None,
+        "PACK": asm.pack if asm else None,
+        "PURE": asm.is_pure if asm else None,
+        "FUNCTION": plain.function if plain else None,
+    }
+
+
 @dataclass(frozen=True)
 class Elementwise:
     """One elementwise kernel.
@@ -110,27 +124,13 @@ class Elementwise:
 
         ins and outs stand for the tuples of pointers; `constexpr` marks a value inside a tuple as a compile-time one.
         """
-        asm, plain = self._parts()
-        common = {
-            "steps": self.steps,
-            "constants": tuple(constexpr(c) for c in plain.constants) if plain else (),
-            "ASM": marked(asm.text) if asm else None,
-            "CONSTRAINTS": asm.constraints if asm else None,
-            "PACK": asm.pack if asm else None,
-            "PURE": asm.is_pure if asm else None,
-            "FUNCTION": plain.function if plain else None,
-            "CARRY": self.carry,
-        }
+        common = {"steps": self.steps, **computation_arguments(self.computation, constexpr), "CARRY": self.carry}
         if len(self.shape) == 1:
             return {"ins": ins, "outs": outs, "n": self.shape[0], **common, "BLOCK": self.block}
         strides = {"in_strides": (self.row_stride,) * len(ins), "out_strides": (self.row_stride,) * len(outs)}
         rows, columns = self.tile
         sizes = {"rows": self.shape[0], "columns": self.shape[1], **strides}
         return {"ins": ins, "outs": outs, **sizes, **common, "BLOCK_ROWS": rows, "BLOCK_COLUMNS": columns}
-
-    def _parts(self) -> tuple[InlineAsm | None, PlainFunction | None]:
-        c = self.computation
-        return (c, None) if isinstance(c, InlineAsm) else (None, c)
 
     @property
     def registers(self) -> tuple[int, int]:
@@ -145,8 +145,8 @@ class Elementwise:
 
     def explain(self, refusal: Refusal) -> Refusal:
         """The refusal, with the numbers of registers added where it is about them."""
-        asm, _ = self._parts()
-        if asm is None or not re.search(
+        asm = self.computation
+        if not isinstance(asm, InlineAsm) or not re.search(
             "constraints does not match|without outputs|with one output cannot", refusal.words
         ):
             return refusal

@@ -55,6 +55,11 @@ def taken_as_given(spec: KernelSpec) -> Compiled:
     return Compilation(spec, given.text, entry, given.shared, math.prod(given.block) // WARP, UNASKED)
 
 
+def entries(text: str) -> list[str]:
+    """The names of the kernels in a module, in order."""
+    return [name for name, *_ in _ENTRY.findall(without_comments(text))]
+
+
 def packed(ptx: str, entry: str, values: Sequence[Any]) -> tuple[bytes, ...]:
     """The bytes of each parameter of a kernel that is given addresses, numbers and bytes, as the driver API takes them.
 
@@ -62,6 +67,11 @@ def packed(ptx: str, entry: str, values: Sequence[Any]) -> tuple[bytes, ...]:
     """
     parameters = next(found for name, found, _ in _ENTRY.findall(without_comments(ptx)) if name == entry)
     return tuple(_bytes(value, *p) for value, p in zip(values, _parameters(parameters), strict=True))
+
+
+def parameter_count(ptx: str, entry: str) -> int:
+    """How many parameters a kernel declares."""
+    return len(next(_parameters(found) for name, found, _ in _ENTRY.findall(without_comments(ptx)) if name == entry))
 
 
 _PARAMETER = re.compile(r"\.([bsuf])(\d+)\s(?:[^,]*?)([\w$%]+)\s*(?:\[\s*(\d+)\s*\])?\s*$")

@@ -54,7 +54,7 @@ class Launch:
 
     function: the kernel; None for the harness's own templates, which `elementwise` describes, and for `given` PTX.
     inputs, outputs: the tensors passed by pointer. fixed: the other arguments, by name. compiler: the Triton build that
-    compiles it.
+    compiles it. made: what another process has built of it.
     """
 
     inputs: tuple[TensorLayout, ...]
@@ -67,6 +67,7 @@ class Launch:
     fixed: Mapping[str, Any] | None = None
     given: GivenPtx | None = None
     compiler: str = ""
+    made: Built | None = None
 
     @property
     def tensors(self) -> tuple[TensorLayout, ...]:
@@ -104,8 +105,10 @@ class Launch:
         )
 
     def build(self, target: str) -> Built | Refusal:
-        """Compile and assemble it for a target."""
-        built = build(self.spec(target))
+        """Compile and assemble it for a target, by the assembler of its setup."""
+        if self.made is not None:
+            return self.made
+        built = build(self.spec(target), self.setup.assembler)
         if isinstance(built, Refusal) and self.elementwise is not None:
             return self.elementwise.explain(built)
         return built

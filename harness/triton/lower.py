@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import importlib
 import importlib.util
@@ -11,7 +12,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,7 +29,7 @@ from harness.model.identity.modules import execute_file
 from harness.model.targets import capability
 from harness.processes.worker import forget_output
 from harness.triton.ptxtext import asm_blocks
-from harness.triton.spec import DescriptorLayout, FunctionRef, KernelSpec, Lowered
+from harness.triton.spec import AsmSwap, DescriptorLayout, FunctionRef, KernelSpec, Lowered
 
 
 class CompileFailure(Exception):
@@ -47,7 +48,8 @@ def lower(spec: KernelSpec, held: Mapping[FunctionRef, Any] | None = None) -> Lo
     source = _source_of(function)(function, dict(spec.signature), constants, attributes)
     options = {"num_warps": spec.num_warps, "enable_fp_fusion": spec.enable_fp_fusion, **dict(spec.options)}
     try:
-        ptx, metadata, blocks = _run_stages(source, capability(spec.target), options)
+        with _swapped(spec.swaps):
+            ptx, metadata, blocks = _run_stages(source, capability(spec.target), options)
     except Exception as error:
         raise CompileFailure(_root_cause(error)) from error
     return Lowered(
@@ -62,6 +64,29 @@ def lower(spec: KernelSpec, held: Mapping[FunctionRef, Any] | None = None) -> Lo
         scratch=_scratch(metadata),
         descriptors=tuple(_descriptor(d) for d in metadata.get("tensordesc_meta") or ()),
     )
+
+
+@contextlib.contextmanager
+def _swapped(swaps: Sequence[AsmSwap]) -> Iterator[None]:
+    """Have Triton's builder put other inline asm in place of some. Raises CompileFailure for a swap without a place."""
+    if not swaps:
+        yield
+        return
+    new = {(s.text, s.constraints): (s.new_text, s.new_constraints) for s in swaps}
+    met: set[tuple[str, str]] = set()
+    create = ir.builder.create_inline_asm
+
+    def swapped(builder: Any, text: str, constraints: str, *more: Any) -> Any:
+        met.add((text, constraints))
+        return create(builder, *new.get((text, constraints), (text, constraints)), *more)
+
+    ir.builder.create_inline_asm = swapped
+    try:
+        yield
+    finally:
+        ir.builder.create_inline_asm = create
+    if missing := new.keys() - met:
+        raise CompileFailure(f"the kernel has no inline asm {min(missing)[0]!r}, which was to be replaced")
 
 
 def _scratch(metadata: Mapping[str, Any]) -> int:

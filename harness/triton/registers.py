@@ -11,8 +11,7 @@ from typing import Any
 from harness.triton.assemble import Assembly, Disassembly, assemble, disassemble
 from harness.triton.compile import compile_kernel
 from harness.triton.diagnostics import Refusal
-from harness.triton.elementwise import TEMPLATE_FILE, TEMPLATES, InlineAsm, PlainFunction
-from harness.triton.ptxtext import marked
+from harness.triton.elementwise import TEMPLATE_FILE, TEMPLATES, InlineAsm, PlainFunction, computation_arguments
 from harness.triton.spec import Compilation, FunctionRef, KernelSpec
 from harness.triton.specialise import Constant, Parameters, PointerType, specialise
 
@@ -47,8 +46,6 @@ class Repeated:
 
     def spec(self, target: str) -> KernelSpec:
         """What a worker compiles."""
-        asm = self.computation if isinstance(self.computation, InlineAsm) else None
-        plain = self.computation if isinstance(self.computation, PlainFunction) else None
         arguments: dict[str, Any] = {
             "ins": tuple(PointerType(t) for t in self.inputs),
             "outs": tuple(PointerType(t) for t in self.outputs),
@@ -56,12 +53,7 @@ class Repeated:
             "steps": 3,
             "zero": 3,
             "other": 3,
-            "constants": tuple(Constant(c) for c in plain.constants) if plain else (),
-            "ASM": marked(asm.text) if asm else None,
-            "CONSTRAINTS": asm.constraints if asm else None,
-            "PACK": asm.pack if asm else None,
-            "PURE": asm.is_pure if asm else None,
-            "FUNCTION": plain.function if plain else None,
+            **computation_arguments(self.computation, Constant),
             "CARRY": self.carry,
             "BARE": self.bare,
             "UNROLL": self.unroll,

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from harness.model.assemblers import PtxasChoice
 from harness.model.identity import digest_with_code
 from harness.triton.diagnostics import Refusal
 from harness.triton.ptxtext import body_hash
@@ -102,6 +103,16 @@ class GivenPtx:
 
 
 @dataclass(frozen=True)
+class AsmSwap:
+    """Inline asm that takes the place of other inline asm, wherever a kernel has that: a planted mistake."""
+
+    text: str
+    constraints: str
+    new_text: str
+    new_constraints: str
+
+
+@dataclass(frozen=True)
 class KernelSpec:
     """One compilation of a @triton.jit kernel for one target, or a kernel given as PTX. Hashable and picklable.
 
@@ -113,6 +124,7 @@ class KernelSpec:
     options: further options of Triton's compiler, such as ("num_stages", 2).
     given: the PTX, where nothing is to be compiled; of the other fields signature, target and enable_fp_fusion count.
     compiler: the name of the Triton build that compiles (`harness.triton.builds`).
+    swaps: inline asm to be replaced on the way; a kernel that has none of a swap's asm is refused.
     """
 
     function: FunctionRef
@@ -125,6 +137,7 @@ class KernelSpec:
     options: tuple[tuple[str, Any], ...] = ()
     given: GivenPtx | None = None
     compiler: str = ""
+    swaps: tuple[AsmSwap, ...] = ()
 
     def for_target(self, target: str) -> KernelSpec:
         """The same kernel for another target."""
@@ -133,10 +146,24 @@ class KernelSpec:
 
 @dataclass(frozen=True)
 class Tool:
-    """An assembler on this machine."""
+    """An assembler on this machine.
+
+    chosen: the assembler and level that somebody chose in the place of what Triton uses; None for Triton's own call.
+    """
 
     path: str
     version: str
+    chosen: PtxasChoice | None = None
+
+    @property
+    def name(self) -> str:
+        """What messages call it: `ptxas 13.4`, or with its level where that was chosen."""
+        return self.chosen.name if self.chosen else f"ptxas {self.version}"
+
+    @classmethod
+    def of(cls, chosen: PtxasChoice) -> Tool:
+        """A chosen assembler as a tool."""
+        return cls(chosen.path, chosen.version, chosen)
 
 
 UNASKED = Tool("", "")
@@ -159,7 +186,7 @@ class Compilation:
     entry: the kernel's name in the PTX. shared: bytes of shared memory that the launch must give.
     ptxas: the assembler that Triton would use for this target; `UNASKED` where it was not asked. notes: warnings that
     Python raised on the way. scratch: bytes of global memory that each block gets. descriptors: of each tensor
-    descriptor among the arguments.
+    descriptor among the arguments. asm: text and constraints of the inline asm in it, as Triton was given them.
     """
 
     spec: KernelSpec
@@ -171,6 +198,7 @@ class Compilation:
     notes: tuple[str, ...] = ()
     scratch: int = 0
     descriptors: tuple[DescriptorLayout, ...] = ()
+    asm: tuple[tuple[str, str], ...] = ()
 
     @cached_property
     def body_hash(self) -> str:

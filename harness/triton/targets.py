@@ -110,6 +110,14 @@ def assembler(target: str) -> Tool:
     return Tool(info.path, info.ptxas) if info and info.path else Tool(served[-1].path, served[-1].ptxas)
 
 
+def assembler_of(target: str, compiler: str = "") -> Tool:
+    """The same for a Triton build, by its name. Raises NoTriton."""
+    if not compiler:
+        return assembler(target)
+    info = probe_with(compiler).get(target)
+    return Tool(info.path, info.ptxas) if info and info.path else assembler(target)
+
+
 def _probe(compiler: str = "") -> dict[str, TargetInfo]:
     names = candidates()
     pending = [submit(replace(_empty_kernel(name), compiler=compiler)) for name in names]

@@ -66,3 +66,50 @@ class Odd(Exception):
 
 def raises_what_does_not_pickle():
     raise Odd(1, 2)
+
+
+def begin_as_emulator():
+    """Machine code is PTX, as `tests/fuzz/flipping_ptxas.sh` makes it, and this process runs it on the emulator."""
+    from harness.backends import driver, gpu
+
+    begin()
+    driver.bindings = lambda: None
+    gpu.machine_code = emulated
+    gpu.start = started
+
+
+def started(job, launch, pointers):
+    """Triton's own launch; its ptxas is the wrapper at -O3, as the environment says, or else is right."""
+    from harness.backends import gpu
+
+    gpu.prepared(job, launch, pointers)() if launch.setup.assembler or launch.given else tritons(job, launch, pointers)
+
+
+def tritons(job, launch, pointers):
+    from dataclasses import replace
+
+    from harness.triton.ptxas import assembler_at
+
+    own = assembler_at(os.environ["PTXDIFF_TEST_PTXAS"], 3)
+    emulated(job, replace(launch, setup=replace(launch.setup, assembler=own)), pointers)()
+
+
+def emulated(job, launch, pointers):
+    """The launch of machine code that is PTX, on tensors in host memory."""
+    from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
+    from harness.triton.launch import entry_parameters
+
+    built = launch.build(job.target)
+    compilation = built.compilation
+    kernel = load_kernel(built.assembly.cubin.decode(), compilation.entry)
+    images = {name: tensor.view(dtype_of_bytes()).numpy() for name, tensor in pointers.items()}
+    buffers = {name: Buffer(image, name) for name, image in images.items()}
+    values = entry_parameters(launch, compilation, buffers)
+    block = launch.given.block if launch.given else 32 * compilation.num_warps
+    return lambda: run_kernel(kernel, values, launch.grid, num_threads=block, shared_bytes=compilation.shared)
+
+
+def dtype_of_bytes():
+    import torch
+
+    return torch.uint8

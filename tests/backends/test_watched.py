@@ -47,6 +47,15 @@ def test_calls_are_answered_by_one_process_that_sees_one_gpu(device):
     assert device.call(f"{HERE}:process", limit=60)[0] == first
 
 
+def test_variables_that_change_the_level_of_ptxas_do_not_reach_it(monkeypatch):
+    """Triton would assemble at another level than the records say."""
+    for name in ("DISABLE_PTXAS_OPT", "PTXAS_OPTIONS"):
+        monkeypatch.setenv(name, "1")
+    with contextlib.closing(Device(GPU, begin="harness.processes.child:ready")) as made:
+        assert made.call("os:getenv", "DISABLE_PTXAS_OPT", limit=60) is None
+        assert made.call("os:getenv", "PTXAS_OPTIONS", limit=60) is None
+
+
 def test_what_is_raised_there_is_raised_here(device):
     with pytest.raises(KeyError, match="missing") as caught:
         device.call(f"{HERE}:raises", limit=60)

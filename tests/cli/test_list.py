@@ -128,3 +128,53 @@ def test_a_family_is_a_word_or_several(here, capsys):
     code, _, err = said(capsys, "list")
     assert code == 2
     assert "family=3" in err
+
+
+BROKEN = {
+    "name": (
+        "from harness import Case\n\ncase = Case(inputs=nothing)\n",
+        "cases/broken.py:3: NameError: name",
+    ),
+    "syntax": ("from harness import Case\ncase = Case(\n", "cases/broken.py:2: SyntaxError"),
+    "no case": ("import harness\n", "cases/broken.py: a case file binds a Case"),
+    "exit": ("import sys\nimport harness\nsys.exit(0)\n", "cases/broken.py:3: SystemExit"),
+    "two lines": ("import harness\nraise ValueError('one\\ntwo')\n", "cases/broken.py:2: ValueError: one two"),
+}
+
+
+@pytest.mark.parametrize(("source", "words"), BROKEN.values(), ids=list(BROKEN))
+def test_a_broken_file_hides_no_other_one(two, capsys, source, words):
+    (two / "cases" / "broken.py").write_text(source)
+    code, out, err = said(capsys, "list")
+    assert code == 2
+    assert variants(out) == ["called", "constant", "derived", "right", "wrong"]
+    assert err.count("\n") == 1
+    assert err.startswith(f"ptxdiff list: {words}")
+
+
+def test_several_broken_files_have_a_line_each_however_they_were_named(two, capsys):
+    for name in ("a", "z"):
+        (two / "cases" / f"{name}.py").write_text("import harness\nharness.nothing\n")
+    for words in ((), ("cases/a.py", "cases/flip.py", "z.py")):
+        code, out, err = said(capsys, "list", *words)
+        assert code == 2
+        assert "right" in variants(out)
+        assert [line.split(":")[1].strip() for line in err.splitlines()] == ["cases/a.py", "cases/z.py"]
+
+
+def test_a_broken_file_does_not_stop_the_search_for_an_instruction(two, capsys):
+    (two / "cases" / "broken.py").write_text("import harness\n1 / 0\n")
+    code, out, err = said(capsys, "list", "--using", "popc")
+    assert (code, variants(out)) == (2, ["called"])
+    assert "cases/broken.py:2: ZeroDivisionError" in err
+    code, out, err = said(capsys, "list", "cases/broken.py", "--using", "popc")
+    assert (code, out) == (2, "")
+    assert "ZeroDivisionError" in err
+    assert "no variant here uses" not in err
+
+
+def test_a_variant_of_a_broken_file_is_an_error_with_its_reason(two, capsys):
+    (two / "cases" / "broken.py").write_text("import harness\n1 / 0\n")
+    code, out, err = said(capsys, "list", "cases/broken.py::right")
+    assert (code, out) == (2, "")
+    assert "cases/broken.py:2: ZeroDivisionError" in err

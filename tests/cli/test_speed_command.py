@@ -12,6 +12,7 @@ from harness.records import Key, Timing
 from harness.records.statistics import median
 from harness.timing import CannotTime, Session
 from tests.case_sources import FLIP
+from tests.records.test_inregisters import loop, untimed
 
 GPU = Gpu("0", "A GPU", "GPU-1", "sm_90a", 1 << 37)
 
@@ -30,16 +31,24 @@ def session(limit, path, attribute, target, variants, sizes, budget):
     return Session(tuple(found), ("cvt: unsupported: needs sm_100a",))
 
 
+def in_registers(loaded, target, variants):
+    """Two variants, the second four times as fast in throughput, and one whose loop could not be made."""
+    assert (target, variants) == ("sm_90a", ())
+    slow, fast = loop("first", clocks=1024.0), loop("second", clocks=256.0)
+    return slow, fast, loop("first", "latency", clocks=40.0), untimed("third")
+
+
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "flip.py").write_text(FLIP)
     monkeypatch.setattr("harness.processes.gpus.gpus", lambda: (GPU,))
     monkeypatch.setattr("harness.timing.ondevice.time_on_device", session)
+    monkeypatch.setattr("harness.timing.inregisters.time_in_registers", in_registers)
 
 
 def test_the_table_has_medians_intervals_the_floor_and_verdicts(here, capsys):
-    assert main(["speed", "flip.py", "--size", "2^25", "--seconds", "0.5"]) == 0
+    assert main(["speed", "flip.py", "--size", "2^25", "--seconds", "0.5", "--in-memory"]) == 0
     out = capsys.readouterr().out
     lines = {line.split()[0]: " ".join(line.split()) for line in out.splitlines() if line.strip()}
     assert "flip, 33554432 elements on sm_90a" in out
@@ -51,6 +60,32 @@ def test_the_table_has_medians_intervals_the_floor_and_verdicts(here, capsys):
     assert "A/A 0.20%; empty kernel 0.50 µs; 48 samples each by cupti; sm_min 1905 MHz" in out
     assert "note: cvt: unsupported: needs sm_100a" in out
     assert out.count("clocks held down: power cap") == 1
+
+
+def test_both_are_shown_and_where_the_faster_variant_pays(here, capsys):
+    assert main(["speed", "flip.py", "--seconds", "0.5"]) == 0
+    out = capsys.readouterr().out
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert "flip, 33554432 elements on sm_90a" not in out
+    assert any("elements on sm_90a" in line for line in lines)
+    assert "flip, in registers on sm_90a: results a clock and SM" in out
+    assert "flip, in registers on sm_90a: clocks an application, in a dependent chain" in out
+    assert any(line.startswith("second 16.000") and "faster -75.0%" in line for line in lines)
+    assert "second pays over first from 0.25 results a byte of memory traffic on: 2.0 for each element of 8" in out
+    assert "note: third, throughput: the loop holds LDG.E" in out
+
+
+def test_one_of_both_can_be_asked_for(here, capsys):
+    assert main(["speed", "flip.py", "--seconds", "0.5", "--in-memory"]) == 0
+    assert "in registers" not in capsys.readouterr().out
+    assert main(["speed", "flip.py", "--in-registers"]) == 0
+    assert "elements on sm_90a" not in capsys.readouterr().out
+
+
+def test_what_has_no_figure_in_registers_counts(here, capsys, monkeypatch):
+    monkeypatch.setattr("harness.timing.inregisters.time_in_registers", lambda *words: (untimed(),))
+    assert main(["speed", "flip.py", "--in-registers"]) == 1
+    assert "note: rcp, throughput: the loop holds LDG.E" in capsys.readouterr().out
 
 
 def test_brackets_in_names_are_no_markup(here, capsys, monkeypatch):

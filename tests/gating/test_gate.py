@@ -287,3 +287,17 @@ def test_evidence_for_other_ptx_is_not_borrowed(base):
 
     assert "rcp::asm.rn" not in alone(borrowed)
     assert "rcp::asm.rn" in alone(own)
+
+
+def on_node(run, node):
+    return dataclasses.replace(run, timings=[dataclasses.replace(t, node=node, device="") for t in run.timings])
+
+
+def test_times_of_another_node_are_not_compared_and_no_gate_on_speed_passes_by_that(base, accepted):
+    *_, slower = synthetic.nights(base, planted={"speed": synthetic.PLANTED["speed"]})
+    policy = dataclasses.replace(MODELS, speed=True)
+    assert gate(on_node(slower, "one/1a"), on_node(accepted, "one/2b"), policy).code == REGRESSION
+    decision = gate(on_node(slower, "one/1a"), on_node(accepted, "other/1a"), policy)
+    assert decision.code == REGRESSION
+    assert any("it was timed on node other, then on node one: not compared" in f.text for f in decision.findings)
+    assert not any("slower" in f.text for f in decision.findings)

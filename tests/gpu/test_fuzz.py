@@ -3,9 +3,10 @@
 import pytest
 
 from harness.fuzz.assemblers import assembler
-from harness.fuzz.campaign import FuzzCampaign, FuzzPlan
+from harness.fuzz.campaign import FuzzCampaign
 from harness.fuzz.execution import GpuRunner
 from harness.fuzz.families import FAMILIES
+from harness.fuzz.judge import FuzzPlan
 from harness.model.targets import capability
 from harness.processes.child import of_target
 from harness.processes.gpus import gpu_visible, gpus

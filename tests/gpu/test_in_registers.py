@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from harness.model.load import load
+from harness.records import from_json, to_json
 
 pytestmark = [
     pytest.mark.gpu,
@@ -19,7 +20,9 @@ def test_an_approximate_reciprocal_reaches_the_units_rate_and_an_exact_division_
     from harness.timing.inregisters import time_in_registers
 
     quotient = next(c for c in load(Path("cases/rcp.py")) if c.attribute == "quotient")
-    found, _ = time_in_registers(quotient, gpus()[0].target, ("rcp.approx.ftz", "div.rn"))
-    rates = {m.name: m for m in found.measured if m.mode == "throughput"}
+    found = time_in_registers(quotient, gpus()[0].target, ("rcp.approx.ftz", "div.rn"))
+    rates = {t.key.variant: t for t in found if t.mode == "throughput"}
+    assert not any(t.words for t in found)
+    assert all(from_json(to_json(t)) == t for t in found)
     assert 12 < rates["rcp.approx.ftz"].value <= 16.5
     assert rates["div.rn"].beside(rates["rcp.approx.ftz"]).verdict == "slower"

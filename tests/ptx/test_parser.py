@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from harness.ptx.binding import control, moves  # noqa: F401  they register binders
 from harness.ptx.binding.builder import Builder
-from harness.ptx.errors import BindingError, PtxError
+from harness.ptx.errors import BindingError, ParseError, PtxError
 from harness.ptx.targets import Target
 from harness.ptx.text.nodes import CodeBlock, Declaration, Immediate, Instruction, Pair, Sink, Vector
 from harness.ptx.text.parser import parse_asm, parse_module
@@ -372,6 +372,36 @@ ret;
     assert body is not None
     places = [s.location.line for s in body.statements if isinstance(s, Instruction) and s.location]
     assert places == [9, 9, 12]
+
+
+UNENDED = """.version 8.8
+.target sm_90a
+.visible .entry k() {
+.reg .b32 %%r<3>;
+.loc 1 9 3 // kernel.py:9:3
+// begin inline asm
+.loc 1 9 3
+%s
+// end inline asm
+.loc 1 12 1
+mov.u32 %%r1, 1;
+ret;
+}
+"""
+
+
+@pytest.mark.parametrize("asm", ["mov.u32 %r1, 0x0", "mov.u32 %r1, 0x0; mov.u32 %r2, %r1 // ;", "mov.u32 %r1, /* } */"])
+def test_a_missing_last_semicolon_is_told_at_the_asm(asm: str) -> None:
+    with pytest.raises(ParseError, match=r"line 8, .*inline asm called at kernel\.py:9 does not end in ';'") as caught:
+        parse_module(UNENDED % asm)
+    assert caught.value.source == asm
+
+
+@pytest.mark.parametrize("asm", ["mov.u32 %r1, 0x0;", "{ mov.u32 %r1, 0x0; }", "L:", "// nothing"])
+def test_an_error_behind_asm_that_ends_well_keeps_its_place(asm: str) -> None:
+    with pytest.raises(ParseError, match="line 11") as caught:
+        parse_module((UNENDED % asm).replace("%r1, 1;", "%r1 1;"))
+    assert "inline asm" not in str(caught.value)
 
 
 @pytest.mark.parametrize("shape", ["16x64b", "16x128b", "16x256b", "32x32b", "16x32bx2", "4x256b", "128x128b"])

@@ -22,6 +22,7 @@ from harness.records import (
     Disagreement,
     End,
     Grid,
+    InRegisters,
     Key,
     Mutation,
     Offender,
@@ -63,7 +64,8 @@ RESULT = Result(
     {"-1": 3, "17..32": 1}, {"sub": (-1, 2), "-126": (0, 0)}, OFFENDER, (OFFENDER,), ("never written",),
     "pack=2", "abc", (Block(0, 10, "def"),), 7, True, "a", "p", "s", {"registers": 12}, {"MUFU": 1}, {"asm": "x"}, 0.5,
     sweep={"seconds": 0.02, "copy": 0.008}, notes=("judged in chunks",), grid=GRID, device="GPU-1",
-    judged={"y": Share(10, 9, 8, 7)}, identity="1d", body="b0", reused="20250102T030405Z",
+    judged={"y": Share(10, 9, 8, 7)}, identity="1d", body="b0",
+    ptxas="ptxas 12.9.86 -O0 (0f1e2d3c4b5a)", reused="20250102T030405Z", node="one/1a2b",
 )  # fmt: skip
 VARIANT = VariantInfo(
     "asm", "ulp(1)", "never", "any", "every target", "note", "why", {"1": "asm"}, {"1": "=r,r"}, 1.0, 12
@@ -93,6 +95,7 @@ SAMPLES: list[Record] = [
         7,
         ("power cap",),
         "GPU-1",
+        "one/1a2b",
     ),
     Disagreement(dataclasses.replace(KEY, target="sm_80"), KEY, 3, OFFENDER, ("-add.f32 a, b, c;",)),
     Mutation(
@@ -107,6 +110,22 @@ SAMPLES: list[Record] = [
         "words",
         1.5,
     ),
+    InRegisters(
+        replace(KEY, shape="latency"),
+        4096,
+        (255.0, 257.0),
+        256.0,
+        255.0,
+        257.0,
+        0.01,
+        {"MUFU.RCP": 1.0},
+        8.0,
+        16.0,
+        1755.0,
+        "",
+        "GPU-1",
+        node="10.0.0.7",
+    ),
     End("2026-01-01T00:01:00+00:00", 60.0, {EXPECTED: 1}),
 ]
 
@@ -120,6 +139,8 @@ def test_every_type_comes_back_as_it_was(record):
 def test_the_sample_of_every_type_fills_every_field(record):
     """So that a field added later is in the round trip as well."""
     for f in dataclasses.fields(record):
+        if isinstance(record, InRegisters) and f.name == "words":  # why there are no figures: never beside them
+            continue
         if f.default is not dataclasses.MISSING and f.name not in ("schema", "chained"):
             assert getattr(record, f.name) != f.default, f.name
 

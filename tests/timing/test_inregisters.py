@@ -7,9 +7,20 @@ import pytest
 
 from harness.jobs import Setup
 from harness.model.load import load
-from harness.records.statistics import Beside
+from harness.records import ALONE, from_json, to_json
 from harness.timing import CannotTime
-from harness.timing.inregisters import ALONE, Arm, RegisterTiming, arms, carries, pays_from, sampled
+from harness.timing.holding import Lacks, held_in
+from harness.timing.inregisters import (
+    Arm,
+    LoopSamples,
+    Measurements,
+    Untimed,
+    arms,
+    carries,
+    not_timed,
+    records_of,
+    sampled,
+)
 from harness.triton.launch import _computation
 from harness.triton.registers import Assembled, NotALoop, Repeated, assembled, loop_body, per_application
 from harness.triton.targets import tool
@@ -111,20 +122,44 @@ def clocked_as(costs, noise=0.002, seed=1):
     return lambda a, steps: 5000 + costs[a.name] * a.unroll * steps * (1 + rng.uniform(-noise, noise))
 
 
+def timed(made, clocked):
+    """The records of arms as if they were rcp's, by variant and mode."""
+    rcp = load(CASES / "rcp.py")[0]
+    found = Measurements("GPU-1", 16.0, 1755.0, tuple(sampled(made, clocked, rounds=31)))
+    return {(t.key.variant, t.mode): t for t in records_of(rcp, "sm_90a", made, found)}
+
+
 def test_what_surrounds_the_loop_cancels_and_a_difference_is_one():
     made = [arm("div"), arm("rcp"), arm("div", "latency"), arm("rcp", "latency")]
-    found = sampled(made, clocked_as({"div": 1024.0, "rcp": 256.0}), rounds=31)
-    assert [(m.name, m.mode) for m in found] == [(a.name, a.mode) for a in made]
-    assert [m.value for m in found] == pytest.approx([4, 16, 1024, 256], rel=0.01)
-    assert found[0].low < 4 < found[0].high
-    compared = found[1].beside(found[0])
+    found = timed(made, clocked_as({"div": 1024.0, "rcp": 256.0}))
+    assert list(found) == [(a.name, a.mode) for a in made]
+    assert [t.value for t in found.values()] == pytest.approx([4, 16, 1024, 256], rel=0.01)
+    low, high = found["div", "throughput"].interval
+    assert low < 4 < high
+    compared = found["rcp", "throughput"].beside(found["div", "throughput"])
     assert (compared.verdict, round(compared.ratio, 2)) == ("faster", 0.25)
 
 
+def test_a_record_says_how_it_was_timed_and_reads_back():
+    found = timed([arm("rcp.rn")], clocked_as({"rcp.rn": 256.0}))["rcp.rn", "throughput"]
+    assert (found.key.case, found.key.target, found.key.backend) == ("rcp", "sm_90a", "gpu")
+    assert (found.key.num_warps, found.key.context, found.results, found.bytes) == (16, "held", 4096, 8.0)
+    assert len(found.samples) == 31
+    assert from_json(to_json(found)) == found
+
+
+def test_a_loop_that_could_not_be_made_has_a_record_with_the_reason():
+    rcp = load(CASES / "rcp.py")[0]
+    (found,) = not_timed(rcp, "sm_90a", [Untimed("rcp.rn", "latency", "the loop holds LDG.E")])
+    assert (found.key.variant, found.mode, found.words) == ("rcp.rn", "latency", "the loop holds LDG.E")
+    assert from_json(to_json(found)) == found
+
+
 def test_a_difference_within_the_noise_of_the_first_arm_beside_itself_is_none():
-    found = sampled([arm("one"), arm("other")], clocked_as({"one": 100.0, "other": 100.2}, noise=0.01), rounds=31)
-    assert found[0].noise > 0.0005
-    assert found[1].beside(found[0]).verdict in ("same", "too noisy to say")
+    found = timed([arm("one"), arm("other")], clocked_as({"one": 100.0, "other": 100.2}, noise=0.01))
+    one, other = found.values()
+    assert one.noise > 0.0005
+    assert other.beside(one).verdict in ("same", "too noisy to say")
 
 
 def test_a_loop_whose_steps_cost_nothing_is_no_measurement():
@@ -132,13 +167,84 @@ def test_a_loop_whose_steps_cost_nothing_is_no_measurement():
         sampled([arm("hoisted")], lambda a, steps: 5000.0)
 
 
-def test_a_faster_instruction_pays_where_the_slower_one_holds_up_the_memory():
-    assert pays_from(slower=8.0, bytes_per_clock=16.0) == 0.5
+def test_a_round_in_which_twice_the_steps_took_no_longer_is_no_measurement():
+    calls = iter(range(1000))
+    with pytest.raises(CannotTime, match="rcp: twice as many steps of the loop took no longer"):
+        sampled([arm("rcp")], lambda a, steps: 5000.0 if next(calls) > 100 else 5000.0 + 100 * steps, rounds=61)
 
 
-def test_verdicts_are_those_of_other_timings():
-    one = RegisterTiming("a", "latency", 1.0, 1.0, 1.0, 0.0, (10.0, 10.0, 10.0), {})
-    other = RegisterTiming("b", "latency", 1.0, 1.0, 1.0, 0.0, (20.0, 20.0, 20.0), {})
-    assert isinstance(other.beside(one), Beside)
-    assert other.beside(one).verdict == "slower"
-    assert ALONE not in (one.name, other.name)
+ASM = "{ .reg .f32 t; mul.rn.f32 t, $1, 0f3FB8AA3B; ex2.approx.ftz.f32 $0, t; }"
+
+
+def test_a_loop_that_lacks_what_the_asm_is_about_is_refused():
+    held_in(ASM, {"MUFU.EX2": 1.0, "FMUL": 1.0})
+    for opcodes in ({"FMUL": 1.0, "LOP3.LUT": 1.0}, {"MUFU.EX2": 0.0, "FMUL": 1.0}):
+        with pytest.raises(Lacks, match=r"the asm has ex2\.approx\.ftz\.f32, and the loop no MUFU"):
+            held_in(ASM, opcodes)
+
+
+@pytest.mark.parametrize(
+    ("text", "opcode"),
+    [
+        ("cvt.rn.satfinite.e4m3x2.f32 $0, $2, $1;", "F2FP"),
+        ("fma.rn.f16x2 $0, $1, $2, $3;", "HFMA2"),
+        ("popc.b32 $0, $1;", "POPC"),
+        ("brev.b32 $0, $1;", "BREV"),
+        ("dp4a.s32.s32 $0, $1, $2, $3;", "IDP"),
+        ("clz.b32 $0, $1;", "FLO"),
+    ],
+)
+def test_instructions_that_ptxas_has_one_opcode_for_are_looked_for(text, opcode):
+    held_in(text, {f"{opcode}.X": 0.5})
+    with pytest.raises(Lacks, match=f"the loop no {opcode}: it holds LOP3.LUT"):
+        held_in(text, {"LOP3.LUT": 4.0})
+
+
+def test_what_ptxas_may_write_in_several_ways_is_not_looked_for():
+    held_in("add.f32 $0, $1, $2; rcp.rn.f32 $0, $0; cvt.rn.f16.f32 $0, $1;", {"LOP3.LUT": 1.0})
+
+
+def test_a_variant_that_adds_nothing_to_the_loop_alone_is_not_timed(monkeypatch):
+    """What feeds results back is counted for every application: without the loop alone beside it, it would be timed."""
+    import harness.timing.inregisters as module
+
+    rcp = load(CASES / "rcp.py")[0]
+    empty = {"LOP3.LUT": 1.0}
+
+    def loop(job, mode, unroll, each, nvdisasm, held, bare):
+        more = {} if bare or job.variant_name == "triton" else {"MUFU.RCP": 1.0, "FFMA": 4.0}
+        return Arm("", mode, b"", "k", 0, 1, 32, unroll, 9, 32, {**empty, **more})
+
+    monkeypatch.setattr(module, "_loop", loop)
+    monkeypatch.setattr(module, "carries", lambda loaded: False)
+    made, untimed = arms(rcp, "sm_90a", "")
+    assert {a.name for a in made} == {"rcp.approx.ftz", "rcp.rn", ALONE}
+    assert {(u.name, u.mode) for u in untimed} == {("triton", "throughput"), ("triton", "latency")}
+    assert "the loop holds what feeds results back, and nothing else" in str(untimed[0])
+
+
+def test_asm_whose_loop_lost_its_instruction_is_not_timed(monkeypatch):
+    import harness.timing.inregisters as module
+
+    rcp = load(CASES / "rcp.py")[0]
+
+    def loop(job, mode, unroll, each, nvdisasm, held, bare):
+        more = {} if bare else {"FFMA": 4.0} if job.variant_name == "rcp.approx.ftz" else {"MUFU.RCP": 1.0}
+        return Arm("", mode, b"", "k", 0, 1, 32, unroll, 9, 32, {"LOP3.LUT": 1.0, **more})
+
+    monkeypatch.setattr(module, "_loop", loop)
+    made, untimed = arms(rcp, "sm_90a", "")
+    assert "rcp.approx.ftz" not in {a.name for a in made}
+    assert "the asm has rcp.approx.ftz.f32, and the loop no MUFU" in str(untimed[0])
+
+
+def test_units_of_64_bits_are_not_timed_in_words():
+    made, untimed = arms(load(CASES / "mul128.py")[0], "sm_90a", "")
+    assert not made
+    assert {u.words for u in untimed} == {"units of 64 bits are not fed back in registers"}
+
+
+def test_samples_are_those_of_one_arm():
+    (found,) = sampled([arm("rcp")], clocked_as({"rcp": 256.0}), rounds=5)
+    assert isinstance(found, LoopSamples)
+    assert len(found.samples) == 5

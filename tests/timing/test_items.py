@@ -4,11 +4,12 @@ The device is a model: `time_case` gives samples of known levels, so that everyt
 """
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from harness.records import Key, Timing, read
+from harness.records import InRegisters, Key, Timing, read
 from harness.records.statistics import median
 from harness.timing import CannotTime, Session
 
@@ -44,11 +45,19 @@ def model(path, attribute, target, variants=(), sizes=(), budget=1.0, least=32):
     return Session(tuple(found))
 
 
+def in_registers(loaded, target, variants=(), limit=None):
+    """What the loops of a case would give: a figure of one variant, and why there is none of the other."""
+    key = Key(loaded.name, "plain", target, "gpu", shape="throughput", num_warps=16, context="held")
+    timed = InRegisters(key, 4096, (99.0, 100.0, 101.0), 100.0, 99.0, 101.0, 0.01, {"MOV": 1.0}, 8.0, 16.0, 1755.0)
+    return timed, InRegisters(replace(key, variant="or"), words="the loop holds LDG.E")
+
+
 @pytest.fixture
 def device(monkeypatch):
     """A machine with one sm_90a, whose sessions are the model's."""
     monkeypatch.setattr("harness.running.collection.places", lambda config: [("gpu", "sm_90a")])
     monkeypatch.setattr("harness.timing.items.time_on_device", lambda limit, *words: model(*words))
+    monkeypatch.setattr("harness.timing.inregisters.time_in_registers", in_registers)
 
 
 def test_without_a_gpu_benchmarks_are_skipped_in_words(run_cases):
@@ -81,6 +90,28 @@ def test_timings_go_into_the_records_and_the_summary(run_cases, device, pytester
     }
     assert all(len(t.samples) == 32 for t in found.timings)
     assert set(found.cases) == {"move", "move.other"}
+    assert [(t.key.case, t.key.variant, t.words) for t in found.in_registers] == [
+        (c, v, w) for c in ("move", "move.other") for v, w in (("plain", ""), ("or", "the loop holds LDG.E"))
+    ]
+
+
+def test_registers_that_cannot_be_timed_are_no_silent_pass(run_cases, device, pytester, monkeypatch):
+    def broken(*words, **more):
+        raise RuntimeError("an illegal instruction was encountered")
+
+    def cannot(*words, **more):
+        raise CannotTime("plain: 64 more steps of the loop cost no clocks")
+
+    words = ("--ptx-timing", "--ptx-backend=gpu", "-k", "timing and not other", "--ptx-records=r.jsonl")
+    monkeypatch.setattr("harness.timing.inregisters.time_in_registers", broken)
+    done = run_cases(*words, move=SOURCE)
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["move: timing in registers broke down: RuntimeError: an illegal instruction*"])
+    assert len(read(pytester.path / "r.jsonl").timings) == 6
+    monkeypatch.setattr("harness.timing.inregisters.time_in_registers", cannot)
+    done = run_cases(*words, move=SOURCE)
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["move: not timed in registers: plain: 64 more steps*"])
 
 
 def test_a_resumed_run_times_only_what_is_missing(run_cases, device, pytester, monkeypatch):

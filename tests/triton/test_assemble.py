@@ -67,7 +67,7 @@ def test_an_assembler_that_fails_or_is_missing_its_output_is_a_refusal(tmp_path)
     script.write_text("#!/bin/sh\nkill -SEGV $$\n")
     crashed = assemble(dataclasses.replace(broken, ptxas=Tool(str(script), "0.1")))
     assert isinstance(crashed, Refusal)
-    assert crashed.words == "ptxas 0.1 ended by signal 11"
+    assert (crashed.words, crashed.ended) == ("ptxas 0.1 ended by signal 11 (SIGSEGV)", "crashed")
 
 
 WAITS_FOR_THE_OTHER = """#!/bin/sh

@@ -4,11 +4,15 @@
 """
 
 import re
+from pathlib import Path
 
 import pytest
 import triton
 import triton.language as tl
 
+from harness.backends.compiled import compile_job
+from harness.jobs import Job, Setup
+from harness.model.load import load
 from harness.triton.assemble import assemble, disassemble
 from harness.triton.compile import compile_kernel
 from harness.triton.spec import FunctionRef, KernelSpec
@@ -75,3 +79,11 @@ def test_an_impure_reading_that_nobody_uses_stays_in_the_ptx(register):
 @pytest.mark.parametrize("register", ["%clock64", "%globaltimer"])
 def test_ptxas_keeps_both_readings_of_what_changes_with_time(register):
     assert readings(compiled(difference, register, pure=False), register) == (2, 2)
+
+
+def test_the_case_of_the_clock_keeps_both_readings_around_its_load():
+    """`cases/tlx_clock.py`: a difference that nobody uses does not cost the readings."""
+    loaded = load(Path("cases/tlx_clock.py"))[0]
+    setup = Setup(sizes={"n": 128})
+    job = Job(loaded.case, loaded.name, loaded.path, "asm", loaded.case.variants["asm"], "sm_90a", setup)
+    assert readings(compile_job(job).compilation, "%clock64")[0] == 2

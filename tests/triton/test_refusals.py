@@ -83,7 +83,7 @@ def test_only_ptxas_s_refusal_depends_on_other_targets(monkeypatch, stage, taker
 
     refusal = Refusal("error", "Unknown modifier '.new'", stage=stage)
     accepted = object.__new__(Built)
-    monkeypatch.setattr(building, "_build", lambda spec: accepted if spec.target == taker else refusal)
+    monkeypatch.setattr(building, "_build", lambda spec, chosen: accepted if spec.target == taker else refusal)
     kernel = Elementwise(InlineAsm(MOVE, "=r,r"), ("fp32",), ("fp32",), (8,))
     found = build(kernel.spec("sm_86", enable_fp_fusion=False))
     expected = "unsupported" if stage == "ptxas" and taker else "error"

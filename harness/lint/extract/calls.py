@@ -1,4 +1,4 @@
-"""From a call with its arguments to a snippet: the spellings of inline asm in Python."""
+"""Make a snippet from a call and its arguments, for every spelling of inline asm in Python."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def argument_dtype(value: Value) -> str | None:
 
 
 class Unresolved(Exception):
-    """A call whose asm or constraints the text of the file does not decide; the words say what is missing."""
+    """A call whose asm or constraints the file's text does not determine; the message says what is missing."""
 
 
 def snippet_of(

@@ -1,7 +1,7 @@
-"""Ways through a file that are followed and cannot be meant: a text that lacks the word another way puts in.
+"""Leave out paths through a file that its author cannot have meant: those whose asm lacks a word that another path has.
 
 `op = ""; if kind == "a": op = "cvt.rn..."` leaves a way on which no branch is taken, with an instruction that has no
-opcode. Such a way is left out where another one of the same call gives the text with the word in it, and is said.
+opcode. Such a path is left out, with a note, where another path to the same call gives the text with the word.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _WORD = re.compile(r"[A-Za-z][\w.:]{2,}\s*")
 
 
 def unmeant(snippets: Iterable[Snippet]) -> set[Snippet]:
-    """The snippets of one call that differ from another one by words that are missing alone."""
+    """The snippets of one call that differ from another snippet only by missing words."""
     all_of_them = list(snippets)
     return {s for s in all_of_them if any(_lacks_words(s, other) for other in all_of_them if other is not s)}
 

@@ -1,4 +1,4 @@
-"""Calls that no walk has reached, in functions too long to follow: what their text and the names round it decide."""
+"""Calls that no walk has reached, in functions too long to follow, resolved from their text and the names around."""
 
 from __future__ import annotations
 

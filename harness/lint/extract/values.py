@@ -1,4 +1,4 @@
-"""What an expression of a Python file is known to be: text with places, names, functions, or nothing."""
+"""The known value of a Python expression: text with places, a name, a function, or unknown."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TextValue:
 
     @classmethod
     def plain(cls, value: str) -> TextValue:
-        """A string that stands nowhere in the file."""
+        """A string without a place in the file."""
         return cls(value, (-1,) * len(value))
 
     def __add__(self, other: TextValue) -> TextValue:

@@ -1,4 +1,4 @@
-"""Registers and labels: where they are declared, and whether they are."""
+"""Rules about the declarations of registers and labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rounding, flushing and range: results that depend on more than the text seems to say."""
+"""Rules about rounding, flushing and range."""
 
 from __future__ import annotations
 

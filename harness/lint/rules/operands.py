@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from harness.lint.block import ASSUMED, LintedBlock, names, runs_on
+from harness.lint.block import ASSUMED, LintedBlock, names
 from harness.lint.flow import flow, read_names, written_names
 from harness.lint.rules import rule
 from harness.lint.rules.spelling import sigil
 from harness.lint.snippet import Found
+from harness.lint.trial import home_of
 from harness.ptx.binding.constraints import REGISTER_WIDTH
 from harness.ptx.errors import PtxError, UndefinedBits
 from harness.ptx.text.lexer import OPERAND
@@ -185,7 +186,7 @@ def _undefined(block: LintedBlock, number: int) -> str | None:
     inputs = [n for n in block.inputs if block.parsed[n].tied is None]
     if len(inputs) != len(block.inputs):
         return None
-    target = runs_on(block)
+    target = home_of(block)
     if target is None:
         return None
     rng = np.random.default_rng(ASSUMED)

@@ -1,4 +1,4 @@
-"""The order in which arguments are packed into registers, where no pack of Triton's says what it should be."""
+"""The order in which arguments are packed into registers, for blocks without a pack of Triton's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a block does beside computing its results, against what its author declares."""
+"""Side effects of a block, compared with what its author declares."""
 
 from __future__ import annotations
 

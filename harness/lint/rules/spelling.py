@@ -1,4 +1,4 @@
-"""The text as its dialect reads it: signs before numbers, dollars, semicolons, braces."""
+"""Rules about the dialect's signs: `$` and `%` before numbers, semicolons, braces."""
 
 from __future__ import annotations
 

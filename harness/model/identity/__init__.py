@@ -1,4 +1,4 @@
-"""Identities: two values, of which one holds all that decides bits, and the other all that decides the verdict.
+"""Identities: one value for everything that decides bits, and one for everything that decides the verdict.
 
 Every memo, cache, resumed run, gate and device job compares these and has no key of its own. `encoding` turns plain
 values into bytes; `code` does so for functions, with their texts from `source`. `experiment` is the identity of a run,

@@ -1,4 +1,4 @@
-"""What a function does: its source, the source of all that it calls, and the values that both use.
+"""The code of a function as bytes: its source, the source of everything it calls, and the values that these use.
 
 The walk follows globals, closures, defaults, imports inside functions, attributes, methods, base classes and classes of
 values. It ends at the standard library, at this package and at installed packages. Of a small installed package the
@@ -126,7 +126,7 @@ class _Walk:
         return tagged("instance", self.encode(cls), self.encode(state), self.encode(held))
 
     def _foreign(self, value: Any) -> bytes | None:
-        """A value of a class that the walk does not enter; None for one that nothing tells from others."""
+        """A value of a class that the walk does not enter; None if nothing distinguishes it from other values."""
         if type(value).__name__ in ("Heuristics", "Autotuner"):
             rules = {n: getattr(value, n, None) for n in ("values", "configs", "keys")}
             return tagged("jit", type(value).__name__.encode(), self.encode(value.fn), self.encode(rules))
@@ -143,7 +143,7 @@ class _Walk:
             return tagged("instance", self.encode(type(value)), self.encode(dict(vars(value))))
         try:
             parts = reduce(value) if reduce else value.__reduce_ex__(2)
-        except Exception:  # whatever a class says against being copied
+        except Exception:  # a class may refuse to be copied, in any way
             return None
         if isinstance(parts, str) and not any(getattr(m, parts, None) is value for m in _homes(value)):
             return None  # a name under which something else is found, or nothing

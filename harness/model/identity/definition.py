@@ -1,7 +1,7 @@
-"""What decides the verdict: everything that a case and one of its variants state.
+"""Everything in a case and one of its variants that decides the verdict.
 
-The parts have names, so that a gate can say which of them changed. A part is a digest, equal on every machine where the
-same is written.
+The parts have names, so that a gate can say which of them changed. Each part is a digest; the same source gives the
+same digest on every machine.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _known: dict[tuple[int, int, bool], tuple[Case, Variant, dict[str, str]]] = {}
 
 
 def definition(case: Case, variant: Variant, *, exact: bool = False) -> dict[str, str]:
-    """The digests of what a variant is and what it is held to, by part. Computed once for a variant in a process.
+    """The digests of a variant's code and of the rules it is judged by, by part. Computed once per variant and process.
 
     exact: for comparing within one environment; byte code and versions of packages count as well.
     """
@@ -61,7 +61,7 @@ _shared: dict[tuple[int, bool], tuple[Case, dict[str, str]]] = {}
 
 
 def _digest(value: Any, exact: bool) -> str:
-    """The digest of a part; of one that holds a value without an encoding, also what that value is."""
+    """The digest of a part, and a description of its first value without an encoding, if there is one."""
     met = len(without_encoding())
     found = digest_with_code(value, exact=exact)[:KEPT_DIGITS]
     strange = without_encoding()[met:]
@@ -77,7 +77,7 @@ def _kind(value: Any) -> str:
 
 
 def what_changed(before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    """What became of the parts that differ, in words: what was changed, and what nobody can compare; "" for nothing."""
+    """The parts that differ, in words: which changed, and which cannot be compared; "" if none differs."""
     differ = changed_parts(before, after)
     strange = {n: d for n in differ if (d := after.get(n, before.get(n, ""))).startswith(INCOMPARABLE)}
     changed = [n for n in differ if n not in strange]

@@ -1,4 +1,4 @@
-"""What decides bits: everything that is handed to the machine that runs the code, as one immutable value."""
+"""Everything that decides a run's bits, as one immutable value: all that the machine which runs the code is given."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def harness() -> str:
 
 
 def _text_digest(folder: Path) -> str:
-    """A digest of all modules in a folder. Raises FileNotFoundError where it has none: then nothing would count."""
+    """A digest of all modules in a folder. Raises FileNotFoundError for a folder without modules."""
     files = sorted(folder.rglob("*.py"))
     if not files:
         raise FileNotFoundError(f"{folder} holds no Python file; identities of results are made from its text")

@@ -1,4 +1,4 @@
-"""Files executed as modules, always from their text.
+"""Execute files as modules, always from their source text.
 
 Python trusts a `.pyc` whose source has the same size and the same time in whole seconds, so an edit may be missed.
 
@@ -46,7 +46,7 @@ def module_name(path: Path, name: str) -> str:
 
 
 def _know_folder(path: Path) -> None:
-    """Enter the folder of a file as a package, of which nothing is executed: not its `__init__.py` either."""
+    """Enter the folder of a file as a package, without executing its `__init__.py`."""
     package = module_name(path, "").rstrip(".")
     if package not in sys.modules:
         found = ModuleType(package, f"The files of {path.parent}.")
@@ -57,7 +57,7 @@ def _know_folder(path: Path) -> None:
 
 
 class _FromText(SourceFileLoader):
-    """Compiles the text of a file, and notes it as what runs."""
+    """Compiles the text of a file, and records that text as the one executed."""
 
     def get_code(self, fullname: str) -> CodeType:
         """The code of the file as it is now."""

@@ -20,7 +20,7 @@ _sources: dict[str, str] = {}
 
 
 def executed(path: str, text: str) -> None:
-    """Note the text of a file that was executed: what the file holds later is not what runs."""
+    """Record the text of a file as it was executed. A later edit of the file does not change what runs."""
     _sources[path] = text
 
 

@@ -128,7 +128,7 @@ class Builder(Resolver):
             self._declare_variable(statement, scope)
 
     def _declare_name(self, what: str, name: str, scope: Scope, offset: int) -> None:
-        """Note a label, or a register that is declared alone: a scope has one of a name."""
+        """Note a label, a variable, or a register that is declared alone: a scope has one of a name."""
         if name in scope.names:
             raise self.error(OperandError, f"{what} {name} is declared twice", offset)
         scope.names.add(name)
@@ -139,7 +139,17 @@ class Builder(Resolver):
             raise self.error(NotElementwise, message, node.offset)
         if node.name in scope.variables:
             raise self.error(OperandError, f"{node.name} is declared twice", node.offset)
+        self._declare_name("variable", node.name, scope, node.offset)
+        self._refuse_predefined(node.name, node.offset)
         scope.variables[node.name] = node
+
+    def _refuse_predefined(self, name: str, offset: int) -> None:
+        """Raise OperandError for the name of a special register (ISA 4.4: predefined identifiers).
+
+        ptxas lets such a name be declared, and refuses or misreads what then stands for the special register.
+        """
+        if name in SPECIAL_REGISTERS:
+            raise self.error(OperandError, f"{name} is a special register, and cannot be declared", offset)
 
     def _declare_registers(self, node: Declaration, scope: Scope) -> None:
         if node.type not in REGISTER_TYPES:
@@ -154,6 +164,7 @@ class Builder(Resolver):
         for name in names:
             if name in scope.registers:
                 raise self.error(OperandError, f"register {name} is declared twice", node.offset)
+            self._refuse_predefined(name, node.offset)
             if node.vector == 1:
                 scope.registers[name] = self.new_register(name, kind)
             else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from harness.ptx.binding import braces
 from harness.ptx.binding.builder import Builder, binds, expect
 from harness.ptx.binding.program import UNDEFINED, ReadSlot, Register, Step, WriteSlot
@@ -21,6 +23,8 @@ def _bind_mov(builder: Builder, node: Instruction, bound: Bound) -> Step:
         raise builder.error(OperandError, f"{node.spelling} takes a vector on one side, not on both", node.offset)
     to, what = (_unwrapped(_spread(builder, operand), kind) for operand in node.operands)
     if isinstance(what, Name) and what.text.partition(".")[0] in SPECIAL_REGISTERS:
+        if what.negated:
+            raise builder.error(OperandError, "only predicates can be negated with '!'", what.offset)
         return _bind_special(builder, node, bound, kind)
     if isinstance(to, Vector) and isinstance(what, Vector):
         raise builder.error(OperandError, f"{node.spelling} takes a vector on one side, not on both", what.offset)
@@ -36,7 +40,7 @@ def _bind_mov(builder: Builder, node: Instruction, bound: Bound) -> Step:
     if isinstance(what, Name) and (address := builder.address_of(what)) is not None:
         if kind.width not in (32, 64) or kind.kind == "f":
             raise builder.error(OperandError, f"{node.spelling} cannot hold an address", what.offset)
-        reader = ReadSlot(-1, kind.width, address.pattern & ((1 << kind.width) - 1))
+        reader = replace(address, width=kind.width, pattern=address.pattern & ((1 << kind.width) - 1))
     else:
         reader = _strict_read(builder, what, kind, f"operand a of {bound.spelling}")
     return Step("mov", node, bound, (reader,), (_strict_write(builder, to, kind, bound),))

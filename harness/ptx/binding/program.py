@@ -27,12 +27,17 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class ReadSlot:
-    """A source operand: a register slot or, with slot -1, a constant pattern; `width` bits of it are read."""
+    """A source operand: a register slot or, with slot -1, a constant pattern; `width` bits of it are read.
+
+    `shared`: the pattern is an address in the shared memory of the thread's block, which has the block's rank in its
+    cluster in the bits above.
+    """
 
     slot: int
     width: int
     pattern: int = 0
     negated: bool = False
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """Barriers in shared memory, bulk copies, and tensor maps (ISA 9.7.9.25 to 9.7.9.27, 9.7.13.15, 9.7.13.16).
 
-Declared is what the kernel machine runs: blocks without a cluster of several, and copies of tiles. The other forms
-(im2col, gather, multicast, reductions) are refused by name.
+Declared is what the kernel machine runs: copies of tiles. Other forms (im2col, gather) are refused by name.
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ for _name, _requires in (("test_wait", 80), ("try_wait", 90)):
         scope=".cta .cluster",
         space=_SHARED,
     )
-operation("fence.mbarrier_init.release.cluster", "proxy_nothing", section="9.7.13.4", requires=90)
 operation(
     "fence.proxy.tensormap::generic.sem.scope",
     "proxy_nothing",
@@ -61,6 +59,16 @@ operation(
     requires=90,
     rank=_RANKS,
     to=_TO,
+    mode=".tile",
+    hint=".L2::cache_hint",
+)
+operation(
+    "cp.async.bulk.tensor.rank.to.global{.mode}.mbarrier::complete_tx::bytes.multicast::cluster{.hint}",
+    "bulk_tensor_load",
+    section="9.7.9.27.1.2",
+    requires=90,
+    rank=_RANKS,
+    to=".shared::cluster",
     mode=".tile",
     hint=".L2::cache_hint",
 )
@@ -98,3 +106,67 @@ operation(
     requires=90,
     scope=".cta .cluster .gpu .sys",
 )
+
+# Copies of bytes (ISA 9.7.9.25.4), and reductions with them (9.7.9.25.5).
+_BYTES = "mbarrier::complete_tx::bytes"
+_HINT = ".L2::cache_hint"
+operation(
+    f"cp.async.bulk.to.global.{_BYTES}{{.hint}}", "bulk_load", section="9.7.9.25.4.1", requires=90, to=_TO, hint=_HINT
+)
+operation(
+    f"cp.async.bulk.to.global.{_BYTES}.multicast::cluster{{.hint}}",
+    "bulk_load",
+    section="9.7.9.25.4.1",
+    requires=90,
+    to=".shared::cluster",
+    hint=_HINT,
+)
+operation(
+    f"cp.async.bulk.to.shared::cta.{_BYTES}", "bulk_move", section="9.7.9.25.4.1", requires=90, to=".shared::cluster"
+)
+operation(
+    "cp.async.bulk.global.shared::cta.bulk_group{.hint}", "bulk_store", section="9.7.9.25.4.1", requires=90, hint=_HINT
+)
+operation(
+    "cp.async.bulk.global.shared::cta.bulk_group{.hint}.cp_mask",
+    "bulk_store",
+    section="9.7.9.25.4.1",
+    requires=100,
+    hint=_HINT,
+)
+operation("cp.async.bulk.prefetch.L2.global{.hint}", "nothing_here", section="9.7.9.25.4.3", requires=90, hint=_HINT)
+operation(
+    "cp.async.bulk.prefetch.tensor.rank.L2.global{.mode}{.hint}",
+    "nothing_here",
+    section="9.7.9.27.1.4",
+    requires=90,
+    rank=_RANKS,
+    mode=".tile",
+    hint=_HINT,
+)
+for _ops, _types in (
+    (".add", ".u32 .s32 .u64"), (".min .max", ".u32 .s32"), (".inc .dec", ".u32"), (".and .or .xor", ".b32"),
+):  # fmt: skip
+    operation(
+        f"cp.reduce.async.bulk.to.shared::cta.{_BYTES}.op.type",
+        "bulk_move",
+        section="9.7.9.25.5.1",
+        requires=90,
+        to=".shared::cluster",
+        op=_ops,
+        type=_types,
+    )
+for _tail, _ops, _types in (
+    (".op.type", ".add", ".u32 .s32 .u64 .f32 .f64"), (".op.noftz.type", ".add", ".f16 .bf16 .f32"),
+    (".op.type", ".min .max", ".u32 .s32 .u64 .s64 .f16 .bf16"), (".op.type", ".inc .dec", ".u32"),
+    (".op.type", ".and .or .xor", ".b32 .b64"),
+):  # fmt: skip
+    operation(
+        f"cp.reduce.async.bulk.global.shared::cta.bulk_group{{.hint}}{_tail}",
+        "bulk_store",
+        section="9.7.9.25.5.1",
+        requires=90,
+        hint=_HINT,
+        op=_ops,
+        type=_types,
+    )

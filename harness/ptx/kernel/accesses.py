@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from harness.ptx.binding.braces import is_special
 from harness.ptx.binding.builder import binds, expect
 from harness.ptx.binding.program import ReadSlot, Step, WriteSlot
 from harness.ptx.errors import ExecutionError, OperandError
@@ -19,9 +20,15 @@ from harness.ptx.numeric.vectorise import UNSIGNED, Array
 from harness.ptx.text.nodes import Address, Instruction, Name, Operand, Sink, Vector
 from harness.ptx.text.types import TYPES
 
+_WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "global": 0, "param": 0}
+"""Where variables appear among generic addresses. Those in constant memory have none without `cvta.const`."""
 
-def address(builder: KernelBuilder, node: Operand, space: str) -> tuple[ReadSlot, int]:
-    """Bind `[base+displacement]`: a reader for the base (a constant for a variable) and the displacement."""
+
+def address(builder: KernelBuilder, node: Operand, space: str, *, parameters: bool = False) -> tuple[ReadSlot, int]:
+    """Bind `[base+displacement]`: a reader for the base (a constant for a variable) and the displacement.
+
+    parameters: whether a kernel's parameter may be named, as tensor maps are.
+    """
     if not isinstance(node, Address):
         raise builder.error(OperandError, "a memory operand is written in brackets", node.offset)
     if node.base is None:
@@ -29,13 +36,24 @@ def address(builder: KernelBuilder, node: Operand, space: str) -> tuple[ReadSlot
     displacement = ((node.displacement + (1 << 63)) & 0xFFFFFFFFFFFFFFFF) - (1 << 63)
     variable = builder.address_of(node.base)
     if variable is not None:
-        return variable, displacement
+        return _in_space(builder, node.base, variable, space, parameters), displacement
     register = builder.resolve(node.base)
     narrow = register.type.width == 32 and space not in ("global", "")
-    if register.type.kind == "f" or not (register.type.width == 64 or narrow):
+    if register.type.kind in "fp" or not (register.type.width == 64 or narrow):
         shown = builder.show(register)
         raise builder.error(OperandError, f"{shown} cannot hold a {space or 'generic'} address", node.offset)
     return ReadSlot(register.slot, register.type.width), displacement
+
+
+def _in_space(builder: KernelBuilder, name: Name, variable: ReadSlot, space: str, parameters: bool) -> ReadSlot:
+    """The address of a variable for an access to `space` (""; generic). Raises OperandError where it lies elsewhere."""
+    declared = builder.scope.variable(name.text)
+    own = declared.space if declared is not None else "param"
+    fits = own == space if space else own in _WINDOWS
+    if not fits or (own == "param" and not parameters):
+        asked = f".{space}" if space else "generic"
+        raise builder.error(OperandError, f"{name.text} lies in .{own} memory; the access is {asked}", name.offset)
+    return variable if space else replace(variable, pattern=variable.pattern + _WINDOWS[own])
 
 
 def _space(bound: Bound) -> str:
@@ -51,6 +69,7 @@ def _bind_ld(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2 + _hints(bound))
     kind = TYPES[bound.modifiers["type"] or ""]
     parts = elements(builder, node.operands[0], _count(bound))
+    _refuse_unlike(builder, parts)
     writers = tuple(builder.destination(p, kind, bound, may_discard=True) for p in parts)
     space = _space(bound)
     if space == "param":
@@ -79,11 +98,19 @@ def elements(builder: KernelBuilder, node: Operand, count: int) -> list[Operand]
     return builder.elements(node, count)
 
 
+def _refuse_unlike(builder: KernelBuilder, parts: Sequence[Operand]) -> None:
+    """Raise OperandError where the registers of a vector have several sizes."""
+    names = [p for p in parts if isinstance(p, Name) and not is_special(p)]
+    if len(parts) > 1 and len({builder.resolve(n).type.width for n in names}) > 1:
+        raise builder.error(OperandError, "the registers of a vector have different sizes", names[0].offset)
+
+
 @binds("st")
 def _bind_st(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2 + _hints(bound))
     kind = TYPES[bound.modifiers["type"] or ""]
     parts = elements(builder, node.operands[1], _count(bound))
+    _refuse_unlike(builder, parts)
     space = _space(bound)
     readers = tuple(builder.read(p, kind, True, f"value of {bound.spelling}") for p in parts)
     if space == "param":
@@ -172,7 +199,7 @@ def _atomic(builder: KernelBuilder, node: Instruction, bound: Bound, to: Operand
     base, displacement = address(builder, rest[0], space)
     operands = [part for o in rest[1:] for part in elements(builder, o, count)]
     readers = tuple(builder.read(o, kind, False, f"operand of {bound.spelling}") for o in operands)
-    detail = (Access(space, displacement, kind.width, count), _update(bound))
+    detail = (Access(space, displacement, kind.width, count), update_of(bound))
     return Step("atom", node, bound, (base, *readers), writers, detail=detail)
 
 
@@ -190,7 +217,7 @@ _INTEGER: dict[str, Callable[..., int]] = {
 }
 
 
-def _update(bound: Bound) -> Callable[..., int]:
+def update_of(bound: Bound) -> Callable[..., int]:
     """The new value from the old one and the operands, on bit patterns."""
     op = bound.modifiers["op"] or ""
     kind = TYPES[bound.modifiers["type"] or ""]
@@ -244,7 +271,11 @@ def _bind_cvta(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     if variable is None:
         reader = builder.read(what, kind, False, f"operand of {bound.spelling}")
     else:
-        reader = ReadSlot(-1, width, variable.pattern & ((1 << width) - 1))
+        if bound.modifiers["to"]:
+            raise builder.error(OperandError, f"{bound.spelling} takes a register, not a variable", what.offset)
+        assert isinstance(what, Name)
+        variable = _in_space(builder, what, variable, _space(bound), parameters=True)
+        reader = replace(variable, width=width, pattern=variable.pattern & ((1 << width) - 1))
     writer = builder.destination(node.operands[0], kind, bound)
     return Step("cvta", node, bound, (reader,), (writer,))
 

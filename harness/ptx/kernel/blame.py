@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.ptx.binding.program import Step
 from harness.ptx.errors import PtxError, UndefinedBits
-from harness.ptx.kernel.frame import KernelFrame
+from harness.ptx.kernel.clusters import frame_of
 from harness.ptx.kernel.grid import KernelGrid
 from harness.ptx.kernel.schedule import KernelScheduler
 from harness.ptx.machine.frame import Frame
@@ -65,7 +65,7 @@ def at_the_asm(error: UndefinedBits, grid: KernelGrid, first: int, blocks: int) 
         return error
     if any(s.kind == "call" for s in steps):
         return error
-    frame, origins = KernelFrame(grid, first, blocks), _Origins(error.lane)
+    frame, origins = frame_of(grid, first, blocks), _Origins(error.lane)
     scheduler = KernelScheduler(grid.program, frame)
     scheduler.observer = origins
     try:

@@ -131,19 +131,21 @@ def _corner(
     if not isinstance(operand, Address) or len(operand.extra) != 1:
         raise builder.error(OperandError, f"{node.spelling} takes [map, {{coordinates}}]", operand.offset)
     plain = Address(operand.base, operand.displacement, operand.offset)
-    base, displacement = address(builder, plain, "")
+    base, displacement = address(builder, plain, "", parameters=True)
     vector = builder.elements(operand.extra[0], rank)
     return base, displacement, [builder.read(c, TYPES["s32"], False, "a coordinate") for c in vector]
 
 
 @binds("bulk_tensor_load")
 def _bind_load(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-    expect(builder, node, 3 + (bound.modifiers["hint"] is not None))
+    several = "multicast::cluster" in node.modifiers
+    expect(builder, node, 3 + several + (bound.modifiers["hint"] is not None))
     to, to_displacement = address(builder, node.operands[0], "shared")
     base, displacement, corner = _corner(builder, node, bound, node.operands[1])
     barrier, barrier_displacement = address(builder, node.operands[2], "shared")
-    detail = (to_displacement, displacement, Access("shared", barrier_displacement, 64, 1))
-    return Step("bulk_tensor_load", node, bound, (to, barrier, base, *corner), detail=detail)
+    ranks = (builder.read(node.operands[3], TYPES["u16"], False, "the mask of a multicast"),) if several else ()
+    detail = (to_displacement, displacement, Access("shared", barrier_displacement, 64, 1), several)
+    return Step("bulk_tensor_load", node, bound, (to, barrier, base, *corner, *ranks), detail=detail)
 
 
 @binds("bulk_tensor_store")
@@ -155,11 +157,16 @@ def _bind_store(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step
     return Step("bulk_tensor_store", node, bound, (what, base, *corner), detail=detail)
 
 
-def _boxes(frame: KernelFrame, step: Step, lanes: Array, at: int) -> list[tuple[int, TensorMap, list[int], int]]:
-    """Of each lane: its number, the map, the corner, and the address in shared memory. at: which source is the map."""
+def _boxes(
+    frame: KernelFrame, step: Step, lanes: Array, at: int, end: int | None = None
+) -> list[tuple[int, TensorMap, list[int], int]]:
+    """Of each lane: its number, the map, the corner, and the address in shared memory.
+
+    at: which source is the map. end: which is the first behind the coordinates.
+    """
     here = _numbers(frame, step, step.sources[0], lanes, "an address") + step.detail[0]
     maps = _numbers(frame, step, step.sources[at], lanes, "an address") + step.detail[1]
-    corners = np.stack([_numbers(frame, step, r, lanes, "a coordinate") for r in step.sources[at + 1 :]], 1)
+    corners = np.stack([_numbers(frame, step, r, lanes, "a coordinate") for r in step.sources[at + 1 : end]], 1)
     found = []
     table = zip(lanes.tolist(), here.tolist(), maps.tolist(), corners.tolist(), strict=True)
     for lane, start, place, corner in table:
@@ -177,9 +184,22 @@ def _run_load(frame: KernelFrame, step: Step, active: Array | None) -> None:
     if not len(lanes):
         return
     barriers = places(frame, step, step.sources[1], step.detail[2], lanes).tolist()
-    for (lane, tensor, corner, start), barrier in zip(_boxes(frame, step, lanes, 2), barriers, strict=True):
-        barrier_at(frame, step, barrier, lane)
-        frame.bulk.load(step, tensor, lane, corner, start, barrier)
+    several = step.detail[3]
+    boxes = _boxes(frame, step, lanes, 2, -1 if several else None)
+    masks = ranks_of(frame, step, lanes) if several else [0] * len(lanes)
+    for (lane, tensor, corner, start), barrier, ranks in zip(boxes, barriers, masks, strict=True):
+        if not several:
+            barrier_at(frame, step, barrier, lane)
+        frame.bulk.load(step, tensor, lane, corner, start, barrier, ranks)
+
+
+def ranks_of(frame: KernelFrame, step: Step, lanes: Array) -> list[int]:
+    """The mask of a multicast, the last source, in each lane. Raises ExecutionError where it names no block."""
+    masks = [int(m) for m in _numbers(frame, step, step.sources[-1], lanes, "the mask of a multicast")]
+    if 0 in masks:
+        text = f"{frame.who(int(lanes[masks.index(0)]))} copies to the blocks of mask 0x0, which names none"
+        raise frame.fault(ExecutionError, step, text)
+    return masks
 
 
 @runs("bulk_tensor_store")

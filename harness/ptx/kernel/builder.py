@@ -49,6 +49,7 @@ class KernelBuilder(Builder):
         self.passed: dict[tuple[int, int, int], Register] = {}
         self.calling: list[str] = []
         self.parameters = {p.name: p for p in function.parameters}
+        self.scope.names |= set(self.parameters)
         self.parameter_places = places_of(function.parameters)
         self.sizes = {"shared": 0, "local": 0, "global": 0}
         self.variables = bytearray()
@@ -116,7 +117,7 @@ class KernelBuilder(Builder):
             # Dynamic shared memory begins behind the static variables, which Triton has none of.
             offset = -(-self.sizes["shared"] // -offset) * -offset
         base = VARIABLES_BASE if variable.space in ("global", "const") else SHARED_BASE
-        return ReadSlot(-1, 64, base + offset)
+        return ReadSlot(-1, 64, base + offset, shared=variable.space == "shared")
 
     def parameter(self, node: Operand, size: int) -> tuple[str, int]:
         """The parameter and the offset in it that `[name+offset]` means."""

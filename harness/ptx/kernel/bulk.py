@@ -8,6 +8,7 @@ That other threads read the tensor before then is not checked, nor are races on 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,14 +16,18 @@ import numpy as np
 from harness.ptx.binding.program import Step
 from harness.ptx.errors import ExecutionError, MemoryFault
 from harness.ptx.kernel.copies import Reaching
-from harness.ptx.kernel.memory import CHUNK, SHARED_BASE, Buffer, Place
+from harness.ptx.kernel.memory import SHARED_BASE, Access, Buffer, Place, tally
 from harness.ptx.kernel.tensormaps import TensorMap, rows_of, swizzled
-from harness.ptx.numeric.vectorise import Array
+from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
 
 @dataclass
 class Coming:
-    """A box on its way to shared memory: who issued it, where its chunks of 16 bytes go, and the mbarrier to tell."""
+    """Bytes on their way to shared memory: who sent them, where each piece of `size` goes, and the mbarrier to tell.
+
+    data, undefined: bytes, a row for each piece. `source`: pieces of 16 bytes of shared memory that they are read
+    from. `update`: what a reduction makes of an old and a new code, of `width` bits.
+    """
 
     step: Step
     lane: int
@@ -30,7 +35,11 @@ class Coming:
     data: Array
     undefined: Array | None
     barrier: int
-    swizzle: int
+    swizzle: int = 0
+    size: int = 16
+    source: Array | None = None
+    update: Callable[..., int] | None = None
+    width: int = 32
 
 
 @dataclass
@@ -52,47 +61,61 @@ class Bulk:
         self.leaving: list[Leaving] = []
         self.committed = np.zeros(frame.lanes, np.int64)
 
-    def _chunks(self, step: Step, found: TensorMap, lane: int, start: int) -> Array:
-        """The bytes of shared memory, over all blocks, at which a box's chunks lie. start: an address in it."""
+    def _chunks(self, step: Step, found: TensorMap, lane: int, start: int, block: int) -> Array:
+        """The bytes of shared memory, over all blocks, at which a box's chunks lie. start: an offset in the block's."""
         frame, shared = self.frame, self.frame.shared
         if start % 128:
             text = f"{frame.who(lane)}: a box in shared memory begins at a multiple of 128 bytes, not at offset"
-            raise frame.fault(MemoryFault, step, f"{text} {start - SHARED_BASE}")
-        offsets = swizzled(found, start) - SHARED_BASE
+            raise frame.fault(MemoryFault, step, f"{text} {start}")
+        offsets = swizzled(found, start + SHARED_BASE) - SHARED_BASE
         if offsets.min() < 0 or offsets.max() + 16 > shared.limit:
-            text = (
-                f"a box of {found.bytes} bytes at offset {start - SHARED_BASE} lies outside the {shared.limit} bytes of"
-            )
+            text = f"a box of {found.bytes} bytes at offset {start} lies outside the {shared.limit} bytes of"
             raise frame.fault(MemoryFault, step, f"{text} shared memory, in {frame.who(lane)}")
-        return np.asarray(offsets + int(frame.block[lane]) * shared.size)
+        return np.asarray(offsets + block * shared.size)
 
     def _line(self, step: Step) -> int:
         return int(self.frame.program.source.position(step.node.offset)[0])
 
     # to shared memory ------------------------------------------------------------------------------------
 
-    def load(self, step: Step, found: TensorMap, lane: int, corner: list[int], start: int, barrier: int) -> None:
-        """Issue a copy of the box at a corner to an address of shared memory."""
+    def load(
+        self, step: Step, found: TensorMap, lane: int, corner: list[int], start: int, barrier: int, ranks: int = 0
+    ) -> None:
+        """Issue a copy of the box at a corner to an address of shared memory.
+
+        ranks: a bit for each block of the cluster that gets the box, at the same offset; 0: that of the address.
+        """
         frame, shared = self.frame, self.frame.shared
-        offsets = self._chunks(step, found, lane, start)
-        units = shared.units(offsets, 16)
-        if (shared.under_way[units] > 0).any():
-            self.refuse(step, lane, offsets, units, "copies to")
-        frame.refuse_write(step, CHUNK, np.full(len(offsets), lane), Place(shared, offsets))
+        block, offset = frame.destination(step, lane, start)
         data, undefined = self._read(step, found, lane, corner)
+        for to in frame.receivers(step, lane, ranks) if ranks else [block]:
+            offsets = self._chunks(step, found, lane, offset, to)
+            told = barrier % shared.size + to * shared.size if ranks else barrier
+            self.issue(Coming(step, lane, offsets, data, undefined, told, found.swizzle))
+
+    def issue(self, coming: Coming) -> None:
+        """Bytes begin their way to shared memory. Raises MemoryFault where others use their places."""
+        frame, shared, step, lane = self.frame, self.frame.shared, coming.step, coming.lane
+        offsets, size = coming.offsets, coming.size
+        frame.refuse_unmade(step, coming.barrier, lane)
+        units = shared.units(offsets, size)
+        if (shared.under_way[units] > 0).any() and coming.update is None:
+            self.refuse(step, lane, offsets, units, "copies to")
+        access = Access("shared", 0, 8 * min(size, 4), max(size // 4, 1))
+        lanes = np.full(len(offsets), lane)
+        frame.refuse_write(step, access, lanes, Place(shared, offsets))
         if frame.grid.races:
-            lanes = np.full(len(offsets), lane)
-            times = (frame.block_time[lanes], frame.warp_time[lanes])
-            bad = shared.note_write(
-                offsets, 16, frame.thread[lanes], frame.clock, times, np.ones(len(offsets), np.bool_)
-            )
-            if bad.any():
+            changes = np.ones(len(offsets), np.bool_)
+            bad = shared.note_write(offsets, size, frame.member[lanes], frame.clock, frame.times(lanes), changes)
+            if bad.any() and coming.update is None:
                 offset = int(offsets[np.flatnonzero(bad)[0]]) % shared.size
                 text = f"race: {frame.who(lane)} copies to shared memory at offset {offset}, which another thread"
                 raise frame.fault(MemoryFault, step, f"{text} read or wrote, and it has not waited for that thread")
             shared.unfenced[units] = False
-        np.add.at(shared.under_way, units, 1)
-        self.flying.append(Coming(step, lane, offsets, data, undefined, barrier, found.swizzle))
+        tally(shared.under_way, units, 1)
+        if coming.source is not None:
+            tally(shared.taken, shared.units(coming.source, 16), 1)
+        self.flying.append(coming)
 
     def _read(self, step: Step, found: TensorMap, lane: int, corner: list[int]) -> tuple[Array, Array | None]:
         """The bytes of a box, and their undefined bits."""
@@ -129,24 +152,41 @@ class Bulk:
         frame, shared = self.frame, self.frame.shared
         coming, self.flying = self.flying, []
         for one in coming:
-            units = shared.units(one.offsets, 16)
-            np.subtract.at(shared.under_way, units, 1)
-            index = one.offsets // 16
-            shared.bytes.reshape(-1, 16)[index] = one.data
-            shared.undefined.reshape(-1, 16)[index] = 0 if one.undefined is None else one.undefined
+            units = shared.units(one.offsets, one.size)
+            tally(shared.under_way, units, -1)
+            self._write(one)
+            if one.source is not None:
+                tally(shared.taken, shared.units(one.source, 16), -1)
             if shared.swizzles is None:
                 shared.swizzles = np.zeros(len(shared.bytes) // 16, np.uint8)
-            shared.swizzles[index] = one.swizzle
+            shared.swizzles[one.offsets // 16] = one.swizzle
             if frame.grid.races:
-                threads = frame.thread[np.full(len(one.offsets), one.lane)]
-                shared.note_landing(one.offsets, 16, threads, frame.clock)
+                shared.note_landing(one.offsets, one.size, frame.receiver(one.lane, one.offsets), frame.clock)
             frame.arrived(one.step, one.barrier, one.lane, one.data.size)
         return bool(coming)
+
+    def _write(self, one: Coming) -> None:
+        """Write what has come, or what it makes of the bytes there. Raises UndefinedBits for a reduction of some."""
+        shared, index = self.frame.shared, one.offsets // one.size
+        bytes_there = shared.bytes.reshape(-1, one.size)
+        undefined_there = shared.undefined.reshape(-1, one.size)
+        if one.update is None:
+            bytes_there[index] = one.data
+            undefined_there[index] = 0 if one.undefined is None else one.undefined
+            return
+        doubt = undefined_there[index].any(axis=1)
+        self.frame.refuse_undefined(one.step, doubt, np.full(len(index), one.lane), "a reduction in shared memory")
+        kind = UNSIGNED[one.width]
+        for at, row in zip(index.tolist(), one.data, strict=True):
+            cells = bytes_there[at].view(kind)
+            cells[:] = [
+                one.update(int(o), int(n)) for o, n in zip(cells, np.ascontiguousarray(row).view(kind), strict=True)
+            ]
 
     def refuse(self, step: Step, lane: int, offsets: Array, units: Array, verb: str) -> None:
         """Raise MemoryFault for an access to chunks to which a bulk copy is under way; return where none is."""
         for one in self.flying:
-            hit = np.isin(self.frame.shared.units(one.offsets, 16), units)
+            hit = np.isin(self.frame.shared.units(one.offsets, one.size), units)
             if hit.any():
                 frame, size = self.frame, self.frame.shared.size
                 at = np.flatnonzero((self.frame.shared.under_way[units] > 0).any(axis=1))
@@ -166,28 +206,24 @@ class Bulk:
                 )
                 raise self.frame.fault(ExecutionError, step, f"{text} is still to tell")
 
+    def refuse_ended(self, block: int, name: str) -> None:
+        """Raise MemoryFault where a copy from another block is under way to a block of this frame that has ended."""
+        for one in self.flying:
+            if int(one.offsets[0]) // self.frame.shared.size == block != int(self.frame.block[one.lane]):
+                text = (
+                    f"block {name} ends while the copy of {self.frame.who(one.lane)} to its shared memory is under way"
+                )
+                raise self.frame.fault(MemoryFault, one.step, f"{text}: it has to wait for its mbarrier")
+
     # from shared memory ----------------------------------------------------------------------------------
 
     def store(self, step: Step, found: TensorMap, lane: int, corner: list[int], start: int) -> None:
         """Issue a copy of the box at an address of shared memory to a corner of the tensor."""
         frame, shared = self.frame, self.frame.shared
-        offsets = self._chunks(step, found, lane, start)
-        units = shared.units(offsets, 16)
-        if (shared.under_way[units] > 0).any():
-            self.refuse(step, lane, offsets, units, "copies from")
-        lanes = np.full(len(offsets), lane)
-        if frame.grid.races:
-            if shared.unfenced[units].any():
-                at = int(offsets[np.flatnonzero(shared.unfenced[units].any(axis=1))[0]]) % shared.size
-                text = f"{frame.who(lane)} copies from shared memory at offset {at}, which a thread wrote, and no "
-                raise frame.fault(MemoryFault, step, text + "fence.proxy.async lies between")
-            times = (frame.block_time[lanes], frame.warp_time[lanes])
-            bad = shared.note_read(offsets, 16, frame.thread[lanes], frame.clock, times)
-            if bad.any():
-                at = int(offsets[np.flatnonzero(bad)[0]]) % shared.size
-                text = f"race: {frame.who(lane)} copies from shared memory at offset {at}, which another thread wrote"
-                raise frame.fault(MemoryFault, step, text + ", and no barrier lies between")
-        index = offsets // 16
+        block, offset = frame.destination(step, lane, start)
+        offsets = self._chunks(step, found, lane, offset, block)
+        self.refuse_source(step, lane, offsets)
+        lanes, index = np.full(len(offsets), lane), offsets // 16
         row = found.box[0] * found.size
         data = shared.bytes.reshape(-1, 16)[index].reshape(-1, row)
         doubt = shared.undefined.reshape(-1, 16)[index].reshape(-1, row)
@@ -202,8 +238,30 @@ class Bulk:
             buffer.bytes[where] = data[chosen, part]
             if buffer.undefined is not None:
                 buffer.undefined[where] = 0
-        np.add.at(shared.taken, units, 1)
+        self.leave(step, lane, offsets)
+
+    def leave(self, step: Step, lane: int, offsets: Array) -> None:
+        """Chunks of shared memory are being read until their thread has waited for its group."""
+        tally(self.frame.shared.taken, self.frame.shared.units(offsets, 16), 1)
         self.leaving.append(Leaving(step, lane, offsets, int(self.committed[lane])))
+
+    def refuse_source(self, step: Step, lane: int, offsets: Array) -> None:
+        """Record that a copy reads chunks of shared memory. Raises MemoryFault where nothing orders what wrote them."""
+        frame, shared = self.frame, self.frame.shared
+        units, lanes = shared.units(offsets, 16), np.full(len(offsets), lane)
+        if (shared.under_way[units] > 0).any():
+            self.refuse(step, lane, offsets, units, "copies from")
+        if not frame.grid.races:
+            return
+        if shared.unfenced[units].any():
+            at = int(offsets[np.flatnonzero(shared.unfenced[units].any(axis=1))[0]]) % shared.size
+            text = f"{frame.who(lane)} copies from shared memory at offset {at}, which a thread wrote, and no "
+            raise frame.fault(MemoryFault, step, text + "fence.proxy.async lies between")
+        bad = shared.note_read(offsets, 16, frame.member[lanes], frame.clock, frame.times(lanes))
+        if bad.any():
+            at = int(offsets[np.flatnonzero(bad)[0]]) % shared.size
+            text = f"race: {frame.who(lane)} copies from shared memory at offset {at}, which another thread wrote"
+            raise frame.fault(MemoryFault, step, text + ", and no barrier lies between")
 
     def commit(self, lanes: Array) -> None:
         """Close the group of each thread's copies from shared memory since its last one."""
@@ -215,7 +273,7 @@ class Bulk:
         staying = []
         for one in self.leaving:
             if one.lane in mine and one.group < self.committed[one.lane] - left:
-                np.subtract.at(self.frame.shared.taken, self.frame.shared.units(one.offsets, 16), 1)
+                tally(self.frame.shared.taken, self.frame.shared.units(one.offsets, 16), -1)
             else:
                 staying.append(one)
         self.leaving = staying
@@ -227,4 +285,8 @@ class Bulk:
                 missing = "cp.async.bulk.commit_group and " if one.group >= self.committed[one.lane] else ""
                 text = f"the bulk copy in line {self._line(one.step)} still reads"
                 return f"{text}: {missing}cp.async.bulk.wait_group must come first"
+        for coming in self.flying:
+            if coming.source is not None and np.isin(self.frame.shared.units(coming.source, 16), units).any():
+                text = f"the bulk copy in line {self._line(coming.step)} still reads"
+                return f"{text}: a wait for the mbarrier that it tells must come first"
         return ""

@@ -13,7 +13,8 @@ import numpy as np
 
 from harness.ptx.binding.program import ReadSlot, Step
 from harness.ptx.errors import ExecutionError, MemoryFault
-from harness.ptx.kernel.memory import Access, Buffer, Place, Shared, gather, scatter
+from harness.ptx.kernel.memory import Access, Buffer, Place, Shared, gather, scatter, tally
+from harness.ptx.kernel.phases import Barrier
 from harness.ptx.kernel.threads import ThreadFrame
 from harness.ptx.numeric.vectorise import Array
 
@@ -22,6 +23,7 @@ class Reaching(ThreadFrame):
     """What copies need of the frame of a kernel: how its threads reach memory."""
 
     shared: Shared
+    barriers: dict[int, Barrier]
 
     def locate_lanes(self, step: Step, base: ReadSlot, access: Access, lanes: Array) -> tuple[Array, list[Place]]:
         """Where the accesses of lanes go. Raises MemoryFault and UndefinedBits."""
@@ -51,6 +53,26 @@ class Reaching(ThreadFrame):
 
     def reader(self, units: Array) -> str:
         """Which bulk copy still reads some units of shared memory, in words."""
+        raise NotImplementedError
+
+    def refuse_unmade(self, step: Step, offset: int, lane: int) -> None:
+        """Raise ExecutionError where a lane uses another block's mbarrier, of whose making it has not heard."""
+        raise NotImplementedError
+
+    def destination(self, step: Step, lane: int, address: int) -> tuple[int, int]:
+        """The block of this frame, and the offset in its shared memory, that a lane's bulk copy names."""
+        raise NotImplementedError
+
+    def receivers(self, step: Step, lane: int, ranks: int) -> list[int]:
+        """The blocks of this frame that a mask of ranks names."""
+        raise NotImplementedError
+
+    def receiver(self, lane: int, offsets: Array) -> Array:
+        """The threads that count as having written what a lane's bulk copies bring to shared memory."""
+        raise NotImplementedError
+
+    def landed(self, barrier: Barrier, block: int) -> None:
+        """A copy to a block, or its tensor cores, tells its mbarrier."""
         raise NotImplementedError
 
     def arrived(self, step: Step, barrier: int, lane: int, size: int) -> None:
@@ -114,7 +136,7 @@ class Copies:
         if frame.grid.races:
             # The data may arrive from now on: what other threads did since the last barrier must not be there.
             frame.check_write(step, to, lanes, places[0], values)
-        np.add.at(shared.under_way, units, 1)
+        tally(shared.under_way, units, 1)
         self.flying.append(Flying(step, to, lanes, places[0], values, masks, self.committed[lanes]))
 
     def _refuse_meeting(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
@@ -232,5 +254,5 @@ class Copies:
 
     def _land(self, flying: Flying) -> None:
         shared = self.frame.shared
-        np.subtract.at(shared.under_way, shared.units(flying.place.offsets, flying.access.size), 1)
+        tally(shared.under_way, shared.units(flying.place.offsets, flying.access.size), -1)
         self.frame.land(flying.access, flying.lanes, flying.place, flying.values, flying.masks)

@@ -27,6 +27,8 @@ from harness.ptx.kernel.memory import (
 from harness.ptx.kernel.phases import Barrier
 from harness.ptx.kernel.promises import Promises
 from harness.ptx.kernel.races import note_read, note_write
+from harness.ptx.kernel.tensorwaits import TensorWaits
+from harness.ptx.kernel.tensorwork import TensorWork
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
 
@@ -40,7 +42,42 @@ class KernelFrame(Reaching):
         self.copies = Copies(self)
         self.promises = Promises(self)
         self.bulk = Bulk(self)
-        self.barriers: dict[int, Barrier] = {}
+        self.tensor = TensorWork(self, blocks)
+        self.tensor_waits = TensorWaits(self, self.tensor)
+        self.barriers = {}
+
+    # blocks of a cluster, where there are any: see ClusterFrame ------------------------------------------
+
+    def tell(self, barrier: Barrier, lane: int) -> None:
+        """A lane arrives on an mbarrier, and with it what it knows of other blocks."""
+
+    def landed(self, barrier: Barrier, block: int) -> None:
+        """A copy to a block tells its mbarrier."""
+
+    def refuse_unmade(self, step: Step, offset: int, lane: int) -> None:
+        """Raise ExecutionError where a lane uses another block's mbarrier, of whose making it has not heard."""
+
+    def heeds(self, lanes: Array, offsets: Sequence[int]) -> None:
+        """Lanes have found the phases of mbarriers at offsets complete, and are ordered behind them."""
+        since = np.array([self.barriers[offset].completed for offset in offsets], np.int32)
+        self.block_time[lanes] = np.maximum(self.block_time[lanes], since)
+        self.warp_time[lanes] = np.maximum(self.warp_time[lanes], since)
+
+    def destination(self, step: Step, lane: int, address: int) -> tuple[int, int]:
+        """The block of this frame, and the offset in its shared memory, to which a lane's bulk copy goes."""
+        return int(self.block[lane]), address - SHARED_BASE
+
+    def receivers(self, step: Step, lane: int, ranks: int) -> list[int]:
+        """The blocks of this frame that a mask of ranks names. Raises ExecutionError for others."""
+        size, block = self.grid.cluster_size, int(self.block[lane])
+        if ranks >> size or not ranks:
+            text = f"{self.who(lane)} copies to the blocks of mask 0x{ranks:x}, and its cluster has {size}"
+            raise self.fault(ExecutionError, step, text)
+        return [block // size * size + rank for rank in range(size) if ranks >> rank & 1]
+
+    def receiver(self, lane: int, offsets: Array) -> Array:
+        """The threads that count as having written what a lane's bulk copies bring to shared memory."""
+        return np.asarray(self.member[np.full(len(offsets), lane)])
 
     # addresses -------------------------------------------------------------------------------------------
 
@@ -204,14 +241,15 @@ class KernelFrame(Reaching):
         """Write what an asynchronous copy to shared memory brings; other threads see it behind the next barrier."""
         shared = self.shared
         if self.grid.races:
-            shared.note_landing(place.offsets, access.size, self.thread[lanes], self.clock)
+            shared.note_landing(place.offsets, access.size, self.member[lanes], self.clock)
         scatter(shared.bytes, place.offsets, values, access.width)
         zero = UNSIGNED[access.width](0)
         scatter(shared.undefined, place.offsets, [zero if m is None else m for m in masks], access.width)
 
     def refuse_write(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
         """Raise MemoryFault for a write to shared memory that an asynchronous product or copy still reads."""
-        if (self.promises.given or self.bulk.leaving) and isinstance(place.region, Shared):
+        reads = self.promises.given or self.bulk.leaving or self.bulk.flying or self.tensor.flying
+        if reads and isinstance(place.region, Shared):
             self.promises.refuse_write(step, access, lanes, place)
 
     def refuse_under_way(self, step: Step, access: Access, lanes: Array, place: Place, verb: str) -> None:
@@ -227,8 +265,13 @@ class KernelFrame(Reaching):
         self.copies.refuse_access(step, access, lanes, place, verb)
 
     def reader(self, units: Array) -> str:
-        """Which bulk copy still reads some units of shared memory, in words."""
-        return self.bulk.reader(units)
+        """What still reads some units of shared memory, in words: a bulk copy, or the tensor cores."""
+        return self.bulk.reader(units) or self.tensor.reader(units)
+
+    def asynchronous(self) -> bool:
+        """Let land what threads wait for: bulk copies, and commits of tensor cores; whether there was anything."""
+        copied = self.bulk.land()
+        return self.tensor.land() or copied
 
     def arrived(self, step: Step, barrier: int, lane: int, size: int) -> None:
         """A bulk copy tells an mbarrier that its bytes have come."""
@@ -237,6 +280,7 @@ class KernelFrame(Reaching):
             text = f"the bulk copy of {self.who(lane)} tells an mbarrier at offset {barrier % self.shared.size}, where"
             raise self.fault(ExecutionError, step, f"{text} none is")
         found.bytes -= size
+        self.landed(found, barrier // self.shared.size)
         self.clock += found.settle(self.clock + 1)
 
     def refuse_read_only(self, step: Step, region: Buffer, lanes: Array) -> None:
@@ -312,8 +356,8 @@ class KernelFrame(Reaching):
     def _check_read(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
         region = place.region
         if isinstance(region, Shared):
-            times = (self.block_time[lanes], self.warp_time[lanes])
-            bad = region.note_read(place.offsets, access.size, self.thread[lanes], self.clock, times)
+            times = self.times(lanes)
+            bad = region.note_read(place.offsets, access.size, self.member[lanes], self.clock, times)
             if bad.any():
                 at = int(np.flatnonzero(bad)[0])
                 offset = int(place.offsets[at]) % region.size
@@ -329,8 +373,8 @@ class KernelFrame(Reaching):
         for before, value in zip(gather(region.bytes, place.offsets, access.width, access.count), values, strict=True):
             changes |= before != value
         if isinstance(region, Shared):
-            times = (self.block_time[lanes], self.warp_time[lanes])
-            bad = region.note_write(place.offsets, access.size, self.thread[lanes], self.clock, times, changes)
+            times = self.times(lanes)
+            bad = region.note_write(place.offsets, access.size, self.member[lanes], self.clock, times, changes)
             if bad.any():
                 at = int(np.flatnonzero(bad)[0])
                 offset = int(place.offsets[at]) % region.size

@@ -20,13 +20,17 @@ from harness.ptx.limits import Deadline
 from harness.ptx.machine.frame import Constants
 from harness.ptx.machine.standins import unknown_registers
 from harness.ptx.numeric.bits import f32_round, f64_bits
+from harness.ptx.numeric.vectorise import Array
 from harness.ptx.text.nodes import Declaration
 
 E = TypeVar("E", bound=PtxError)
 
 
 class KernelGrid:
-    """A kernel on a grid of `sizes` blocks: its parameters, its memory, and what all frames of the run share."""
+    """A kernel on a grid of `sizes` blocks: its parameters, its memory, and what all frames of the run share.
+
+    `cluster`: the blocks of a cluster along x, y and z. Blocks are numbered cluster by cluster, by their rank in it.
+    """
 
     def __init__(
         self,
@@ -37,7 +41,11 @@ class KernelGrid:
         shared_bytes: int,
         races: bool,
         deadline: Deadline,
+        cluster: tuple[int, int, int] | None = None,
     ) -> None:
+        self.in_clusters = cluster is not None
+        self.cluster = cluster or (1, 1, 1)
+        self.cluster_size = math.prod(self.cluster)
         self.deadline = deadline
         self.block = block
         self.printer = Printer()
@@ -85,8 +93,21 @@ class KernelGrid:
 
     def coordinates(self, block: int) -> str:
         """A block's place in the grid."""
+        return "({}, {}, {})".format(*(int(p[0]) for p in self.places(np.array([block]))))
+
+    def places(self, blocks: Array) -> tuple[Array, Array, Array]:
+        """Where blocks lie along x, y and z, by their numbers."""
         x, y, _ = self.sizes
-        return f"({block % x}, {block // x % y}, {block // (x * y)})"
+        if self.cluster_size == 1:
+            return blocks % x, blocks // x % y, blocks // (x * y)
+        cx, cy, cz = self.cluster
+        cluster, rank = blocks // self.cluster_size, blocks % self.cluster_size
+        nx, ny = x // cx, y // cy
+        return (
+            cluster % nx * cx + rank % cx,
+            cluster // nx % ny * cy + rank // cx % cy,
+            cluster // (nx * ny) * cz + rank // (cx * cy),
+        )
 
     def error(self, kind: type[E], step: Step, message: str) -> E:
         """An error at a step, naming the line of the user's program too."""

@@ -34,7 +34,8 @@ class Kernel:
     `threads` is what `.reqntid` demands (0: not stated), `block` the same along x, y and z. `units` has the smallest
     access to shared and to global memory; `synchronises`: it has atomics, fences or acquiring loads, by which blocks
     can order themselves. `bound`: a digest of what its program was made from, the text but for its header and what was
-    asked of the target; kernels with equal ones have equal programs.
+    asked of the target; kernels with equal ones have equal programs. `cluster`: what `.reqnctapercluster` demands;
+    `explicit_cluster`, `max_rank`: `.explicitcluster`, and the most blocks of a cluster, of `.maxclusterrank` (0: any).
     """
 
     name: str
@@ -51,6 +52,9 @@ class Kernel:
     synchronises: bool
     target: str = ""
     bound: str = ""
+    cluster: tuple[int, int, int] | None = None
+    explicit_cluster: bool = False
+    max_rank: int = 0
 
     @property
     def analysis(self) -> Analysis:

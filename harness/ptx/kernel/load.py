@@ -10,17 +10,38 @@ from harness.ptx.binding import control, moves
 from harness.ptx.binding.approximate import HOPPER, ROUNDED, rounded
 from harness.ptx.binding.contraction import fused
 from harness.ptx.binding.program import Program, Step
-from harness.ptx.errors import OperandError, TooLarge, only_own
-from harness.ptx.kernel import accesses, boxes, calls, matrices, mbarriers, tensor, warpgroup, warps
+from harness.ptx.errors import OperandError, TooLarge, UnsupportedOnTarget, only_own
+from harness.ptx.kernel import (
+    accesses,
+    boxes,
+    bulkcopies,
+    calls,
+    clusterops,
+    matrices,
+    mbarriers,
+    scaled,
+    sparse,
+    tensor,
+    tensorcolumns,
+    tensorcommits,
+    tensorcopies,
+    tensorloads,
+    tensorproducts,
+    warpgroup,
+    warps,
+)
 from harness.ptx.kernel.builder import KernelBuilder
 from harness.ptx.kernel.kernel import Kernel, size_of
-from harness.ptx.limits import BLOCK, BLOCK_THREADS, PARAMETERS
+from harness.ptx.limits import BLOCK, BLOCK_THREADS, CLUSTER_BLOCKS, PARAMETERS
 from harness.ptx.targets import AnyTarget, ByAnswers, Target
 from harness.ptx.text.header import without_header
 from harness.ptx.text.nodes import Function, Module
 from harness.ptx.text.parser import parse_module
 
-_LOADED = (control, moves, accesses, boxes, calls, matrices, mbarriers, tensor, warpgroup, warps)
+_LOADED = (
+    control, moves, accesses, boxes, bulkcopies, calls, clusterops, matrices, mbarriers, scaled, sparse, tensor,
+    tensorcolumns, tensorcommits, tensorcopies, tensorloads, tensorproducts, warpgroup, warps,
+)  # fmt: skip
 """What registers the binders of all operations, and the runners of a kernel's own."""
 
 
@@ -74,6 +95,7 @@ def _kernel(module: Module, name: str | None, fuse: bool, approximate: str, targ
     if not all(1 <= size <= most for size, most in zip(block, BLOCK, strict=True)) or x * y * z > BLOCK_THREADS:
         message = f".reqntid {x}, {y}, {z}: a block has at most {BLOCK_THREADS} threads, {BLOCK} along x, y and z"
         raise module.source.error(TooLarge, message, function.offset)
+    cluster, explicit, most = _clusters(module, function, target)
     return Kernel(
         function.name,
         module,
@@ -87,7 +109,36 @@ def _kernel(module: Module, name: str | None, fuse: bool, approximate: str, targ
         bytes(builder.variables),
         _units(program),
         any(_orders_blocks(s) for s in program.steps),
+        cluster=cluster,
+        explicit_cluster=explicit,
+        max_rank=most,
     )
+
+
+_CLUSTERS = ("reqnctapercluster", "explicitcluster", "maxclusterrank")
+
+
+def _clusters(module: Module, function: Function, target: AnyTarget) -> tuple[tuple[int, int, int] | None, bool, int]:
+    """What a kernel's directives say of its clusters (ISA 11.7): their blocks, whether a launch has to, and the most.
+
+    Raises UnsupportedOnTarget and OperandError.
+    """
+    written = [d for d in _CLUSTERS if d in function.directives]
+    if written and target.older_than(90):
+        message = f".{written[0]} needs sm_90 and later; the target is {target}"
+        raise module.source.error(UnsupportedOnTarget, message, function.offset)
+    required, most = function.directives.get("reqnctapercluster"), function.directives.get("maxclusterrank")
+    if required is not None and most is not None:
+        message = ".reqnctapercluster and .maxclusterrank cannot both be specified"
+        raise module.source.error(OperandError, message, function.offset)
+    cluster = None
+    if required:
+        x, y, z = (*required, 1, 1, 1)[:3]
+        cluster = (x, y, z)
+        if x * y * z > CLUSTER_BLOCKS or min(cluster) < 1:
+            message = f".reqnctapercluster {x}, {y}, {z}: a cluster has at most {CLUSTER_BLOCKS} blocks"
+            raise module.source.error(TooLarge, message, function.offset)
+    return cluster, "explicitcluster" in function.directives, most[0] if most else 0
 
 
 def _check_parameters(module: Module, function: Function) -> None:
@@ -116,7 +167,14 @@ def _units(program: Program) -> dict[str, int]:
 
 def _orders_blocks(step: Step) -> bool:
     words = set(step.node.modifiers)
-    if step.bound.form.operation in ("proxy_fence", "proxy_nothing") or step.node.opcode in ("mbarrier", "tensormap"):
+    if step.bound.form.operation in (
+        "proxy_fence",
+        "proxy_nothing",
+        "mbarrier_fence",
+        "cluster_wait",
+    ) or step.node.opcode in ("mbarrier", "tensormap"):
         return False  # these order no blocks
     fences = step.node.opcode in ("fence", "membar")
+    if step.kind == "bulk_store" and step.detail.update is not None:
+        return True
     return step.kind == "atom" or fences or "acquire" in words or "volatile" in words

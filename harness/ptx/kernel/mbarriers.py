@@ -102,7 +102,7 @@ def _run_init(frame: KernelFrame, step: Step, active: Array | None) -> None:
         if old is not None and (old.pending != old.expected or old.bytes):  # Triton 3.6 makes idle ones anew
             text = f"{frame.who(lane)} makes an mbarrier where one is in use, and no mbarrier.inval lies between"
             raise frame.fault(ExecutionError, step, text)
-        frame.barriers[offset] = Barrier(count, count)
+        frame.barriers[offset] = Barrier(count, count, made=frame.clock, maker=lane)
         frame.shared.undefined[offset : offset + 8] = 0xFF  # its bits are nobody's to read
 
 
@@ -121,6 +121,7 @@ def _run_inval(frame: KernelFrame, step: Step, active: Array | None) -> None:
         for offset, lane in zip(offsets, lanes.tolist(), strict=True):
             barrier_at(frame, step, offset, lane)
             frame.bulk.refuse_bound_for(step, offset, lane)
+            frame.tensor.refuse_bound_for(step, offset, lane)
             del frame.barriers[offset]
 
 
@@ -131,6 +132,7 @@ def _run_expect(frame: KernelFrame, step: Step, active: Array | None) -> None:
         counts = _values(frame, step, step.sources[1], lanes)
         offsets = places(frame, step, step.sources[0], step.detail, lanes).tolist()
         for offset, count, lane in zip(offsets, counts, lanes.tolist(), strict=True):
+            frame.refuse_unmade(step, offset, lane)
             barrier_at(frame, step, offset, lane).bytes += count
 
 
@@ -158,8 +160,10 @@ def _run_arrive(frame: KernelFrame, step: Step, active: Array | None) -> None:
     tokens = np.zeros(len(lanes), np.uint64)
     offsets = places(frame, step, step.sources[0], step.detail, lanes).tolist()
     for number, (offset, count, lane) in enumerate(zip(offsets, counts, lanes.tolist(), strict=True)):
+        frame.refuse_unmade(step, offset, lane)
         found = barrier_at(frame, step, offset, lane)
         tokens[number] = found.phase
+        frame.tell(found, lane)
         arrivals = 1 if expecting else count
         if expecting:
             found.bytes += count
@@ -204,6 +208,9 @@ def complete(frame: KernelFrame, step: Step, lanes: Array) -> Array:
     found = np.zeros(len(lanes), np.bool_)
     for number, (offset, phase, lane) in enumerate(zip(offsets, asked, lanes.tolist(), strict=True)):
         barrier = barrier_at(frame, step, offset, lane)
+        if offset // frame.shared.size != frame.block[lane]:
+            text = f"{frame.who(lane)} asks an mbarrier of another block: only threads of its own may wait for it"
+            raise frame.fault(ExecutionError, step, text)
         # Triton gives a parity as 0 or -1: its lowest bit counts.
         found[number] = (barrier.phase & 1) != phase & 1 if parity else barrier.phase > phase
     return found
@@ -217,10 +224,7 @@ def give(frame: KernelFrame, step: Step, lanes: Array, answers: Array) -> None:
     some = lanes[answers]
     if len(some):
         # A parity that names the phase before the first is complete from the start, and orders nothing.
-        offsets = places(frame, step, step.sources[0], step.detail, some).tolist()
-        since = np.array([frame.barriers[offset].completed for offset in offsets], np.int32)
-        frame.block_time[some] = np.maximum(frame.block_time[some], since)
-        frame.warp_time[some] = np.maximum(frame.warp_time[some], since)
+        frame.heeds(some, places(frame, step, step.sources[0], step.detail, some).tolist())
 
 
 @runs("mbarrier_test_wait")
@@ -229,8 +233,7 @@ def _run_test_wait(frame: KernelFrame, step: Step, active: Array | None) -> None
     if not len(lanes):
         return
     answers = complete(frame, step, lanes)
-    if not answers.all() and frame.bulk.flying:
-        frame.bulk.land()
+    if not answers.all() and frame.asynchronous():
         answers = complete(frame, step, lanes)
     give(frame, step, lanes, answers)
 

@@ -17,7 +17,7 @@ import numpy as np
 from harness.ptx.binding.program import Program, Step
 from harness.ptx.errors import ExecutionError, MemoryFault
 from harness.ptx.kernel.copies import Reaching
-from harness.ptx.kernel.memory import CHUNK, Access, Place
+from harness.ptx.kernel.memory import CHUNK, Access, Place, tally
 from harness.ptx.numeric.vectorise import Array
 
 
@@ -175,14 +175,13 @@ class Promises:
             self._refuse_unfenced(step, lanes, flat, units)
             for warp in range(4):
                 some = lanes + 32 * warp
-                when = (frame.block_time[some], frame.warp_time[some])
-                bad = shared.written_by_others(units, frame.thread[some], when)
+                bad = shared.written_by_others(units, frame.member[some], frame.times(some))
                 if bad.any():
                     at = int(np.flatnonzero(bad)[0])
                     text = f"race: the wgmma of {frame.who(int(some[at]))} reads shared memory at offset "
                     text += f"{int(flat[at]) % shared.size}, which another thread wrote, and no barrier lies between"
                     raise frame.fault(MemoryFault, step, text)
-        np.add.at(shared.taken, units, 1)
+        tally(shared.taken, units, 1)
         promise.units.append(units.reshape(len(promise.groups), -1))
 
     def _refuse_unfenced(self, step: Step, lanes: Array, flat: Array, units: Array) -> None:
@@ -265,6 +264,6 @@ class Promises:
         shared = self.frame.shared
         for units in promise.units:
             some = units[ready].reshape(-1)
-            np.subtract.at(shared.taken, some, 1)
+            tally(shared.taken, some, -1)
             if self.frame.grid.races:
                 shared.note_group_read(some, self.frame.clock)

@@ -4,6 +4,8 @@ Beside a buffer lie two arrays with an entry for each unit of bytes (the smalles
 last, and who read it last. An entry is the thread's number in the grid, two flags, and the time: the number of barriers
 that the frame has passed. Threads of a block are ordered by a barrier between them; blocks by nothing, except that a
 kernel with atomics, fences or acquiring loads is not judged between blocks, whose order is then not followed here.
+Blocks of one cluster are ordered by what their threads hear of each other (see `clusters`); that several of them read
+a place before one writes it is not followed.
 
 What is not called a race, because Triton writes it and no result depends on it: a store of the bytes that are there
 already, and a store by the first of the threads that read the place together in one instruction. A layout that
@@ -24,7 +26,7 @@ _THREAD = 26
 _MIXED = np.int64(1 << 25)
 """Several threads of one block read it, in instructions of their own."""
 _BLOCKS = np.int64(1 << 24)
-"""Several blocks read it."""
+"""Several blocks read it, of several clusters where there are clusters."""
 _TIME = np.int64((1 << 24) - 1)
 
 
@@ -44,7 +46,7 @@ def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, plac
     since = frame.block_time[lanes][:, None]
     if shadow.written:
         entry = shadow.writers[units]
-        bad = _unordered(frame, entry, me, since) & (entry >> _THREAD != me)
+        bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me)
         _refuse(frame, step, lanes, place, buffer, entry, bad, "reads", "wrote")
     old = shadow.readers[units]
     stamp = np.broadcast_to(me << _THREAD | np.int64(frame.clock) & _TIME, units.shape)
@@ -53,13 +55,15 @@ def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, plac
     first = shadow.readers[units] >> _THREAD
     threads = frame.grid.threads
     blocks = np.int64(0) if frame.grid.synchronises else _BLOCKS
-    flags = np.where(first // threads != me // threads, blocks, np.int64(0))
+    cluster = threads * frame.grid.cluster_size
+    flags = np.where(first // cluster != me // cluster, blocks, np.int64(0))
     before = (old >> _THREAD != first) & (old >= 0)
     if before.any() or (old > 0).any():
         near = (old >> _THREAD) // threads == first // threads
         mixed = near & (old & _TIME >= since) & (before | (old & _MIXED != 0))
         flags |= np.where(mixed & (old >= 0), _MIXED, np.int64(0))
-        flags |= np.where((before & ~near) | ((old & _BLOCKS != 0) & (old >= 0)), blocks, np.int64(0))
+        far = (old >> _THREAD) // cluster != first // cluster
+        flags |= np.where((before & far) | ((old & _BLOCKS != 0) & (old >= 0)), blocks, np.int64(0))
     for flag in (_MIXED, _BLOCKS):  # one at a time: lanes that share a unit then write the same
         some = units[flags & flag != 0]
         if len(some):
@@ -79,21 +83,28 @@ def note_write(
     if changes.any():
         since = frame.block_time[lanes][:, None]
         entry = shadow.writers[units]
-        bad = _unordered(frame, entry, me, since) & (entry >> _THREAD != me) & changes[:, None]
+        bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me) & changes[:, None]
         _refuse(frame, step, lanes, place, buffer, entry, bad, "overwrites", "wrote")
         entry = shadow.readers[units]
-        bad = _unordered(frame, entry, me, since)
+        bad = _unordered(frame, entry, me, since, lanes)
         bad &= (entry >> _THREAD != me) | (entry & (_MIXED | _BLOCKS) != 0)
         _refuse(frame, step, lanes, place, buffer, entry, bad & changes[:, None], "overwrites", "read")
     shadow.writers[units] = me << _THREAD | np.int64(frame.clock) & _TIME
     shadow.written = True
 
 
-def _unordered(frame: ThreadFrame, entry: Array, me: Array, since: Array) -> Array:
+def _unordered(frame: ThreadFrame, entry: Array, me: Array, since: Array, lanes: Array) -> Array:
     """Whether nothing orders what an entry tells before what the threads `me` do now."""
     near = (entry >> _THREAD) // frame.grid.threads == me // frame.grid.threads
     recent = near & (entry & _TIME >= since)
     if not frame.grid.synchronises:
+        size = frame.grid.cluster_size
+        if size > 1:
+            block = (entry >> _THREAD) // frame.grid.threads
+            beside = ~near & (block // size == me // frame.grid.threads // size)
+            heard = frame.times(lanes)[2][np.arange(len(lanes))[:, None], block % size]
+            recent |= beside & (entry & _TIME >= heard)
+            near = near | beside
         recent |= ~near | (entry & _BLOCKS != 0)
     found: Array = recent & (entry >= 0)
     return found

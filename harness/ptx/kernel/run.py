@@ -16,14 +16,23 @@ import numpy as np
 
 from harness.ptx.errors import PtxError, TimeLimit, TooLarge, UndefinedBits, only_own
 from harness.ptx.kernel.blame import at_the_asm
-from harness.ptx.kernel.frame import KernelFrame
+from harness.ptx.kernel.clusters import frame_of
 from harness.ptx.kernel.grid import KernelGrid
 from harness.ptx.kernel.kernel import Kernel
 from harness.ptx.kernel.load import load_kernel
 from harness.ptx.kernel.memory import Buffer, BufferPointer, pointers
 from harness.ptx.kernel.schedule import KernelScheduler
 from harness.ptx.kernel.tensormaps import HostMap
-from harness.ptx.limits import BLOCK, BLOCK_THREADS, GRID, KERNEL_SECONDS, Deadline, lanes_together, shared_memory
+from harness.ptx.limits import (
+    BLOCK,
+    BLOCK_THREADS,
+    CLUSTER_BLOCKS,
+    GRID,
+    KERNEL_SECONDS,
+    Deadline,
+    lanes_together,
+    shared_memory,
+)
 from harness.ptx.machine.parallel import cores, for_each
 from harness.ptx.targets import Target
 
@@ -82,6 +91,32 @@ def _block(kernel: Kernel, given: int | Sequence[int] | None) -> tuple[int, int,
     return x, y, z
 
 
+def _cluster(kernel: Kernel, given: Sequence[int] | None, grid: tuple[int, int, int]) -> tuple[int, int, int] | None:
+    """The blocks of a cluster along x, y and z; None: none are asked for. Raises PtxError for what CUDA refuses."""
+    name, required = kernel.name, kernel.cluster
+    if given is None:
+        if required is None and kernel.explicit_cluster:
+            raise PtxError(f"kernel {name} has to be launched in clusters (.explicitcluster); give cluster")
+        cluster = required
+    else:
+        if not 1 <= len(given) <= 3 or any(operator.index(size) < 1 for size in given):
+            raise PtxError(f"cluster {tuple(given)} must have one to three sizes, each at least 1")
+        x, y, z = (*map(operator.index, given), 1, 1)[:3]
+        cluster = (x, y, z)
+        if required is not None and required != cluster:
+            raise PtxError(f"kernel {name} demands clusters of {required} blocks, not {cluster}")
+    if cluster is None:
+        return None
+    most, blocks = kernel.max_rank or CLUSTER_BLOCKS, math.prod(cluster)
+    if blocks > min(most, CLUSTER_BLOCKS):
+        raise TooLarge(f"clusters of {blocks} blocks: {'the kernel' if kernel.max_rank else 'a GPU'} allows {most}")
+    if Target.parse(kernel.target).older_than(90):
+        raise PtxError(f"clusters need sm_90 and later; kernel {name} is for {kernel.target}")
+    if any(size % of for size, of in zip(grid, cluster, strict=True)):
+        raise PtxError(f"a grid of {grid} blocks is not made of clusters of {cluster}")
+    return cluster
+
+
 def scratch(bytes_of_block: int, blocks: int) -> list[Buffer]:
     """The global scratch memory of a launch, a parameter behind those of Triton's kernel; none where it needs none."""
     if not bytes_of_block:
@@ -101,13 +136,15 @@ def run_kernel(
     name: str | None = None,
     races: bool = True,
     limit: float | None = KERNEL_SECONDS,
+    cluster: Sequence[int] | None = None,
 ) -> Executed:
     """Run a kernel over a grid of blocks; the buffers' arrays are changed in place.
 
     `parameters`: a Buffer, BufferPointer or HostMap, an int, a float or bytes for each parameter of the entry; those
     left out at the end are zero (see `scratch`). `grid` has one to three sizes. `num_threads`: threads of a block, or
     its sizes along x, y and z (None: what `.reqntid` says). `shared_bytes`: dynamic shared memory, from the compiler's
-    metadata. `limit`: seconds that the whole grid may run, 60 by default, compiling instructions' definitions not
+    metadata. `cluster`: blocks of a cluster along x, y and z (None: what `.reqnctapercluster` says). `limit`: seconds
+    that the whole grid may run, 60 by default, compiling instructions' definitions not
     counted; None: no limit. What the kernel prints goes to standard output.
 
     Raises PtxError: for text that is wrong, for a launch that CUDA refuses, and for what a run finds: MemoryFault
@@ -127,7 +164,8 @@ def run_kernel(
         raise TooLarge(f"kernel {kernel.name} needs {shared:,} bytes of shared memory a block; {target} has {most:,}")
     if limit is not None and not limit > 0:
         raise PtxError(f"limit={limit!r} is no number of seconds; None sets no limit")
-    launched = KernelGrid(kernel, parameters, (x, y, z), block, shared_bytes, races, Deadline(limit))
+    clusters = _cluster(kernel, cluster, (x, y, z))
+    launched = KernelGrid(kernel, parameters, (x, y, z), block, shared_bytes, races, Deadline(limit), clusters)
     return _run_grid(launched) if x * y * z else Executed(0, 0, threads)
 
 
@@ -137,7 +175,7 @@ def _run_grid(grid: KernelGrid) -> Executed:
     grid.deadline.begin(total, "blocks")
     lanes = lanes_together(LANES, len(grid.program.registers), len(grid.program.steps))
     together = max(1, lanes // grid.threads)
-    if any(s.kind in ("mma", "wgmma") for s in grid.program.steps):
+    if any(s.kind in ("mma", "mma_scaled", "mma_sp", "wgmma", "tcgen05_mma") for s in grid.program.steps):
         together = max(1, min(together, -(-total // cores())))  # a product is worth a core of its own
     if grid.shared_bytes:
         together = max(1, min(together, SHARED_BUDGET // grid.shared_bytes))
@@ -145,6 +183,7 @@ def _run_grid(grid: KernelGrid) -> Executed:
     if local:
         together = max(1, min(together, LOCAL_BUDGET // local))
     # Blocks that talk to each other by atomics, and those that print, run in order, so that a run can be repeated.
+    together = max(grid.cluster_size, together // grid.cluster_size * grid.cluster_size)
     ordered = grid.synchronises or any(s.kind == "call" for s in grid.program.steps)
     workers = 1 if ordered or local > LOCAL_BUDGET else None
     for_each(lambda first: _run_blocks(grid, first, min(together, total - first)), range(0, total, together), workers)
@@ -158,7 +197,7 @@ def _run_blocks(grid: KernelGrid, first: int, blocks: int) -> None:
         # Blocks that ran before took the time; few steps of these may never look at the clock.
         steps, words = grid.program.steps, grid.deadline.words
         raise grid.error(TimeLimit, steps[0], words) if steps else grid.program.source.error(TimeLimit, words, 0)
-    frame = KernelFrame(grid, first, blocks)
+    frame = frame_of(grid, first, blocks)
     scheduler = KernelScheduler(grid.program, frame)
     try:
         scheduler.run()

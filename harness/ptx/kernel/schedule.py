@@ -12,15 +12,19 @@ import numpy as np
 from harness.ptx.binding.program import Program, Step
 from harness.ptx.errors import ExecutionError
 from harness.ptx.kernel import mbarriers
+from harness.ptx.kernel.clusters import ClusterFrame
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.machine.lockstep import Scheduler, guarded
 from harness.ptx.numeric.vectorise import Array
+
+_ASKING = frozenset({"mbarrier_try_wait", "cluster_wait"})
+"""Steps at which a thread waits for what others do, and goes on by itself when they have done it."""
 
 
 class KernelScheduler(Scheduler):
     """The scheduler with barriers."""
 
-    blocking = frozenset({"barrier", "barrier_arrive", "mbarrier_try_wait"})
+    blocking = frozenset({"barrier", "barrier_arrive", "mbarrier_try_wait", "cluster_wait"})
 
     def __init__(self, program: Program, frame: KernelFrame) -> None:
         super().__init__(program, frame)
@@ -41,6 +45,8 @@ class KernelScheduler(Scheduler):
     def left(self, lanes: Array) -> None:
         """Threads that have ended."""
         self.alive = self.alive & ~lanes
+        if isinstance(self.kernel_frame, ClusterFrame) and lanes.any():
+            self.kernel_frame.ended(lanes)
 
     def block(self, step: Step, at: int, active: Array) -> tuple[int, Array | None]:
         """A barrier: pass it when all living threads of each block stand here, else wait."""
@@ -53,7 +59,7 @@ class KernelScheduler(Scheduler):
                 return at + 1, None
         if step.kind == "barrier_arrive":
             return self._arrive(step, at, active)
-        if step.kind == "mbarrier_try_wait":
+        if step.kind in _ASKING:
             active = self._ask(step, at, active)
             return at + 1, active if active.any() else None
         if len(step.sources) == 1 and not self.blocked and np.array_equal(active, self.alive):
@@ -77,6 +83,8 @@ class KernelScheduler(Scheduler):
         frame = self.kernel_frame
         frame.clock += 1
         frame.block_time = np.where(lanes, frame.clock, frame.block_time).astype(np.int32)
+        if isinstance(frame, ClusterFrame):
+            frame.share(lanes, frame.grid.threads)
 
     # mbarriers -------------------------------------------------------------------------------------------
 
@@ -84,10 +92,16 @@ class KernelScheduler(Scheduler):
         """Those of the lanes whose phase is complete; the others wait, and ask again."""
         frame = self.kernel_frame
         lanes = np.flatnonzero(active)
-        answers = mbarriers.complete(frame, step, lanes)
+        if isinstance(frame, ClusterFrame) and step.kind == "cluster_wait":
+            if "aligned" in step.node.modifiers:
+                frame.need_whole_warps(step, active)
+            answers = frame.ready(step, lanes)
+            frame.passed(lanes[answers])
+        else:
+            answers = mbarriers.complete(frame, step, lanes)
         passing = active.copy()
         passing[lanes[~answers]] = False
-        if answers.any():
+        if answers.any() and step.kind == "mbarrier_try_wait":
             mbarriers.give(frame, step, lanes[answers], answers[answers])
         if not answers.all():
             self._wait(at, active & ~passing)
@@ -98,10 +112,13 @@ class KernelScheduler(Scheduler):
         found = False
         for at, lanes in list(self.blocked.items()):
             step = self.program.steps[at]
-            if step.kind != "mbarrier_try_wait":
+            if step.kind not in _ASKING:
                 continue
-            some = np.flatnonzero(lanes)
-            ready = some[mbarriers.complete(self.kernel_frame, step, some)]
+            some, frame = np.flatnonzero(lanes), self.kernel_frame
+            if isinstance(frame, ClusterFrame) and step.kind == "cluster_wait":
+                ready = some[frame.ready(step, some)]
+            else:
+                ready = some[mbarriers.complete(frame, step, some)]
             if len(ready):
                 found = True
                 moving = np.zeros_like(lanes)
@@ -143,7 +160,7 @@ class KernelScheduler(Scheduler):
             return False
         if self._released() or self._woken():
             return True
-        while self.kernel_frame.bulk.land():
+        while self.kernel_frame.asynchronous():
             if self._woken():
                 return True
         raise self._deadlock()
@@ -196,6 +213,9 @@ class KernelScheduler(Scheduler):
         if step.kind == "mbarrier_try_wait":
             text = f"deadlock: {frame.who(lane)} waits {mbarriers.awaited(frame, step, lane)}"
             return frame.grid.error(ExecutionError, step, text)
+        if isinstance(frame, ClusterFrame) and step.kind == "cluster_wait":
+            text = f"deadlock: {frame.who(lane)} waits at the cluster's barrier, and {frame.missing(lane)}"
+            return frame.grid.error(ExecutionError, step, text)
         missing = "others wait at another barrier" if len(self.blocked) > 1 else "others never come"
         text = f"deadlock: {frame.who(lane)} waits at this barrier, and {missing}"
         return frame.grid.error(ExecutionError, step, text)
@@ -209,3 +229,4 @@ class KernelScheduler(Scheduler):
             words = frame.bulk.reader(frame.shared.units(one.offsets, 16))
             text = f"the block of {frame.who(one.lane)} ends, and its shared memory with it: "
             raise frame.fault(ExecutionError, one.step, text + words)
+        frame.tensor.ended()

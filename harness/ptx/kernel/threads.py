@@ -10,6 +10,7 @@ from harness.ptx.binding.program import Step
 from harness.ptx.binding.special import OF_A_GRID
 from harness.ptx.errors import ExecutionError, PtxError, UndefinedBits
 from harness.ptx.kernel.grid import KernelGrid
+from harness.ptx.kernel.memory import Times
 from harness.ptx.machine.frame import Frame
 from harness.ptx.machine.standins import lane_mask
 from harness.ptx.numeric.vectorise import Array
@@ -20,8 +21,9 @@ E = TypeVar("E", bound=PtxError)
 class ThreadFrame(Frame):
     """A frame whose lanes are the threads of consecutive blocks.
 
-    `number` is each lane's thread in the grid. `clock` counts barriers; `block_time` and `warp_time` have for each lane
-    when its block and its warp last met.
+    `number` is each lane's thread in the grid, blocks counted in the order in which they run; `member` its number among
+    the threads that share memory: those of its block, or of its cluster. `clock` counts barriers; `block_time` and
+    `warp_time` have for each lane when its block and its warp last met.
     """
 
     def __init__(self, grid: KernelGrid, first: int, blocks: int) -> None:
@@ -34,6 +36,7 @@ class ThreadFrame(Frame):
         self.thread = (lane % threads).astype(np.int32)
         self.block = lane // threads
         self.number = first * threads + lane
+        self.member = self.thread
         self.clock = 0
         self.block_time = np.zeros(self.lanes, np.int32)
         self.warp_time = np.zeros(self.lanes, np.int32)
@@ -59,9 +62,13 @@ class ThreadFrame(Frame):
 
     def under_doubt(self, step: Step, lanes: Array) -> None:
         """A store or an exchange that may or may not happen is an error; a register is undefined afterwards."""
-        asynchronous = step.kind.startswith(("wgmma", "mbarrier", "bulk", "tensormap"))
+        asynchronous = step.kind.startswith(("wgmma", "mbarrier", "bulk", "tensormap", "cluster", "tcgen05"))
         if asynchronous or step.kind in ("st", "atom", "cp_async", "stmatrix", "barrier", "barrier_arrive"):
             self.refuse_undefined(step, lanes, self.every, "the predicate of a store")
+
+    def times(self, lanes: Array) -> Times:
+        """Since when lanes know nothing of what others of their block, and of their warp, did."""
+        return self.block_time[lanes], self.warp_time[lanes]
 
     # threads ---------------------------------------------------------------------------------------------
 
@@ -104,12 +111,12 @@ class ThreadFrame(Frame):
             return self._within_block(axis)
         if name == "%ntid":
             return self.constant(grid.block[axis] if 0 <= axis < 3 else 1, 32)
-        if name in ("%ctaid", "%clusterid"):
+        if name == "%ctaid":
             return np.repeat(self._along(axis), grid.threads)
-        if name in ("%nctaid", "%nclusterid"):
+        if name == "%nctaid":
             return self.constant(grid.sizes[axis] if 0 <= axis < 3 else 1, 32)
-        if name in ("%cluster_nctaid", "%cluster_nctarank"):
-            return self.constant(1, 32)
+        if "cluster" in name:
+            return self._of_clusters(name, axis)
         if name == "%laneid":
             return self.thread & 31
         if name == "%warpid":
@@ -137,9 +144,22 @@ class ThreadFrame(Frame):
     def _along(self, axis: int) -> Array:
         """Each block's place along an axis of the grid."""
         block = np.arange(self.first, self.first + self.lanes // self.grid.threads, dtype=np.int64)
-        x, y, _ = self.grid.sizes
-        if axis == 0:
-            return block % x
-        if axis == 1:
-            return block // x % y
-        return block // (x * y) if axis == 2 else block * 0
+        return self.grid.places(block)[axis] if axis < 3 else block * 0
+
+    def _of_clusters(self, name: str, axis: int) -> Array:
+        """The registers about the cluster of each thread's block."""
+        grid = self.grid
+        size = grid.cluster_size
+        if name == "%cluster_ctarank":
+            return (self.first + self.block) % size
+        if name == "%cluster_nctarank":
+            return self.constant(size, 32)
+        if name == "%is_explicit_cluster":
+            return self.constant(int(grid.in_clusters), 32)
+        along = grid.cluster[axis] if 0 <= axis < 3 else 1
+        if name == "%cluster_nctaid":
+            return self.constant(along, 32)
+        if name == "%nclusterid":
+            return self.constant(grid.sizes[axis] // along if 0 <= axis < 3 else 1, 32)
+        place = np.repeat(self._along(axis), grid.threads)
+        return place // along if name == "%clusterid" else place % along

@@ -273,4 +273,4 @@ def _run_proxy_fence(frame: KernelFrame, step: Step, active: Array | None) -> No
     """Asynchronous copies and products see what threads wrote to shared memory before."""
     if step.bound.modifiers["space"] != "global" and frame.grid.races:
         lanes = frame.every if active is None else np.flatnonzero(active)
-        frame.shared.fence(frame.thread[lanes], frame.block[lanes], frame.block_time[lanes])
+        frame.shared.fence(frame.member[lanes], frame.block[lanes], frame.block_time[lanes])

@@ -10,6 +10,7 @@ from harness.ptx.binding.builder import Builder, binds, expect
 from harness.ptx.binding.program import ReadSlot, Step, WriteSlot
 from harness.ptx.errors import ExecutionError, OperandError
 from harness.ptx.isa.forms import Bound, find
+from harness.ptx.kernel.clusters import ClusterFrame
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.machine.operations import runs
 from harness.ptx.numeric.vectorise import Array
@@ -276,6 +277,8 @@ def _run_warp_barrier(frame: KernelFrame, step: Step, active: Array | None) -> N
     members = _members(frame, step, step.sources[0], active).reshape(-1)
     frame.clock += 1
     frame.warp_time = np.where(members, frame.clock, frame.warp_time).astype(np.int32)
+    if isinstance(frame, ClusterFrame):
+        frame.share(members, 32)
 
 
 @binds("fence")

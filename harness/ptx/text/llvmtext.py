@@ -33,6 +33,36 @@ def in_asm(source: Source, offset: int) -> bool:
     return begin >= 0 and source.text.find(_END, begin) > at
 
 
+_SOURCE_PLACE = re.compile(r"\.loc[^\n]*//\s*(\S+?:\d+)")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+def at_unended_asm(source: Source, error: ParseError) -> ParseError:
+    """The error at the asm block before it, where that block lacks its last semicolon; else the error itself.
+
+    The parser notices the missing semicolon at the next statement, in code that the author of the asm never wrote.
+    """
+    if not error.line:
+        return error
+    at = source.starts[error.line - 1] + error.column - 1
+    begin = source.text.rfind(_BEGIN, 0, at)
+    end = source.text.find(_END, begin)
+    if begin < 0 or end < 0 or ";" in _COMMENT.sub("", source.text[end : max(at, end)]):
+        return error
+    first = begin + len(_BEGIN)
+    asm = source.text[first:end]
+    for unseen in (_LOC, _COMMENT):
+        asm = unseen.sub(lambda found: " " * len(found[0]), asm)
+    if not asm.strip() or asm.rstrip()[-1] in ";}:":
+        return error
+    where = _SOURCE_PLACE.findall(source.text[:begin])
+    place = f" called at {where[-1]}" if where else ""
+    first += len(asm) - len(asm.lstrip())
+    return source.error(
+        ParseError, f"the inline asm{place} does not end in ';': add one to its last instruction", first
+    )
+
+
 _DOLLAR = re.compile(r"\$(?:(\$)|([(|)])|(\d+)|\{(\d*)(?::(\w*))?\}|)", re.ASCII)
 
 

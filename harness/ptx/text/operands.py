@@ -12,11 +12,14 @@ from harness.ptx.text.nodes import Address, Name, Operand, Pair, Sink, Source, V
 
 
 class Operands(ConstantExpressions):
-    """The part of the parser that reads operands. `signed_operands`: the instruction takes `-a`, as vmad does."""
+    """The part of the parser that reads operands.
+
+    `signed_operands`: the instruction takes `-a`, as vmad does. `call`: it is a call, whose names stand in parentheses.
+    """
 
     def __init__(self, source: Source, tokens: list[Token]) -> None:
         super().__init__(source, tokens)
-        self.signed_operands = False
+        self.signed_operands = self.call = False
 
     def countable(self, listed: Sequence[Operand]) -> None:
         """Raise TooLarge for a list of operands without end."""
@@ -47,6 +50,8 @@ class Operands(ConstantExpressions):
             node = self.name()
             node.minus = True
         elif kind == "(" and self.tokens[self.at + 1][0] in ("name", ")"):
+            if not self.call:
+                raise self.error("names stand in parentheses in a call only; a vector has braces")
             node = self.arguments()
         elif kind in ("int", "float", "-", "+", "~", "!", "("):
             node = self.constant()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from harness.ptx.errors import ParseError, TooLarge
 from harness.ptx.limits import INSTRUCTIONS, MODIFIERS, REGISTERS, TEXT
 from harness.ptx.text.lexer import OPERAND, Token, tokenize
-from harness.ptx.text.llvmtext import expanded, without_places
+from harness.ptx.text.llvmtext import at_unended_asm, expanded, without_places
 from harness.ptx.text.nodes import (
     BranchTargets,
     CodeBlock,
@@ -33,6 +33,13 @@ from harness.ptx.text.types import VARIABLE_TYPES
 _SPACES = {".reg", ".shared", ".global", ".local", ".const", ".param"}
 _LINKAGE = {".visible", ".extern", ".weak", ".common"}
 
+_HEAD = {
+    "maxntid": (1, 3), "reqntid": (1, 3), "reqnctapercluster": (1, 3), "minnctapersm": (1, 1),
+    "maxnreg": (1, 1), "maxclusterrank": (1, 1), "explicitcluster": (0, 0), "blocksareclusters": (0, 0),
+    "noreturn": (0, 0), "abi_preserve": (1, 1), "abi_preserve_control": (1, 1),
+}  # fmt: skip
+"""Directives before the body of a function: the fewest and the most numbers that each takes (ISA 11.4 and 11.7)."""
+
 
 def parse_asm(
     text: str, operand_count: int | None = None, constants: Mapping[int, int] | None = None
@@ -50,7 +57,10 @@ def parse_asm(
 def parse_module(text: str) -> Module:
     """Parse a whole PTX module. Raises ParseError."""
     source = _sized(text)
-    return _Parser(source, tokenize(source, without_places(text))).module()
+    try:
+        return _Parser(source, tokenize(source, without_places(text))).module()
+    except ParseError as error:
+        raise at_unended_asm(source, error) from error
 
 
 def _sized(text: str) -> Source:
@@ -142,7 +152,7 @@ class _Parser(Operands):
         if len(modifiers) > MODIFIERS.most:
             raise self.source.error(TooLarge, MODIFIERS.refusal(len(modifiers)), offset)
         operands: list[Operand] = []
-        self.signed_operands = opcode == "vmad"
+        self.signed_operands, self.call = opcode == "vmad", opcode == "call"
         if self.kind != ";":
             operands.append(self.operand())
             while self.accept(","):
@@ -292,6 +302,7 @@ class _Parser(Operands):
 
     def module(self) -> Module:
         version = target = ""
+        sized = False
         functions: list[Function] = []
         variables: list[Declaration] = []
         while self.kind != "end":
@@ -299,22 +310,33 @@ class _Parser(Operands):
             if self.kind != "dot":
                 raise self.unexpected("a directive")
             if word == ".version":
+                if version:
+                    raise self.error(".version stands once, at the begin of the module")
                 self.advance()
                 version = self.take("float", "a version such as 8.8")
             elif word == ".target":
                 self.advance()
+                if not self.text.startswith("sm_"):
+                    raise self.unexpected("a target such as sm_90a")
                 target = self.take("name", "a target such as sm_90a")
                 while self.accept(","):
                     self.take("name", "a target option")
             elif word == ".address_size":
+                if sized:
+                    raise self.error(".address_size stands once")
                 self.advance()
-                self.integer("32 or 64")
+                self.address_size()
+                sized = True
             elif word == ".file":
                 self.file()
             elif word in (".entry", ".func"):
                 functions.append(self.function())
             elif word in _LINKAGE:
                 self.advance()
+                if self.text in _LINKAGE:
+                    raise self.error(f"{self.text} stands after {word}; a name has one linkage")
+                if word == ".extern" and self.text in (".entry", ".func"):
+                    functions.append(self.declared_elsewhere())
             elif word in _SPACES - {".reg", ".param"}:
                 variables.extend(self.declarations())
             elif word == ".loc":
@@ -341,32 +363,62 @@ class _Parser(Operands):
         directives: dict[str, list[int]] = {}
         while self.kind == "dot":
             word = self.text[1:]
-            self.advance()
-            numbers: list[int] = []
-            if self.kind == "int":
-                numbers.append(self.integer("a number"))
-                while self.accept(","):
-                    numbers.append(self.integer("a number"))
-            elif self.kind == "string":
-                self.advance()
-            directives[word] = numbers
-            if word == "pragma":
-                self.accept(";")
+            if word in ("maxntid", "reqntid") and directives.keys() & {"maxntid", "reqntid"} - {word}:
+                raise self.error(".maxntid and .reqntid exclude each other")
+            directives[word] = self.function_directive(word, kernel)
         self.location = None
         body = self.block() if self.kind == "{" else None
         if body is None:
             self.expect(";", "'{' or ';' after the head of a function")
         return Function(name, kernel, parameters, directives, body, offset, results)
 
+    def address_size(self) -> None:
+        """Addresses have 64 bits here; those of 32 went with the GPUs before sm_90."""
+        offset = self.offset
+        if (size := self.integer("32 or 64")) != 64:
+            known = "the emulator runs modules with addresses of 64 bits"
+            raise self.source.error(ParseError, f".address_size {size}: {known if size == 32 else '32 or 64'}", offset)
+
+    def function_directive(self, word: str, kernel: bool) -> list[int]:
+        """The numbers of a directive before a function's body."""
+        if word == "pragma":
+            self.advance()
+            self.expect("string", "a string after .pragma")
+            self.expect(";", "';' after .pragma")
+            return []
+        if word not in _HEAD or (word == "noreturn" and kernel):
+            raise self.error(f"directive .{word} has no place before a function's body")
+        self.advance()
+        numbers: list[int] = []
+        if self.kind == "int":
+            numbers.append(self.integer("a number"))
+            while self.accept(","):
+                numbers.append(self.integer("a number"))
+        if 0 in numbers[:1] and word != "abi_preserve_control":
+            raise self.error(f".{word} 0: a number of at least 1")
+        fewest, most = _HEAD[word]
+        if not fewest <= len(numbers) <= most:
+            raise self.error(f".{word} takes {fewest} to {most} numbers, not {len(numbers)}")
+        return numbers
+
+    def declared_elsewhere(self) -> Function:
+        """A function after .extern: it has no body here."""
+        offset = self.offset
+        found = self.function()
+        if found.body is not None:
+            raise self.source.error(ParseError, f"{found.name} is .extern and has a body", offset)
+        return found
+
     def parameters(self) -> list[Declaration]:
         found: list[Declaration] = []
         self.advance()
-        while self.kind != ")":
+        while self.kind != ")" or found:
             if self.text not in (".param", ".reg"):
                 raise self.unexpected(".param")
             found.extend(self.declaration_list(several=False))
-            self.accept(",")
-        self.advance()
+            if not self.accept(","):
+                break
+        self.expect(")", "',' or ')' after a parameter")
         return found
 
     def skip_to(self, kind: str) -> None:

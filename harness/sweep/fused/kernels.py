@@ -1,7 +1,7 @@
 """Triton kernels for a sweep: tallies of rows, the mask of what is flagged, the inputs.
 
-Each is text made for one oracle (`harness.sweep.fused.graphs`) and compiled by Triton, whose cache on the disk serves
-later processes. What the text says is the oracle's own graph, so the plain oracle is also its test.
+Each is text made for one oracle (`harness.sweep.fused.graphs`) and compiled by Triton, whose cache on disk serves later
+processes. The text is made from the oracle's own graph, so tests compare it with the plain oracle.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How few bits an integer needs: values with their bounds, for code that a GPU computes in 32 bits where it can.
+"""Integers with bounds, kept in the narrowest type that holds them, so that a GPU computes in 32 bits where it can.
 
 References speak of int64 throughout. A GPU has 32-bit registers, in which a 64-bit comparison takes two instructions
 and a shift four. Here every integer carries the least and the greatest value it can have, and is kept in the narrowest

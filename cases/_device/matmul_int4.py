@@ -1,0 +1,46 @@
+"""A product of float16 with 4-bit weights, four a word of 16 bits, which are widened on the way to the tensor cores.
+
+From words of 8 bits Triton permutes k among the lanes, so that other terms would be added first.
+"""
+
+import triton
+import triton.language as tl
+
+from .int4_to_f16 import MAGIC
+
+# Of two words in a register: nibble k of both is output k.
+WIDENED = tl.constexpr(MAGIC.format("0xEA", "0x64006400", "0x64006400"))
+
+
+@triton.jit
+def nibble(q, k: tl.constexpr):
+    """One of the four numbers of a word, less 8."""
+    return (((q >> (4 * k)) & 15).to(tl.int32) - 8).to(tl.float16)
+
+
+@triton.jit
+def widened(q, LOP3: tl.constexpr):
+    """The four numbers of each word, the lowest first, along the last dimension."""
+    if LOP3:
+        a, b, c, d = tl.inline_asm_elementwise(
+            WIDENED, "=&r,=&r,=&r,=&r,r", [q], dtype=(tl.float16,) * 4, is_pure=True, pack=2
+        )
+    else:
+        a, b, c, d = nibble(q, 0), nibble(q, 1), nibble(q, 2), nibble(q, 3)
+    return tl.join(tl.join(a, c), tl.join(b, d))
+
+
+@triton.jit
+def product(a, q, d, M, N, K, TILE: tl.constexpr, STEP: tl.constexpr, LOP3: tl.constexpr):
+    """One tile of d = a b, where a word of q has four neighbours in a row of b."""
+    m = tl.program_id(0) * TILE + tl.arange(0, TILE)[:, None]
+    n = tl.program_id(1) * TILE + tl.arange(0, TILE)[None, :]
+    word = tl.program_id(1) * (TILE // 4) + tl.arange(0, TILE // 4)[None, :]
+    total = tl.zeros((TILE, TILE), dtype=tl.float32)
+    for start in range(0, K, STEP):
+        k = start + tl.arange(0, STEP)
+        left = tl.load(a + m * K + k[None, :], mask=(m < M) & (k[None, :] < K), other=0)
+        inside = (k[:, None] < K) & (word < N // 4)
+        words = tl.load(q + k[:, None] * (N // 4) + word, mask=inside, other=0x8888)
+        total = tl.dot(left, tl.reshape(widened(words, LOP3), (STEP, TILE)), total)
+    tl.store(d + m * N + n, total, mask=(m < M) & (n < N))

@@ -1,0 +1,53 @@
+"""What the matrix products share: generations, the tiles of a launch, the expected product, and its inputs."""
+
+import numpy as np
+import torch
+import triton.language as tl
+
+from harness import only
+from references import tensor_core
+
+SOURCE = "MMA-Sim, arXiv 2511.10909; PTX ISA, mma"
+EIGHT = only("sm_80", "sm_86", "sm_87", "sm_88", "sm_89")
+SIXTEEN = only("sm_90a", "sm_100a", "sm_101a", "sm_103a", "sm_107a", "sm_110a", "sm_120a", "sm_121a")
+NONE = {"sm_75": "Triton makes fused multiply-adds of it"}
+STEP = 32
+TO = {"TILE": 32, "STEP": STEP, "TO": tl.float32}
+
+
+def tiles(values):
+    """A program for each tile of d."""
+    return (-(-values["M"] // values["TILE"]), -(-values["N"] // values["TILE"]))
+
+
+def padded(x, rows, columns):
+    """Zeros up to whole steps: what the kernel reads beyond its inputs, and what zero terms count for."""
+    return torch.nn.functional.pad(x, (0, columns - x.shape[1], 0, rows - x.shape[0]))
+
+
+def by(generation, fmt):
+    """The product of a generation, from zero, in steps of STEP."""
+
+    def reference(a, b):
+        k = -(-a.shape[1] // STEP) * STEP
+        a, b = padded(a, a.shape[0], k), padded(b, k, b.shape[1])
+        zero = torch.zeros(a.shape[0], b.shape[1], dtype=torch.int64, device=a.device)
+        return tensor_core.dot(a, b, zero, a_format=fmt, b_format=fmt, generation=generation)
+
+    return reference
+
+
+def values(dtype):
+    """Numbers over some binades, some zero, and rows that cancel but for their last terms."""
+
+    def generate(sizes, rng):
+        found = {}
+        for name, shape in (("a", (sizes["M"], sizes["K"])), ("b", (sizes["K"], sizes["N"]))):
+            x = rng.normal(size=shape) * np.exp2(rng.integers(-6, 6, size=shape)) * (rng.random(shape) < 0.9)
+            found[name] = x
+        half = sizes["K"] // 2
+        found["a"][::3, half : 2 * half] = -found["a"][::3, :half]
+        found["b"][half : 2 * half] = found["b"][:half] * (1 + np.exp2(rng.integers(-12, -6, size=(half, 1))))
+        return {n: x.astype(dtype).view(f"u{np.dtype(dtype).itemsize}") for n, x in found.items()}
+
+    return generate

@@ -1,0 +1,51 @@
+"""float16 times int4, less 8: weights widened by lop3, or by Triton, on the way to the tensor cores.
+
+What is widened is exact, so the bits are those of a product of float16: each generation's own.
+"""
+
+import numpy as np
+
+from harness import Case, Differs, kernel
+from references import dequantise
+from references.formats import F16, F32, U16
+from references.tensor_core import AMPERE, HOPPER
+
+from ._device.matmul_int4 import product
+from ._host.products import EIGHT, SIXTEEN, STEP, by, tiles, values
+
+WHY = "its tensor cores add 16 bytes of a row at a time with 24 fraction bits, others 32 bytes with 25"
+
+
+def widened(generation):
+    """The product with the numbers that the nibbles stand for, the lowest first."""
+
+    def reference(a, q):
+        return by(generation, F16)(a, dequantise.integers(q, bits=4, width=16, zero=8))
+
+    return reference
+
+
+def weights(sizes, rng):
+    """Activations as of other products, and any weights."""
+    activations = values(np.float16)(sizes, rng)["a"]
+    return {"a": activations, "q": rng.integers(0, 1 << 16, size=(sizes["K"], sizes["N"] // 4), dtype=np.uint16)}
+
+
+def variant(lop3: bool):
+    """One way to widen the weights."""
+    other = Differs(WHY, widened(AMPERE))
+    meta = {"TILE": 32, "STEP": STEP, "LOP3": lop3}
+    return kernel(product, grid=tiles, meta=meta, differs=dict.fromkeys(EIGHT, other))
+
+
+case = Case(
+    inputs={"a": F16["M", "K"], "q": U16["K", "N/4"]},
+    outputs={"d": F32["M", "N"]},
+    reference=widened(HOPPER),
+    generate=weights,
+    sizes=[{"M": 17, "N": 40, "K": 80}],
+    variants={"lop3": variant(True), "triton": variant(False)},
+    targets=EIGHT | SIXTEEN,
+    family="matrix products",
+    source="Kim et al., Who says elephants can't run, 2022; MMA-Sim, arXiv 2511.10909; PTX ISA, lop3 and mma",
+)

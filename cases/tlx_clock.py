@@ -1,0 +1,36 @@
+"""TLX's clock64 around a load, beside asm that is not pure: both readings stay, and change no result."""
+
+import triton
+import triton.language as tl
+
+from harness import Case, kernel, module_of_build, since
+from references.formats import I32
+
+from ._device.tlx_clock import by_asm
+from ._host.expected import next_number
+
+tlx = module_of_build("triton.language.extra.tlx")
+
+
+@triton.jit
+def by_tlx(x, y, n: tl.constexpr):
+    """One more, between two readings whose difference nobody uses."""
+    i = tl.arange(0, n)
+    before = tlx.clock64()
+    value = tl.load(x + i)
+    elapsed = tlx.clock64() - before
+    tl.store(y + i, value + 1 + (elapsed * 0).to(tl.int32))
+
+
+case = Case(
+    inputs={"x": I32["n"]},
+    outputs={"y": I32["n"]},
+    reference=next_number,
+    sizes=[{"n": 128}],
+    variants={
+        "tlx": kernel(by_tlx, grid=(1,), compiler="tlx", targets=since("sm_80")),
+        "asm": kernel(by_asm, grid=(1,)),
+    },
+    family="effects",
+    source="PTX ISA, %clock64; fbtriton 3.7.4, tlx.utility",
+)

@@ -1,0 +1,125 @@
+"""What travels with a job: the project as Ray's working directory, packages from elsewhere, settings.
+
+Ray leaves out what `.gitignore` names, and keeps what it unpacks under a name made from the contents: an edited file
+arrives as another folder, never as the old one. ptxdiff itself does not travel: nodes have it, and it is compared.
+
+A node that sees the same files at the driver's own path, on a shared file system or on the same machine, uses those:
+compiled code holds paths in its lines for debuggers, and is then equal to the last byte.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import functools
+import importlib.util
+import os
+import sys
+import sysconfig
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.cluster import facts
+from harness.ours import ROOT
+
+LEFT_OUT = ("**/.git/", "**/__pycache__/", "**/.venv*/", "**/venv/", "**/node_modules/", "**/*_cache/", "/build/")
+"""What no case needs, in the syntax of `.gitignore`."""
+
+OUR_OWN = ("/harness/", "/references/", "/reports/", "/tests/", "/ptxdiff.py")
+"""What the project that is ptxdiff's own checkout has besides cases."""
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """What is sent.
+
+    root: the project's folder. modules: packages and modules outside it. path: folders in it that Python searches,
+    relative to it. variables: of the environment.
+    """
+
+    root: Path
+    modules: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def runtime_env(self) -> dict[str, Any]:
+        """As Ray takes it."""
+        own = OUR_OWN if self.root == ROOT else ()
+        made: dict[str, Any] = {"working_dir": str(self.root), "excludes": [*LEFT_OUT, *own]}
+        places = {PATH_VARIABLE: os.pathsep.join(self.path), ROOT_VARIABLE: str(self.root)}
+        places |= {facts.FILES_VARIABLE: files} if (files := os.environ.get(facts.FILES_VARIABLE)) else {}
+        made["env_vars"] = {**self.variables, **places}
+        return made | ({"py_modules": [*self.modules]} if self.modules else {})
+
+
+PATH_VARIABLE, ROOT_VARIABLE = "PTX_CLUSTER_PATH", "PTX_CLUSTER_ROOT"
+
+
+def shipment(root: Path, loaded: Iterable[str] | None = None) -> Shipment:
+    """What cases of a project need elsewhere. loaded: names of modules that were imported; None for all so far."""
+    root = root.resolve()
+    return Shipment(root, _outside(root, loaded), _searched(root, sys.path), facts.settings())
+
+
+@functools.cache
+def project() -> Path:
+    """On a node: the project's folder, the driver's own one where this node sees the same files there."""
+    unpacked = Path.cwd()  # Ray starts a worker in the job's working directory
+    theirs = Path(os.environ.get(ROOT_VARIABLE) or unpacked)
+    return theirs if _same_files(unpacked, theirs) else unpacked
+
+
+def arrived() -> None:
+    """On a node: work in the project's folder, and search for modules where the driver did."""
+    unpacked, folder = Path.cwd(), project()
+    os.chdir(folder)
+    sys.path[:] = [str(folder) if Path(p or ".") == unpacked else p for p in sys.path]
+    for relative in reversed(os.environ.get(PATH_VARIABLE, "").split(os.pathsep)):
+        place = str(folder / relative)
+        if relative and place not in sys.path:
+            sys.path.insert(0, place)
+
+
+def _same_files(one: Path, other: Path) -> bool:
+    """Whether the other folder has each file of the one, with the same contents."""
+    if one == other:
+        return True
+    try:
+        files = [p for p in one.rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+        return all(filecmp.cmp(p, other / p.relative_to(one), shallow=False) for p in files)
+    except OSError:
+        return False
+
+
+def _searched(root: Path, path: Sequence[str]) -> tuple[str, ...]:
+    """The folders of Python's search path that lie in the project, relative to it."""
+    folders = [Path(p or ".").resolve() for p in path]
+    inside = [f for f in folders if f.is_relative_to(root) and f.is_dir() and not _installed(f)]
+    return tuple(dict.fromkeys(f.relative_to(root).as_posix() for f in inside))
+
+
+def _outside(root: Path, loaded: Iterable[str] | None) -> tuple[str, ...]:
+    """Top packages and modules that are neither in the project, nor installed, nor ptxdiff's own."""
+    names = sorted({name.partition(".")[0] for name in (sys.modules if loaded is None else loaded)})
+    found = []
+    for name in names:
+        try:
+            spec = importlib.util.find_spec(name)
+        except (ValueError, ImportError):  # a module without a spec, such as __main__
+            continue
+        origin = spec.origin if spec else None
+        if not origin or not origin.endswith(".py") or name == "__main__":
+            continue
+        file = Path(origin).resolve()
+        place = file.parent if file.name == "__init__.py" else file
+        if not (place.is_relative_to(root) or place.is_relative_to(ROOT) or _installed(place)):
+            found.append(str(place))
+    return tuple(found)
+
+
+def _installed(place: Path) -> bool:
+    """Whether it came with Python or was installed into it: nodes have it, and their facts are compared."""
+    paths = sysconfig.get_paths()
+    folders = [Path(paths[name]).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return any(place.is_relative_to(f) for f in folders) or "site-packages" in place.parts

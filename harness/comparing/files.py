@@ -1,0 +1,237 @@
+"""Two PTX files as two variants of a case: run on its inputs, compared bit for bit, each held to its reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.backends.compiled import compile_job, placed
+from harness.backends.emulator import EmulatorBackend
+from harness.comparing import lockstep
+from harness.comparing.lockstep import FoundParting
+from harness.jobs import Job, Outcome
+from harness.judging.judge import held_exactly, judge_same
+from harness.model.arguments import format_of
+from harness.model.load import LoadedCase
+from harness.model.match import DomainError
+from harness.model.policies import policies
+from harness.model.ptxvariant import PtxVariant
+from harness.model.reference import ReferenceFault
+from harness.ptx.errors import PtxError
+from harness.ptx.kernel.following import Launched, executed_steps
+from harness.records import EVIDENCE, Evidence, Key, Offender
+from harness.running.item import Item
+from harness.running.run import jobs, judge_job
+
+MOST_LINES = 12
+"""Lines that are named where instructions were never executed."""
+
+
+@dataclass
+class ComparedFile:
+    """One of the two files.
+
+    refused: why it cannot be run; "" where it can. findings: faults of its runs. judged, wrong: codes that were held to
+    the case's reference, and those that fail its policy; fault: why they could not be judged. unexecuted: lines of
+    instructions that no thread executed on any input, None before anything ran.
+    """
+
+    name: str
+    refused: str = ""
+    findings: list[str] = field(default_factory=list)
+    judged: int = 0
+    wrong: int = 0
+    fault: str = ""
+    unexecuted: dict[int, str] | None = None
+
+
+@dataclass
+class FileComparison:
+    """What comparing two files gave.
+
+    evidence: the least that any of the runs' bits rests on. runs: input sets and sizes that both ran on.
+    left_out: those that are too large. codes, differing: of all outputs together.
+    classes: of differences. distinct: by output, how many different bits there are, at most two counted.
+    first: the first code that differs (`expected` is the first file's, `got` the second's), key: of its run.
+    reading: where one of the files may be contracted, which reading differs. parting: where the traces part.
+    """
+
+    files: tuple[ComparedFile, ComparedFile]
+    target: str
+    evidence: Evidence = "hardware"
+    runs: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    codes: int = 0
+    differing: int = 0
+    classes: dict[str, int] = field(default_factory=dict)
+    distinct: dict[str, set[bytes]] = field(default_factory=dict)
+    first: Offender | None = None
+    key: Key | None = None
+    reading: str = ""
+    parting: FoundParting | None = None
+
+    @property
+    def silent(self) -> list[str]:
+        """Outputs that hold the same bits everywhere: they cannot tell two kernels from each other."""
+        return [name for name, bits in self.distinct.items() if len(bits) < 2]
+
+    @property
+    def verdict(self) -> str:
+        """ "refused", "faults", "different", "nothing compared", "nothing shown" or "equal"."""
+        if any(f.refused for f in self.files):
+            return "refused"
+        if self.differing:
+            return "different"
+        if any(f.findings for f in self.files):
+            return "faults"
+        if not self.codes:
+            return "nothing compared"
+        return "nothing shown" if self.silent else "equal"
+
+    @property
+    def passed(self) -> bool:
+        """Whether the files give equal bits that say something, and those that the reference asks for."""
+        return self.verdict == "equal" and all(f.judged and not f.wrong and not f.fault for f in self.files)
+
+
+def compare_files(
+    loaded: LoadedCase, variants: Mapping[str, PtxVariant], target: str, effort: str = "quick"
+) -> FileComparison:
+    """Run two files on the inputs that a case's plan has for them. variants: by the name under which it is shown.
+
+    Raises CaseError where the case and the variants do not fit together.
+    """
+    names = list(variants)
+    case = replace(loaded.case, variants=dict(variants))
+    items = [Item(replace(loaded, case=case), name, target, "emulator") for name in names]
+    found = FileComparison((ComparedFile(names[0]), ComparedFile(names[1])), target)
+    backend = EmulatorBackend()
+    for (key, one), (_, other) in zip(*(jobs(i, backend, effort) for i in items), strict=True):
+        where = f"{key.input_set} ({key.shape or 'one'}{', alignment ' + str(key.alignment)}, fusion {key.fusion})"
+        if one is None or other is None:
+            found.left_out.append(where)
+            continue
+        pair = (one, other)
+        outcomes = tuple(backend.run(job) for job in pair)
+        for file, outcome in zip(found.files, outcomes, strict=True):
+            if outcome.status != "ran":
+                file.refused = outcome.words
+        if any(f.refused for f in found.files):
+            return found
+        found.runs.append(where)
+        found.evidence = min(found.evidence, *(o.evidence for o in outcomes), key=EVIDENCE.index)
+        for item, job, outcome, file in zip(items, pair, outcomes, found.files, strict=True):
+            _note(file, outcome)
+            _judge(item, backend, job, outcome, file)
+        _compare(found, key, pair, (outcomes[0], outcomes[1]))
+    return found
+
+
+def _note(file: ComparedFile, outcome: Outcome) -> None:
+    file.findings += [f for f in outcome.findings if f not in file.findings]
+
+
+def _judge(item: Item, backend: EmulatorBackend, job: Job, outcome: Outcome, file: ComparedFile) -> None:
+    """Hold a file's outputs to the case's reference, and note which of its instructions ran."""
+    _cover(file, job)
+    if not outcome.outputs:
+        return
+    if held := held_exactly(policies(job.case, job.variant), outcome.approximate):
+        file.fault = held[0]
+        return
+    try:
+        judgement = judge_job(item, backend, job, outcome)
+    except (ReferenceFault, DomainError) as error:
+        file.fault = str(error)
+        return
+    file.judged += judgement.total
+    file.wrong += judgement.different
+
+
+def _cover(file: ComparedFile, job: Job) -> None:
+    if file.unexecuted == {}:
+        return
+    kernel = compile_job(job)
+    assert not isinstance(kernel, Outcome)
+    made = placed(job, kernel, fuse=False)
+    x, y, z = (*made.grid, 1, 1)[:3]
+    u, v, w = (*made.block, 1, 1)[:3]
+    steps = made.loaded.program.steps
+    try:
+        executed = executed_steps(Launched(made.loaded, made.parameters, (x, y, z), (u, v, w), made.shared))
+    except PtxError:
+        return
+    source = made.loaded.program.source
+    left = {
+        source.position(s.node.offset)[0]: source.statement(s.node.offset)
+        for n, s in enumerate(steps)
+        if n not in executed
+    }
+    before = left if file.unexecuted is None else file.unexecuted
+    file.unexecuted = {line: text for line, text in before.items() if line in left}
+
+
+Outputs = Mapping[str, NDArray[np.generic]]
+
+
+def _compare(found: FileComparison, key: Key, pair: tuple[Job, Job], outcomes: tuple[Outcome, Outcome]) -> None:
+    """Both readings of the one against both of the other, where a multiplication and an addition may be contracted."""
+    a, b = outcomes
+    case = pair[0].case
+    if not (a.outputs and b.outputs):
+        if found.parting is None and bool(a.outputs) != bool(b.outputs):
+            _locate(found, pair, (_fused(a), _fused(b)), None)
+        return
+    for outcome in outcomes:
+        for name, bits in outcome.outputs.items():
+            _count(found.distinct.setdefault(name, set()), np.asarray(bits))
+    readings = [(a.outputs, b.outputs, "", (_fused(a), _fused(b)))]
+    if a.alternative or b.alternative:
+        words = "without contraction, which ptxas may or may not do"
+        readings.append((a.alternative or a.outputs, b.alternative or b.outputs, words, (False, False)))
+    for left, right, words, fuse in readings:
+        judgement = judge_same(case, pair[0].inputs, left, right)
+        found.codes += judgement.total
+        if not judgement.different and not all(_equal(left[n], right[n]) for n in left):
+            raise AssertionError("bits differ that were judged to be the same")
+        if not judgement.different:
+            continue
+        found.differing += judgement.different
+        for name, count in judgement.classes.items():
+            found.classes[name] = found.classes.get(name, 0) + count
+        if found.first is None:
+            found.first, found.key, found.reading = judgement.offenders[0], key, words
+            _locate(found, pair, fuse, found.first)
+
+
+def _fused(outcome: Outcome) -> bool:
+    return outcome.contraction_open
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return np.asarray(one).tobytes() == np.asarray(other).tobytes()
+
+
+def _count(seen: set[bytes], bits: NDArray[np.generic]) -> None:
+    """Add the bits of an output, until there are two."""
+    flat = np.ascontiguousarray(bits).reshape(-1)
+    units = flat.view(f"u{flat.itemsize}") if flat.size else flat
+    for value in (units[:1], units[units != units[:1]][:1]):
+        if len(value) and len(seen) < 2:
+            seen.add(value.tobytes())
+
+
+def _locate(found: FileComparison, pair: tuple[Job, Job], fuse: tuple[bool, bool], first: Offender | None) -> None:
+    a, b = (lockstep.side(f.name, job, fused) for f, job, fused in zip(found.files, pair, fuse, strict=True))
+    if a is None or b is None:
+        return
+    if first is None:
+        found.parting = lockstep.part_at_fault(a, b)
+        return
+    output = first.output.partition(" ")[0]
+    unit = first.index // format_of(pair[0].case.outputs[output]).codes_per_unit
+    found.parting = lockstep.part_at(a, b, output, unit)

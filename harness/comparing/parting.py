@@ -1,0 +1,281 @@
+"""Where two traces of one thread part, though registers have other names and instructions another order.
+
+Nothing is aligned by place in the text. From a pair of instructions with different results, such as the two stores of
+an output, the walk goes back: as long as both have the same opcode, the operands with equal values are set aside, and
+the walk goes on at the instructions that made the others. It ends
+
+- where all operands are equal: one instruction gives other bits than the other ("operands");
+- where the opcodes differ, or operands cannot be paired: of each trace is then taken the first instruction that leads
+  there and whose value the other trace never has ("values").
+
+Before that, predicates of branches are compared: a branch that one takes and the other does not comes first
+("branch"). What was loaded is followed to the store behind it; where another thread made that, the walk goes on there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Literal
+
+from harness.ptx.kernel.following import WARP, Operand, Stored, ThreadStep, ThreadTrace
+
+Kind = Literal["operands", "values", "branch", "elsewhere"]
+MOST_BRANCHES = 3000
+"""Branches of a thread that are compared at most."""
+
+
+@dataclass(frozen=True)
+class Parting:
+    """The first instruction of each trace that yields a value which the other never has; None where there is none.
+
+    elsewhere: with the kind of this name, who made the two values that differ: another thread of each launch.
+    """
+
+    kind: Kind
+    a: ThreadStep | None
+    b: ThreadStep | None
+    elsewhere: tuple[Stored, Stored] | None = None
+
+
+def parting(a: ThreadTrace, b: ThreadTrace, at: tuple[ThreadStep, ThreadStep]) -> Parting:
+    """Where two traces part, seen from two instructions that leave other values in memory or with other threads."""
+    both = _Sides(_Known(a), _Known(b))
+    found = both.walk(*at, sent=bool(at[0].warp or at[1].warp))
+    branch = both.branches()
+    if branch is not None and _before(branch, found):
+        return branch
+    return found
+
+
+def parted_by_branches(a: ThreadTrace, b: ThreadTrace) -> Parting | None:
+    """The first branch that one thread takes and the other does not; None where all agree."""
+    return _Sides(_Known(a), _Known(b)).branches()
+
+
+def _before(one: Parting, other: Parting) -> bool:
+    """Whether one parting comes first in both traces."""
+    if other.a is None or other.b is None or one.a is None or one.b is None:
+        return True
+    return one.a.number <= other.a.number and one.b.number <= other.b.number
+
+
+class _Known:
+    """A trace and the values in it."""
+
+    def __init__(self, trace: ThreadTrace) -> None:
+        self.trace = trace
+        self.values: set[int | None] = set()
+        self.loaded: set[tuple[str, int, int]] = set()
+        for step in trace.steps:
+            constants = (o for o in step.reads if not o.name)
+            self.values |= {o.value for o in (*step.writes, *constants) if o.width > 1}
+            if step.loads and step.memory is not None:
+                name, first, _ = step.memory
+                self.loaded |= {(name, first + k, byte) for k, byte in enumerate(step.data)}
+
+    def maker(self, operand: Operand) -> ThreadStep | None:
+        """The instruction that made an operand."""
+        return self.trace.steps[operand.maker] if operand.maker >= 0 else None
+
+    def has(self, operand: Operand, made: ThreadStep) -> bool:
+        """Whether the trace has a value of the other one: bytes by their place in memory, others by the value."""
+        if operand.width == 1:
+            return False  # every trace has both
+        if made.loads and made.memory is not None:
+            name, first, _ = made.memory
+            return all((name, first + k, byte) in self.loaded for k, byte in enumerate(made.data))
+        return operand.value in self.values
+
+    def own_store(self, step: ThreadStep) -> ThreadStep | None:
+        """The store of this thread behind what a step loaded."""
+        stored = step.stored
+        if stored is None or stored.thread != self.trace.thread:
+            return None
+        found = self.trace.at(stored.time)
+        return found if found is not None and found.stores else None  # an asynchronous copy lands at another step
+
+
+class _Sides:
+    def __init__(self, a: _Known, b: _Known) -> None:
+        self.a, self.b = a, b
+
+    def walk(self, one: ThreadStep, other: ThreadStep, sent: bool = False) -> Parting:
+        """Back from two instructions with different results. Numbers fall with every turn, so that it ends.
+
+        sent: what differs is not what the two give their threads, but what these give to others by them.
+        """
+        while one.opcode == other.opcode:
+            came = None if sent else self._loaded(one, other) or self._shuffled(one, other)
+            sent, loaded = False, came or self._guarded(one, other)
+            if isinstance(loaded, Parting):
+                return loaded
+            if loaded is not None:
+                one, other = loaded
+                continue
+            left, right = _unmatched(one.reads, other.reads)
+            if not left and not right:
+                return self._alike(one, other)
+            pairs = [(self.a.maker(x), self.b.maker(y)) for x, y in zip(left, right, strict=False)]
+            stores = one.stores and other.stores
+            follow = [self._followable(stores, x, y, *p) for x, y, p in zip(left, right, pairs, strict=False)]
+            if len(left) != len(right) or not all(follow):
+                if all(m is None for p in pairs for m in p):  # constants and parameters
+                    return Parting("operands", one, other)
+                break
+            one, other = pairs[0]  # type: ignore[assignment]  # followable: both are there
+        return Parting("values", _first(self.a, self.b, one), _first(self.b, self.a, other))
+
+    def _followable(
+        self, stores: bool, x: Operand, y: Operand, one: ThreadStep | None, other: ThreadStep | None
+    ) -> bool:
+        """Whether the makers of two operands are worth comparing. stores: for stores, which compute nothing."""
+        if one is None or other is None:
+            return False
+        alike = one.opcode == other.opcode or x.width == y.width == 1
+        return stores or alike or not (self.b.has(x, one) or self.a.has(y, other))
+
+    def _loaded(self, one: ThreadStep, other: ThreadStep) -> Parting | tuple[ThreadStep, ThreadStep] | None:
+        """For two loads of one place with other bytes: the two stores behind them."""
+        if not (one.loads and other.loads) or one.memory != other.memory or one.data == other.data:
+            return None
+        mine, theirs = self.a.own_store(one), self.b.own_store(other)
+        if mine is not None and theirs is not None:
+            return mine, theirs
+        if mine is None and theirs is None and one.stored is not None and other.stored is not None:
+            return Parting("elsewhere", one, other, (one.stored, other.stored))
+        return Parting("values", mine or one, theirs or other)
+
+    def _shuffled(self, one: ThreadStep, other: ThreadStep) -> Parting | None:
+        """For two shuffles that give other values: the lane whose value came in, where that is not this one."""
+        if one.step.kind != "shfl" or other.step.kind != "shfl":
+            return None
+        came = one.writes[0].value, other.writes[0].value
+        pairs = list(zip(one.warp[0], other.warp[0], strict=True))
+        if came[0] == came[1] or came not in pairs or pairs[self.a.trace.thread % WARP] == came:
+            return None
+        return self._in_lane(pairs.index(came), one, other)
+
+    def _in_lane(self, lane: int, one: ThreadStep, other: ThreadStep) -> Parting:
+        a, b = (side.trace.thread // WARP * WARP + lane for side in (self.a, self.b))
+        return Parting("elsewhere", one, other, (Stored(a, one.time), Stored(b, other.time)))
+
+    def _guarded(self, one: ThreadStep, other: ThreadStep) -> tuple[ThreadStep, ThreadStep] | None:
+        """For two instructions of which a guard kept one from running: what made the guards."""
+        if one.executed == other.executed or one.step.guard < 0 or other.step.guard < 0:
+            return None
+        if one.reads[-1].value == other.reads[-1].value:
+            return None  # one of them is negated: that is where they part
+        mine, theirs = self.a.maker(one.reads[-1]), self.b.maker(other.reads[-1])
+        return (mine, theirs) if mine is not None and theirs is not None else None
+
+    def _alike(self, one: ThreadStep, other: ThreadStep) -> Parting:
+        """Equal operands and other results: the instruction itself, or what other threads of the warp give it."""
+        if one.warp and other.warp and one.warp != other.warp and len(one.warp) == len(other.warp):
+            pairs = zip(one.warp, other.warp, strict=True)
+            lane = next(k for mine, theirs in pairs for k in range(len(mine)) if mine[k] != theirs[k])
+            return self._in_lane(lane, one, other)
+        for (mine, first), (theirs, second) in zip(one.rows, other.rows, strict=False):
+            if mine != theirs and first is not None and second is not None:
+                return Parting("elsewhere", one, other, (first, second))
+        return Parting("operands", one, other)
+
+    # branches ----------------------------------------------------------------------------------------------------
+
+    def branches(self) -> Parting | None:
+        """The first pair of branches whose conditions compare the same and come out differently."""
+        a, b = ([s for s in side.trace.steps if s.branches][:MOST_BRANCHES] for side in (self.a, self.b))
+        conditions = [self._condition(self.a, s) for s in a], [self._condition(self.b, s) for s in b]
+        mine, theirs = ([c.operands for c in side] for side in conditions)
+        for word, first, last, begin, end in SequenceMatcher(None, mine, theirs, autojunk=False).get_opcodes():
+            if word not in ("equal", "replace") or last - first != end - begin:
+                continue
+            for k in range(last - first):
+                x, y = conditions[0][first + k], conditions[1][begin + k]
+                if not x.parts_from(y, word == "equal"):
+                    continue
+                if x.made is None or y.made is None:
+                    return Parting("branch", a[first + k], b[begin + k])
+                if [w.value for w in x.made.writes] == [w.value for w in y.made.writes]:
+                    return Parting("branch", a[first + k], b[begin + k])  # the predicate is turned round
+                found = self.walk(x.made, y.made)
+                return Parting("branch", x.made, y.made) if found.a is x.made and found.b is y.made else found
+        return None
+
+    def _condition(self, side: _Known, branch: ThreadStep) -> _Condition:
+        guard = branch.reads[-1]
+        made = side.maker(guard)
+        if made is None or made.opcode != "setp" or len(made.reads) < 2:
+            return _Condition((guard.value,), "", branch.executed, branch.executed, made)
+        x, y = (o.value or 0 for o in made.reads[:2])
+        word = made.step.node.modifiers[0]
+        floats = made.step.node.modifiers[-1].startswith(("f", "bf"))
+        if x > y:
+            x, y, word = y, x, _MIRRORED.get(word, word)
+        relation, holds = (_FLOAT if floats else _INTEGER).get(word, (word, True))
+        return _Condition((x, y), relation, (guard.value == 1) == holds, branch.executed, made)
+
+
+@dataclass(frozen=True)
+class _Condition:
+    """What a branch asks. holds: whether the relation does; taken: whether it branched. made: by which instruction."""
+
+    operands: tuple[int | None, ...]
+    relation: str
+    holds: bool
+    taken: bool
+    made: ThreadStep | None
+
+    def parts_from(self, other: _Condition, same_operands: bool) -> bool:
+        if self.relation == other.relation:
+            return self.holds != other.holds
+        return same_operands and self.taken != other.taken
+
+
+_MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "lo": "hi", "hi": "lo", "ls": "hs", "hs": "ls"} | {
+    "ltu": "gtu", "gtu": "ltu", "leu": "geu", "geu": "leu",
+}  # fmt: skip
+_INTEGER = {"lt": ("lt", True), "ge": ("lt", False), "gt": ("gt", True), "le": ("gt", False), "eq": ("eq", True)} | {
+    "ne": ("eq", False), "lo": ("lt", True), "hs": ("lt", False), "hi": ("gt", True), "ls": ("gt", False),
+}  # fmt: skip
+_FLOAT = {"lt": ("lt", True), "geu": ("lt", False), "ge": ("ge", True), "ltu": ("ge", False), "gt": ("gt", True)} | {
+    "leu": ("gt", False), "le": ("le", True), "gtu": ("le", False), "eq": ("eq", True), "neu": ("eq", False),
+    "ne": ("ne", True), "equ": ("ne", False), "num": ("num", True), "nan": ("num", False),
+}  # fmt: skip
+"""Each comparison as another one, or its opposite: compilers turn branches round."""
+
+
+def _first(own: _Known, other: _Known, start: ThreadStep) -> ThreadStep:
+    """The earliest instruction that leads to one, of those whose values the other trace never has."""
+    found, todo = {start.number}, [start]
+    while todo:
+        step = todo.pop()
+        behind = [(o, own.maker(o)) for o in step.reads]
+        if (store := own.own_store(step)) is not None and store.number not in found:
+            found.add(store.number)
+            todo.append(store)
+        for operand, made in behind:
+            if made is not None and made.number not in found and _new(own, other, operand, made):
+                found.add(made.number)
+                todo.append(made)
+    return own.trace.steps[min(found)]
+
+
+def _new(own: _Known, other: _Known, operand: Operand, made: ThreadStep) -> bool:
+    """Whether the other trace lacks a value. A predicate is new where it compares a new value."""
+    if operand.width == 1:
+        return any((m := own.maker(o)) is not None and _new(own, other, o, m) for o in made.reads)
+    return not other.has(operand, made)
+
+
+def _unmatched(one: Sequence[Operand], other: Sequence[Operand]) -> tuple[list[Operand], list[Operand]]:
+    """The operands of each side without one of equal value on the other; the place of an operand does not count."""
+    left, right = [], list(other)
+    for operand in one:
+        same = next((o for o in right if o.value == operand.value and (o.width == 1) == (operand.width == 1)), None)
+        if same is None:
+            left.append(operand)
+        else:
+            right.remove(same)
+    return left, right

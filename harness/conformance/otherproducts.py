@@ -1,0 +1,182 @@
+"""Sparse and block-scaled mma on the GPU at hand against the emulator, tile by tile.
+
+As `products`, with more operands: the metadata of a sparse matrix, or the scales of both. A tile's selector is 0, the
+selectors' other values are held to their own layouts by tests without a GPU.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from harness.conformance import products
+from harness.conformance.measure import Tally
+from harness.conformance.productforms import bounds_of
+from harness.ptx.errors import NotElementwise, PtxError
+from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
+from harness.ptx.numeric.vectorise import Array
+
+TILES = 1 << 13
+"""Tiles of one launch."""
+_WARPS = 4
+_BEHIND = {"mma_sp": "%x{at}, 0", "mma_scaled": "%x{at}, {{0, 0}}, %x{next}, {{0, 0}}"}
+
+
+@dataclass(frozen=True)
+class OtherKernel:
+    """A form's kernel as PTX, and what the emulator makes of the instruction. `extra`: operands behind c."""
+
+    text: str
+    kind: str
+    product: Any
+    extra: int
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Registers of a, b, c, the further operands, and d."""
+        return (*self.product.counts[1:], *[1] * self.extra, self.product.counts[0])
+
+
+@cache
+def program(form: str, target: str) -> OtherKernel:
+    """The kernel of a form. Raises PtxError where the emulator refuses it."""
+    bound = bounds_of()[form]
+    kind = bound.form.operation
+    extra = 1 if kind == "mma_sp" else 2
+    counts = _counts(form)
+    names = [*"abc", *"xy"[:extra], "d"]
+    head = ", ".join(f".param .u64 {name}" for name in [*names, "tiles"])
+    lines = [
+        ".version 8.8", f".target {target}", ".address_size 64", f".visible .entry product({head}) {{",
+        f"  .reg .pred %p; .reg .b32 %x<{sum(counts) + extra}>; .reg .b32 %r<9>; .reg .b64 %q<9>;",
+        "  ld.param.u64 %q0, [tiles];",
+        "  mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u32 %r5, %nctaid.x;",
+        f"  shr.u32 %r2, %r0, 5; mad.lo.u32 %r2, %r1, {_WARPS}, %r2; mul.lo.u32 %r5, %r5, {_WARPS};",
+        "  and.b32 %r3, %r0, 31;",
+        "AGAIN:",
+        "  cvt.u64.u32 %q1, %r2; setp.ge.u64 %p, %q1, %q0; @%p bra DONE;",
+    ]  # fmt: skip
+    at, groups, moves = 0, [], []
+    for name, count in zip(names, (*counts[1:], *[1] * extra, counts[0]), strict=True):
+        groups.append("{" + ", ".join(f"%x{at + i}" for i in range(count)) + "}")
+        moves.append(_moves(name, "st" if name == "d" else "ld", count, at))
+        at += count
+    behind = _BEHIND[kind].format(at=sum(counts[1:]), next=sum(counts[1:]) + 1)
+    lines += [line for some in moves[:-1] for line in some]
+    lines.append(f"  {bound.spelling} {groups[-1]}, {', '.join(groups[:3])}, {behind};")
+    lines += [*moves[-1], "  add.u32 %r2, %r2, %r5; bra AGAIN;", "DONE:", "  ret;", "}"]
+    text = "\n".join(lines) + "\n"
+    step = next(s for s in load_kernel(text).program.steps if s.kind == kind)
+    return OtherKernel(text, kind, step.detail, extra)
+
+
+def _counts(form: str) -> tuple[int, int, int, int]:
+    """Registers of d, a, b and c, from the shape and the types alone."""
+    from harness.ptx.numeric.tensorcore import BITS
+
+    bound = bounds_of()[form]
+    chosen = bound.modifiers
+    k = int((chosen["shape"] or "").rpartition("k")[2])
+    of_a, of_b = BITS[chosen["atype"] or ""], BITS[chosen["btype"] or ""]
+    if bound.form.operation == "mma_scaled":
+        of_d, stored = 32, k
+        of_a, of_b = (4, 4) if k == 64 else (8, 8)
+    else:
+        of_d, stored = BITS[chosen["dtype"] or ""], k // 2
+    return of_d // 8, 16 * stored * of_a // 1024, 8 * k * of_b // 1024, of_d // 8
+
+
+def _moves(name: str, opcode: str, count: int, at: int) -> list[str]:
+    lines = [
+        f"  ld.param.u64 %q2, [{name}]; mul.wide.u32 %q3, %r2, {count * 128}; add.s64 %q2, %q2, %q3;",
+        "  mul.wide.u32 %q3, %r3, 4; add.s64 %q2, %q2, %q3;",
+    ]
+    for i in range(count):
+        register, place = f"%x{at + i}", f"[%q2+{i * 128}]"
+        lines.append(
+            f"  {opcode}.global.b32 " + (f"{register}, {place};" if opcode == "ld" else f"{place}, {register};")
+        )
+    return lines
+
+
+def drawn(form: str, target: str, start: int, count: int) -> list[Array]:
+    """Registers of a, b, c and the further operands, tiles x registers x lanes; the same whoever asks."""
+    known = program(form, target)
+    seed = int.from_bytes(hashlib.sha256(f"{form} {start}".encode()).digest()[:7], "big")
+    rng = np.random.default_rng(seed)
+    kind = np.arange(count) % len(products.KINDS)
+    scaled = known.kind == "mma_scaled"
+    types = ("f32", *known.product.types[:2], "f32") if scaled else known.product.arithmetic.types
+    found = []
+    for operand in (1, 2, 3):
+        table = known.product.tables[operand]
+        codes = products.codes(rng, types[operand], (count, *table.shape[1:]), kind, operand)
+        if scaled and known.product.widths[operand] == 4:
+            codes = codes >> np.uint64(2)  # e2m1 of 4 bits; those in a byte have two more below
+        words = products.registers(known.product, operand, codes)
+        found.append(words.reshape(count, known.product.counts[operand], 32))
+    more = [_scales(rng, known, count) for _ in range(2)] if scaled else [_metadata(rng, known, count)]
+    return found + more
+
+
+def _metadata(rng: np.random.Generator, known: OtherKernel, count: int) -> Array:
+    """Words in which every four bits mean something."""
+    legal = (0b0100, 0b1110) if known.product.storage.single else (0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110)
+    chunks = rng.choice(np.array(legal, np.uint32), (count, 1, 32, 8))
+    words: Array = (chunks << np.arange(0, 32, 4, dtype=np.uint32)).sum(-1, dtype=np.uint32)
+    return words
+
+
+def _scales(rng: np.random.Generator, known: OtherKernel, count: int) -> Array:
+    """Words of four scales: around one, for every eighth tile of all codes."""
+    around = rng.integers(112, 143, (count, 1, 32, 4)) if known.product.types[2] == "ue8m0" else None
+    codes = rng.integers(0, 256, (count, 1, 32, 4))
+    if around is not None:
+        codes = np.where((np.arange(count) % 8 == 0)[:, None, None, None], codes, around)
+    words: Array = np.ascontiguousarray(codes.astype(np.uint8)).view(np.uint32)[..., 0]
+    return words
+
+
+def emulated(known: OtherKernel, operands: list[Array]) -> Array:
+    """Registers of d by the emulator."""
+    count = len(operands[0])
+    result = np.zeros((count, known.product.counts[0], 32), np.uint32)
+    buffers = [Buffer(x, f"operand {i}") for i, x in enumerate([*operands, result])]
+    run_kernel(
+        load_kernel(known.text), [*buffers, count], (-(-count // _WARPS),), num_threads=32 * _WARPS, races=False,
+        limit=None,
+    )  # fmt: skip
+    return result
+
+
+def on_device(device: products.ProductDevice, known: OtherKernel, operands: list[Array]) -> Array:
+    """Registers of d by the GPU. Raises PtxError with ptxas's words."""
+    result = np.zeros((len(operands[0]), known.product.counts[0], 32), np.uint32)
+    device.launch(device.kernel(known.text), [*operands, result], 32 * len(result))
+    return result
+
+
+def measured(device: products.ProductDevice, form: str, count: int, seconds: float = math.inf) -> Tally:
+    """Compare the emulator with the device on `count` tiles, or as many as there is time for."""
+    tally = Tally(form, "")
+    ends = time.monotonic() + seconds
+    try:
+        known = program(form, device.identity.target)
+        while tally.reached < count and time.monotonic() < ends:
+            operands = drawn(form, device.identity.target, tally.reached, min(TILES, count - tally.reached))
+            products._compare(tally, operands, emulated(known, operands), on_device(device, known, operands))
+            tally.reached += len(operands[0])
+            tally.hosted = tally.reached
+            if tally.mismatches > tally.reached // 8:
+                break
+    except NotElementwise as e:
+        tally.failure = str(e).splitlines()[0]
+    except PtxError as e:
+        tally.refused = str(e).splitlines()[0]
+    return tally

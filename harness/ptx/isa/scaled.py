@@ -1,0 +1,28 @@
+"""Products of block-scaled matrices by a warp's tensor cores: MXFP8, 6 and 4 and NVFP4 (ISA 9.7.14.3, 9.7.14.5.14).
+
+`harness.ptx.kernel.scaled` runs them. ptxas (13.4) takes scales of ue8m0 for sixteen elements too, which the ISA's
+table does not have.
+"""
+
+from __future__ import annotations
+
+from harness.ptx.isa.registry import operation
+
+_F8F6F4 = ".e4m3 .e5m2 .e3m2 .e2m3 .e2m1"
+
+for _kind, _vector, _shape, _types, _scales in (
+    ("mxf8f6f4", "{.scale_vec::1X}", ".m16n8k32", _F8F6F4, ".ue8m0"),
+    ("mxf4", "{.scale_vec::2X}", ".m16n8k64", ".e2m1", ".ue8m0"),
+    ("mxf4nvf4", ".scale_vec::2X", ".m16n8k64", ".e2m1", ".ue8m0"),
+    ("mxf4nvf4", ".scale_vec::4X", ".m16n8k64", ".e2m1", ".ue8m0 .ue4m3"),
+):
+    operation(
+        f"mma.sync.aligned.shape.row.col.kind::{_kind}.block_scale{_vector}.f32.atype.btype.f32.stype",
+        "mma_scaled",
+        section="9.7.14.5.14",
+        requires="120f",
+        shape=_shape,
+        atype=_types,
+        btype=_types,
+        stype=_scales,
+    )

@@ -1,0 +1,215 @@
+"""Products of a sparse matrix by a dense one (mma.sp): where its elements stand, and what tensor cores make of them.
+
+Of every four neighbours of a row of a two are stored, of every two of tf32 one, of every eight integers of 4 bits two
+pairs. Four bits of metadata a chunk say which (ISA 9.7.14.6.1). Stored elements lie in registers as those of a dense
+tile of half as many columns. How many terms tensor cores sum at once is published for dense products alone; here so
+many stored elements are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from harness.ptx.binding.builder import binds, expect
+from harness.ptx.binding.program import Step
+from harness.ptx.errors import ExecutionError, NotElementwise, OperandError
+from harness.ptx.isa.forms import Bound
+from harness.ptx.kernel import fragments
+from harness.ptx.kernel.accesses import elements
+from harness.ptx.kernel.builder import KernelBuilder
+from harness.ptx.kernel.frame import KernelFrame
+from harness.ptx.kernel.matrices import active_warps
+from harness.ptx.kernel.multiply import Arithmetic, arithmetic
+from harness.ptx.kernel.tensor import gathered, generation, scattered, types_of
+from harness.ptx.machine.operations import runs
+from harness.ptx.numeric.tensorcore import BITS
+from harness.ptx.numeric.vectorise import UNSIGNED, Array
+from harness.ptx.targets import AnyTarget
+from harness.ptx.text.nodes import Immediate, Instruction
+from harness.ptx.text.types import TYPES
+
+_REGISTERS = {"f32": "f32", "s32": "s32"}
+
+
+@dataclass(frozen=True)
+class SparseProduct:
+    """What an mma.sp computes. Of d, a, b and c: tables of positions, bits of an element, registers of a lane.
+
+    `storage`: where the metadata lies. `ordered`: the two indices of a chunk rise.
+    """
+
+    tables: tuple[Array, Array, Array, Array]
+    widths: tuple[int, int, int, int]
+    counts: tuple[int, int, int, int]
+    arithmetic: Arithmetic
+    storage: Storage
+    ordered: bool
+
+    @property
+    def elsewhere(self) -> str:
+        """The GPU generation on whose model the bits rest, where hardware has confirmed another one's only."""
+        return "" if self.arithmetic.confirmable else self.arithmetic.generation
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Metadata of a tile. For each row and chunk: the thread of its group of four that has it, and its lowest bit.
+
+    `columns`: of a that a chunk spans. `run`: neighbours that an index stands for. `single`: it stands for one only.
+    """
+
+    thread: Array
+    bit: Array
+    columns: int
+    run: int
+    single: bool
+
+
+@cache
+def storage(kind: str, k: int, selector: int) -> Storage:
+    """Where metadata lies (ISA 9.7.14.6.2), for a's type, the shape's k and the sparsity selector.
+
+    A word of 16-bit and wider types has both rows of a lane, 16 bits each; one of narrower types has one row.
+    """
+    bits = BITS[kind]
+    columns = {32: 2, 16: 4, 8: 4, 4: 8}[bits]
+    row, chunk = np.meshgrid(np.arange(16), np.arange(k // columns), indexing="ij")
+    if bits >= 16:
+        thread, bit, contributing = chunk // 4, row // 8 * 16 + chunk % 4 * 4, k // columns // 4
+    else:
+        thread, bit, contributing = chunk // 8 * 2 + row // 8, chunk % 8 * 4, k // columns // 8 * 2
+    return Storage(thread + selector * contributing, bit, columns, 2 if bits == 4 else 1, bits == 32)
+
+
+def selectors(kind: str, k: int) -> int:
+    """How many selectors a shape has: by how many groups of threads the metadata may be given."""
+    return 4 // (int(storage(kind, k, 0).thread.max()) + 1)
+
+
+def arithmetic_of_sparse(bound: Bound, target: AnyTarget | None) -> Arithmetic | None:
+    """How a target computes a form; None where nothing is known of it."""
+    how = arithmetic(types_of(bound), generation(target), False, bound.modifiers.get("satfinite") or "")
+    return None if how is None or how.way == "widened" else how
+
+
+@binds("mma_sp")
+def _bind_mma_sp(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    """`d, a, b, c, metadata, selector`."""
+    expect(builder, node, 6)
+    if [x for x in node.modifiers if x in ("row", "col")] != ["row", "col"]:
+        raise builder.error(OperandError, f"{node.spelling}: a is .row and b is .col, in this order", node.offset)
+    m, rest = (bound.modifiers["shape"] or "")[1:].split("n")
+    rows, columns, k = int(m), *map(int, rest.split("k"))
+    types = types_of(bound)
+    how = arithmetic_of_sparse(bound, builder.target)
+    if how is None:
+        message = f"{bound.spelling}: nothing is published about its arithmetic on {generation(builder.target)} GPUs"
+        raise builder.error(NotElementwise, message, node.offset)
+    selector, most = node.operands[5], selectors(types[1], k)
+    if not isinstance(selector, Immediate) or selector.value not in range(most):
+        message = f"{node.spelling}: the sparsity selector is a constant from 0 to {most - 1} (others are undefined)"
+        raise builder.error(OperandError, message, selector.offset)
+    widths = tuple(BITS[t] for t in types)
+    tables = (
+        fragments.of_c(rows, columns, widths[0]),
+        fragments.of_a(rows, k // 2, widths[1]),
+        fragments.of_b(k, columns, widths[2]),
+        fragments.of_c(rows, columns, widths[3]),
+    )
+    counts = tuple(t.size // (32 * fragments.per_register(w)) for t, w in zip(tables, widths, strict=True))
+    slots = [elements(builder, o, c) for o, c in zip(node.operands[:4], counts, strict=True)]
+    kinds = [TYPES[_REGISTERS.get(t, "b32")] for t in types]
+    writers = tuple(builder.destination(e, kinds[0], bound) for e in slots[0])
+    readers = [builder.read(e, kinds[i], False, f"element of {bound.spelling}") for i in (1, 2, 3) for e in slots[i]]
+    readers.append(builder.read(node.operands[4], TYPES["b32"], False, f"metadata of {bound.spelling}"))
+    place = storage(types[1], k, int(selector.value))
+    detail = SparseProduct(tables, widths, counts, how, place, "sp" not in node.modifiers)  # type: ignore[arg-type]
+    return Step("mma_sp", node, bound, tuple(readers), writers, detail=detail)
+
+
+@runs("mma_sp")
+def _run_mma_sp(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    product: SparseProduct = step.detail
+    warps, lanes = active_warps(frame, step, active)
+    operands: list[Array] = []
+    doubts: list[Array | None] = []
+    at = 0
+    for table, width, count in zip(product.tables[1:], product.widths[1:], product.counts[1:], strict=True):
+        value, doubt = gathered(frame, step.sources[at : at + count], warps, table, width)
+        at += count
+        operands.append(value)
+        doubts.append(doubt)
+    a, b, c = operands
+    where = _columns(frame, step, warps)
+    result = multiplied(product.arithmetic, a, b, c, where)
+    width = product.widths[0]
+    doubt = _doubt(doubts, where, result, width) if any(d is not None for d in doubts) else None
+    scattered(frame, step.destinations, lanes, product.tables[0], width, result, doubt, active)
+
+
+def multiplied(how: Arithmetic, a: Array, b: Array, c: Array, where: Array) -> Array:
+    """d, t x m x n, of stored elements a, t x m x k/2, at columns `where` of the whole; b: t x k x n, c as d.
+
+    Each row meets rows of b of its own, and so is a tile of its own.
+    """
+    tiles, rows, stored = a.shape
+    picked = b[np.arange(tiles)[:, None, None], where].reshape(tiles * rows, stored, -1)
+    found = how(
+        np.ascontiguousarray(a.reshape(tiles * rows, 1, stored)),
+        np.ascontiguousarray(picked),
+        np.ascontiguousarray(c.reshape(tiles * rows, 1, -1)),
+    )
+    return np.asarray(found.reshape(c.shape))
+
+
+def _columns(frame: KernelFrame, step: Step, warps: Array) -> Array:
+    """The column of each stored element, t x m x k/2. Raises ExecutionError for metadata without meaning."""
+    product: SparseProduct = step.detail
+    place = product.storage
+    value, mask = frame.read(step.sources[-1])
+    threads = np.unique(place.thread)
+    giving = (warps[:, None, None] * 32 + 4 * np.arange(8)[:, None] + threads).reshape(-1)
+    if mask is not None:
+        doubt = np.broadcast_to(mask, (frame.lanes,))[giving]
+        frame.refuse_undefined(step, doubt, giving, "the metadata of a sparse matrix")
+    words = np.broadcast_to(value, (frame.lanes,)).reshape(-1, 32)[warps]
+    lane = np.arange(16)[:, None] % 8 * 4 + place.thread
+    chunks = words[:, lane] >> place.bit.astype(np.uint32) & np.uint32(15)
+    first, second = (chunks & 3).astype(np.int64), (chunks >> 2).astype(np.int64)
+    if place.single:
+        bad = (chunks != 0b0100) & (chunks != 0b1110)
+        meaning = "0b0100 and 0b1110"
+    else:
+        bad = first >= second if product.ordered else first == second
+        meaning = "two indices that rise" if product.ordered else "two different indices"
+    if bad.any():
+        tile, row, chunk = (int(x[0]) for x in np.nonzero(bad))
+        who = frame.who(int(warps[tile]) * 32 + int(lane[row, chunk]))
+        text = (
+            f"{who} gives metadata 0b{int(chunks[tile, row, chunk]):04b} for columns from {chunk * place.columns} of "
+        )
+        raise frame.fault(ExecutionError, step, f"{text}row {row}: it means nothing, only {meaning} do")
+    start = np.arange(chunks.shape[2]) * place.columns
+    if place.single:
+        return np.asarray(start + (first >> 1))
+    found = np.stack([start + index * place.run + i for index in (first, second) for i in range(place.run)], -1)
+    return np.asarray(found.reshape(*chunks.shape[:2], -1))
+
+
+def _doubt(doubts: list[Array | None], where: Array, result: Array, width: int) -> Array:
+    """The masks of results: one that depends on an element with undefined bits is undefined."""
+    a, b, c = doubts
+    bad = np.zeros(result.shape, np.bool_)
+    if a is not None:
+        bad |= np.any(a, axis=2, keepdims=True)
+    if b is not None:
+        bad |= b[np.arange(len(b))[:, None, None], where].any(axis=2)
+    if c is not None:
+        bad |= c
+    kind: Any = UNSIGNED[width]
+    found: Array = np.where(bad, kind((1 << width) - 1), kind(0))
+    return found

@@ -1,0 +1,62 @@
+"""Results by who assembled them, and names of assemblers as people write them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from harness.records.types import PTXAS, Result
+
+_NAME = re.compile(r"(?:ptxas )?(?P<version>\d+(?:\.\d+)*)(?: -O(?P<level>[0-3]))?(?: \((?P<digest>[0-9a-f]{12})\))?")
+
+
+@dataclass(frozen=True)
+class AssemblerTally:
+    """Results by one ptxas at one level.
+
+    passed, failed: with these verdicts, errors among the failed, failures that cases declare among neither. faults:
+    those of which ptxas itself is the cause, declared or not.
+    """
+
+    label: str
+    passed: int
+    failed: int
+    faults: int
+
+    def __str__(self) -> str:
+        faults = f"{self.faults:,} fault{'s' * (self.faults != 1)} of ptxas"
+        return f"{self.label}: {self.passed:,} passed, {self.failed:,} failed, {faults}"
+
+
+def by_assembler(results: Iterable[Result]) -> list[AssemblerTally]:
+    """A tally for each assembler and level that any result names, in order of name."""
+    groups: dict[str, list[Result]] = {}
+    for r in results:
+        if r.ptxas:
+            groups.setdefault(r.ptxas, []).append(r)
+    return [_tally(label, members) for label, members in sorted(groups.items())]
+
+
+def _tally(label: str, members: list[Result]) -> AssemblerTally:
+    ours = [r for r in members if not r.expected_failure]
+    passed = sum(r.verdict == "pass" for r in ours)
+    failed = sum(r.verdict in ("fail", "error") for r in ours)
+    return AssemblerTally(label, passed, failed, sum(r.diagnosis == PTXAS for r in members))
+
+
+def names_assembler(name: str, label: str) -> bool:
+    """Whether a name means an assembler: `13.4`, `13.4.59 -O3`, or a label as records have it.
+
+    A name without a level means all levels, one without a digest all programs of that version. Raises ValueError for a
+    word that is no such name.
+    """
+    meant, known = _NAME.fullmatch(name), _NAME.fullmatch(label)
+    if meant is None:
+        raise ValueError(
+            f"{name!r} names no assembler; write its version, with a level or without: 13.4, '13.4.59 -O3'"
+        )
+    if known is None:
+        return False
+    same = f"{known['version']}.".startswith(f"{meant['version']}.")
+    return same and all(meant[part] in (None, known[part]) for part in ("level", "digest"))

@@ -1,0 +1,109 @@
+"""The assemblers of a run: what `--ptx-assembler` and `--ptx-opt` choose, for each item's target and Triton build."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.model.assemblers import TRITONS_LEVEL, PtxasChoice
+from harness.running.plan import WorkItem
+from harness.triton.installation import NoTriton
+from harness.triton.ptxas import NoAssembler, assembler_at
+
+BUNDLED = "bundled"
+"""The word for the ptxas that the installed Triton carries for a target."""
+BACKENDS = ("gpu", "assembler")
+"""The backends that run what an assembler gives."""
+
+Chosen = PtxasChoice | None
+"""An assembler; None for the one that Triton uses, as Triton calls it."""
+
+
+@dataclass(frozen=True)
+class AssemblerChoice:
+    """What was asked for. places: `BUNDLED`, and paths of programs. levels: of optimisation."""
+
+    places: tuple[str, ...] = (BUNDLED,)
+    levels: tuple[int, ...] = (TRITONS_LEVEL,)
+
+    @classmethod
+    def of(cls, places: Sequence[str] | None, levels: Sequence[int] | None, effort: str) -> AssemblerChoice:
+        """The choice that options make. Full effort adds level 0 where no level is named."""
+        usual = (TRITONS_LEVEL, 0) if effort == "full" else (TRITONS_LEVEL,)
+        return cls(tuple(dict.fromkeys(places or (BUNDLED,))), tuple(dict.fromkeys(levels or usual)))
+
+    def resolved(self, backend: str, target: str, compiler: str = "") -> tuple[Chosen, ...]:
+        """The assemblers of an item, each once. Raises NoAssembler, and NoTriton where Triton's own is asked for.
+
+        Triton's own at Triton's level is None: there Triton itself assembles, and launches on a GPU.
+        """
+        if backend not in BACKENDS or self == AssemblerChoice():
+            return (None,)
+        found: list[Chosen] = []
+        for place in self.places:
+            for level in self.levels:
+                if place != BUNDLED:
+                    found.append(assembler_at(place, level))
+                elif level == TRITONS_LEVEL:
+                    found.append(None)
+                else:
+                    found.append(tritons_own(target, compiler, level))
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def words(self) -> list[str]:
+        """The choice as a run's environment holds it; empty for Triton's own alone. Raises NoAssembler."""
+        if self == AssemblerChoice():
+            return []
+        named = [(place, level) for place in self.places for level in self.levels]
+        return [f"{BUNDLED} -O{level}" if p == BUNDLED else assembler_at(p, level).label for p, level in named]
+
+
+def tritons_own(target: str, compiler: str = "", level: int = TRITONS_LEVEL) -> PtxasChoice:
+    """The ptxas that Triton, or a build of it, carries for a target. Raises NoTriton and NoAssembler."""
+    from harness.triton.targets import assembler_of
+
+    try:
+        return assembler_at(assembler_of(target, compiler).path, level, bundled=True)
+    except IndexError:
+        raise NoAssembler("the installed Triton assembles for no target") from None
+
+
+def by(chosen: Chosen, work: Sequence[WorkItem]) -> list[WorkItem]:
+    """A plan, for one assembler."""
+    return [replace(item, setup=replace(item.setup, assembler=chosen)) for item in work]
+
+
+def label_of(chosen: Chosen, backend: str, target: str, compiler: str) -> str:
+    """What records say of who assembled; "" where nobody did, or it cannot be found out."""
+    if backend not in BACKENDS:
+        return ""
+    if chosen is not None:
+        return chosen.label
+    try:
+        return tritons_own(target, compiler).label
+    except (NoTriton, NoAssembler):
+        return ""
+
+
+def option_words(chosen: Chosen) -> list[str]:
+    """The options with which pytest runs the same assembler again."""
+    if chosen is None:
+        return []
+    place = [] if chosen.bundled else [f"--ptx-assembler={chosen.path}"]
+    return [*place, f"--ptx-opt={chosen.level}"]
+
+
+def parsed(place: str, folder: Path) -> str:
+    """An `--ptx-assembler` in full, seen from a folder. Raises NoAssembler for a path at which no ptxas answers."""
+    if place == BUNDLED:
+        return place
+    path = os.path.abspath(folder / Path(place).expanduser())
+    if os.path.isdir(path):
+        raise NoAssembler(f"{place} is a folder; name the program in it, {os.path.join(place, 'ptxas')}")
+    if not os.access(path, os.X_OK):
+        raise NoAssembler(f"{place}: {'not executable' if os.path.exists(path) else 'there is no such file'}")
+    assembler_at(path, TRITONS_LEVEL)
+    return path

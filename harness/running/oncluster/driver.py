@@ -1,0 +1,360 @@
+"""The driver of a run on a cluster: a plugin that sends items to nodes and hands their reports to pytest as they come.
+
+pytest's recorder, its counting and its `-x` see the reports as if the items had run here. What comes back is checked:
+each report belongs to the item that was due, and its results to that item's variant as it is defined here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from harness.cluster.connect import LOCAL, ClusterError, check_address, connected
+from harness.cluster.facts import FILES_VARIABLE
+from harness.cluster.nodes import Node, Nodes
+from harness.cluster.shipping import Shipment, shipment
+from harness.cluster.tasks import RETRIES, Ended, Lost, Misreported, Submitted, Tasks, Yielded
+from harness.running.assemblers import BUNDLED
+from harness.running.collection import FALLEN, OFFERED, VariantItem, is_done, run_id
+from harness.running.oncluster import progress
+from harness.running.oncluster.batches import ItemBatch, Queue, queues
+from harness.running.oncluster.messages import ItemReport, NodeRun
+from harness.running.oncluster.nodesession import sent_options
+from harness.running.oncluster.received import checked
+from harness.timing.items import TimingItem, is_timed
+
+WORK = "harness.running.oncluster.nodesession:run"
+
+AHEAD = 2
+"""Batches submitted for each slot: the next one waits at its node while one runs."""
+
+GONE = 3
+"""How often a batch is sent again where nodes were lost under it, beyond Ray's own repeats."""
+
+PATIENCE = 60.0
+"""Seconds that items wait for a node that can run them, once none is left; a preempted one may come back."""
+
+
+class ClusterRun:
+    """The plugin of `--ptx-cluster`."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.address = str(config.option.ptx_cluster)
+        self.stack = contextlib.ExitStack()
+        self.queues: list[Queue] = []
+        self.batches: dict[Submitted, ItemBatch] = {}
+        self.done = self.failing = 0
+        self.told = self.served = time.monotonic()
+        self.took = 0.0
+        self.used: set[str] = set()
+        self.ident = uuid.uuid4().hex
+        self.nodes: Nodes | None = None
+        self.shipped: Shipment | None = None
+        self.tasks: Tasks | None = None
+
+    def join(self) -> None:
+        """Connect, and see which nodes there are. Raises ClusterError."""
+        check_address(self.address)
+        programs = [p for p in self.config.option.ptx_assembler or () if p != BUNDLED]
+        os.environ.pop(FILES_VARIABLE, None)
+        if programs:
+            os.environ[FILES_VARIABLE] = os.pathsep.join(programs)
+        self.shipped = shipment(self.config.rootpath)
+        self._connect()
+
+    def _connect(self) -> None:
+        assert self.shipped is not None
+        ray = self.stack.enter_context(connected(self.address, self.shipped))
+        self.nodes = Nodes(ray)
+        self.nodes.look()
+        if all(n.refused for n in self.nodes.known.values()):
+            raise ClusterError("no node of the cluster can be used:\n" + "\n".join(_refusals(self.nodes.refused)))
+        self.config.stash[OFFERED] = self.nodes.targets
+        self.tasks = Tasks(ray, self.nodes, RETRIES)
+
+    def leave(self) -> None:
+        """End what was started, and nothing else."""
+        if self.tasks is not None:
+            with contextlib.suppress(Exception):  # the cluster may be gone
+                self.tasks.close()
+        self.stack.close()
+
+    def head(self) -> list[dict[str, Any]]:
+        """The nodes, for the head of the records."""
+        return [n.as_record() for n in self.nodes.known.values()] if self.nodes else []
+
+    # ---- pytest's hooks
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        """Send what can be sent, and run the rest here. Leaves the loop to pytest where nothing can be sent."""
+        if session.config.option.collectonly or (
+            session.testsfailed and not session.config.option.continue_on_collection_errors
+        ):
+            return None
+        away = [item for item in session.items if self._goes_away(item)]
+        sent = {item.nodeid for item in away}
+        here = [item for item in session.items if item.nodeid not in sent]
+        self._ship_what_was_imported(away)
+        self.queues = queues(away)
+        began = time.monotonic()
+        try:
+            self._run_away(session)
+        finally:
+            self.took = time.monotonic() - began
+            self.leave()
+        for place, item in enumerate(here):
+            following = here[place + 1] if place + 1 < len(here) else None
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            _stop_if_asked(session)
+        return True
+
+    def pytest_unconfigure(self) -> None:
+        """Let go of the cluster, however the run ended."""
+        self.leave()
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Which nodes were not used, and what no node could run."""
+        for words in self._remarks():
+            terminalreporter.write_line(words)
+
+    def _remarks(self) -> Iterator[str]:
+        if self.nodes is None:
+            return
+        if self.done:
+            took = sum(q.seconds for q in self.queues)
+            used = len(self.used)
+            yield f"cluster: {self.done} items on {used} nodes in {self.took:.0f} s, {took:.0f} s of work"
+        yield from _refusals(self.nodes.refused)
+        yield from (f"cluster: node {n.host}/{n.id[:8]}: {n.remark}" for n in self.nodes.known.values() if n.remark)
+        if missing := self.config.stash.get(FALLEN, ()):
+            yield f"cluster: no node has {', '.join(missing)}: the emulator runs what was asked of those GPUs"
+
+    # ---- the loop
+
+    def _goes_away(self, item: pytest.Item) -> bool:
+        """Whether a node runs an item: ours, unless a resumed run has it already or no node can."""
+        assert self.nodes is not None
+        if isinstance(item, VariantItem):
+            offered = item.item.backend != "gpu" or item.item.target in self.config.stash[OFFERED]
+            return offered and not is_done(item)
+        return isinstance(item, TimingItem) and item.target in self.config.stash[OFFERED] and not is_timed(item)
+
+    def _ship_what_was_imported(self, away: Iterable[pytest.Item]) -> None:
+        """Join again where the case files imported packages that have not travelled."""
+        assert self.shipped is not None
+        outside = sorted({str(item.path) for item in away if not item.path.is_relative_to(self.config.rootpath)})
+        if outside:
+            raise pytest.UsageError(
+                f"--ptx-cluster: {outside[0]} lies outside the project's folder {self.config.rootpath}, which is what "
+                "travels; name a folder above both with --rootdir"
+            )
+        needed = shipment(self.config.rootpath)
+        missing = set(needed.modules) - set(self.shipped.modules)
+        if self.address == LOCAL:  # its processes have this one's environment
+            searched = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+            missing = {m for m in missing if os.path.dirname(m) not in searched}
+        if not missing:
+            return
+        self.leave()
+        self.shipped = needed
+        try:
+            self._connect()
+        except ClusterError as error:
+            raise pytest.UsageError(f"--ptx-cluster: {error}") from None
+
+    def _run_away(self, session: pytest.Session) -> None:
+        assert self.tasks is not None
+        while any(q.waiting for q in self.queues) or self.batches:
+            self._send()
+            for event in self.tasks.events(timeout=1.0):
+                if isinstance(event, Yielded):
+                    self._received(event)
+                elif isinstance(event, Ended):
+                    self._ended(event.task)
+                else:
+                    self._lost(event)
+                _stop_if_asked(session)
+            self._give_up()
+            self._tell()
+
+    def _send(self) -> None:
+        """Keep every slot busy, and a batch beside it."""
+        assert self.tasks is not None
+        assert self.nodes is not None
+        for queue in self.queues:
+            slots = self.nodes.slots(queue.needs)
+            out = sum(b.needs == queue.needs for b in self.batches.values())
+            while out < AHEAD * slots and (batch := queue.next(slots)) is not None:
+                task = self._submit(batch)
+                if task is None:
+                    queue.again.appendleft(batch)
+                    break
+                self.batches[task] = batch
+                out += 1
+
+    def _submit(self, batch: ItemBatch) -> Submitted | None:
+        assert self.tasks is not None
+        return self.tasks.submit(
+            batch, WORK, self._order(), batch.file, batch.nodeids, needs=batch.needs, name=batch.name
+        )
+
+    def _order(self) -> NodeRun:
+        root, invoked = self.config.rootpath, self.config.invocation_params.dir
+        inside = invoked.relative_to(root).as_posix() if invoked.is_relative_to(root) else "."
+        options = sent_options(self.config.option)
+        if named := options.get("ptx_cases"):
+            options["ptx_cases"] = [os.path.relpath(invoked / path, root) for path in named]
+        return NodeRun(self.ident, run_id(self.config), options, inside, self.config.stash[OFFERED])
+
+    def _received(self, event: Yielded) -> None:
+        batch = self.batches[event.task]
+        due = batch.items[event.task.received - 1]
+        try:
+            found: ItemReport = checked(event.value, due, f"{event.host}/{event.node[:8]}")
+        except Misreported as error:
+            self._mistrust(event, batch, str(error))
+            return
+        self.used.add(event.node)
+        queue = self._queue(batch)
+        queue.done += 1
+        queue.seconds += found.seconds
+        if found.words:
+            self._error(due, found.words)
+        else:
+            self._report(due, found.reports)
+
+    def _mistrust(self, event: Yielded, batch: ItemBatch, words: str) -> None:
+        """Take nothing more from a node that reports what it was not asked for."""
+        assert self.tasks is not None
+        assert self.nodes is not None
+        self.tasks.cancel(event.task)
+        del self.batches[event.task]
+        place = f"{event.host}/{event.node[:8]}"
+        self.nodes.refuse(event.node, words)
+        self._error(batch.items[event.task.received - 1], f"node {place}: {words}")
+        self._again(batch.without(event.task.received))
+
+    def _ended(self, task: Submitted) -> None:
+        batch = self.batches.pop(task)
+        for item in batch.items[task.received :]:
+            self._error(item, "its node came to an end of the batch without a report on it")
+
+    def _lost(self, event: Lost) -> None:
+        """Send on what a lost task has not reported; the item that it was at is an error where it may be to blame."""
+        batch = self.batches.pop(event.task)
+        rest = batch.without(event.task.received)
+        if rest is None:
+            return
+        if event.raised:
+            for item in rest.items:
+                self._error(item, f"its node could not run it: {event.words}")
+        elif event.blamed:
+            self._error(rest.items[0], f"{event.words}, {_times(event.task)}; --ptx-resume runs it again")
+            self._again(rest.without(1))
+        elif rest.lost < GONE:
+            rest.lost += 1
+            self._again(rest)
+        else:
+            for item in rest.items:
+                self._error(item, f"{event.words}, and {rest.lost} times before; --ptx-resume runs it again")
+
+    def _again(self, batch: ItemBatch | None) -> None:
+        if batch is not None:
+            self._queue(batch).again.append(batch)
+
+    def _queue(self, batch: ItemBatch) -> Queue:
+        return next(q for q in self.queues if q.needs == batch.needs)
+
+    def _give_up(self) -> None:
+        """Where no node has been able to run what waits for a while, that is an error of each item."""
+        assert self.nodes is not None
+        stuck = [q for q in self.queues if q.waiting and not self.nodes.serving(q.needs)]
+        if not stuck:
+            self.served = time.monotonic()
+        elif time.monotonic() - self.served > PATIENCE:
+            for queue in stuck:
+                for batch in queue.take_all():
+                    for item in batch.items:
+                        words = f"no node that offers {queue.needs.words} is left; --ptx-resume runs it again"
+                        self._error(item, words)
+
+    # ---- reports
+
+    def _report(self, item: pytest.Item, reports: Iterable[Any]) -> None:
+        hook = self.config.hook
+        hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        failed = False
+        for data in reports:
+            report = hook.pytest_report_from_serializable(config=self.config, data=dict(data))
+            failed |= report.failed
+            hook.pytest_runtest_logreport(report=report)
+        hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        self.done += 1
+        self.failing += failed
+
+    def _error(self, item: pytest.Item, words: str) -> None:
+        report = pytest.TestReport(item.nodeid, item.location, {}, "failed", words, "call")
+        data = self.config.hook.pytest_report_to_serializable(config=self.config, report=report)
+        self._report(item, [data])
+
+    def _tell(self) -> None:
+        assert self.nodes is not None
+        if time.monotonic() - self.told < progress.EVERY:
+            return
+        self.told = time.monotonic()
+        states = []
+        for queue in self.queues:
+            out = {task: batch for task, batch in self.batches.items() if batch.needs == queue.needs}
+            sent = sum(len(batch.items) - task.received for task, batch in out.items())
+            slots = self.nodes.slots(queue.needs)
+            states.append(
+                progress.State(queue.needs.words, min(len(out), slots), queue.waiting + sent, slots, queue.mean)
+            )
+        reporter = self.config.pluginmanager.getplugin("terminalreporter")
+        if reporter is not None:
+            reporter.ensure_newline()
+            reporter.write_line(progress.line(self.done, self.failing, states))
+
+
+def join(config: pytest.Config) -> None:
+    """Register the plugin, connected. Raises UsageError."""
+    option = config.option
+    for name, words in {
+        "numprocesses": "-n runs items in processes here",
+        "ptx_dump": "--ptx-dump writes here",
+    }.items():
+        if getattr(option, name, None):
+            raise pytest.UsageError(f"--ptx-cluster runs items on nodes, and {words}; leave one of them out")
+    if getattr(option, "benchmark_only", False):
+        raise pytest.UsageError("--benchmark-only times on this machine; on a cluster, --ptx-timing does")
+    run = ClusterRun(config)
+    try:
+        run.join()
+    except ClusterError as error:
+        run.leave()
+        raise pytest.UsageError(f"--ptx-cluster: {error}") from None
+    config.pluginmanager.register(run, "ptxdiff-cluster")
+
+
+def _refusals(nodes: Iterable[Node]) -> Iterator[str]:
+    for node in nodes:
+        yield f"cluster: node {node.host}/{node.id[:8]} gets no work: {node.refused}"
+
+
+def _times(task: Submitted) -> str:
+    return f"{task.tries} times" if task.tries > 1 else "once"
+
+
+def _stop_if_asked(session: pytest.Session) -> None:
+    if session.shouldfail:
+        raise session.Failed(session.shouldfail)
+    if session.shouldstop:
+        raise session.Interrupted(session.shouldstop)

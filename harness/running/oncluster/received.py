@@ -1,0 +1,89 @@
+"""What a node reports is held to what it was asked: the item, its results' keys, the variant's definition here."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.cluster.tasks import Misreported
+from harness.model.identity.definition import INCOMPARABLE, what_changed
+from harness.records import InRegisters, RecordError, Result, Timing, from_json, to_json
+from harness.running.assemblers import label_of
+from harness.running.collection import VariantItem
+from harness.running.item import fingerprint_of
+from harness.running.oncluster.messages import ItemReport
+from harness.triton.builds import label
+
+
+def checked(found: Any, due: pytest.Item, node: str) -> ItemReport:
+    """The report on an item, with the node in its records. Raises Misreported where it is about anything else."""
+    if not isinstance(found, ItemReport):
+        raise Misreported(f"it sent {type(found).__name__} where a report on {due.nodeid} was due")
+    if found.nodeid != due.nodeid or any(data.get("nodeid") != due.nodeid for data in found.reports):
+        raise Misreported(f"it reported on {found.nodeid}, which it was not given; {due.nodeid} was due")
+    if found.words:
+        return found
+    reports = tuple(_with_node(dict(data), due, node) for data in found.reports)
+    passed = [data for data in reports if data.get("when") == "call" and data["outcome"] == "passed"]
+    if isinstance(due, VariantItem) and passed:
+        results = [r for data in passed for r in _results(data)]
+        bad = [r.verdict for r in results if r.verdict in ("fail", "error") and not r.expected_failure]
+        if bad or not results:
+            sends = f"a result that says {bad[0]}" if bad else "no result"
+            raise Misreported(f"it says that {due.nodeid} passed, and sends {sends}")
+    if not reports:
+        raise Misreported(f"it sent nothing on {due.nodeid}")
+    return replace(found, reports=reports)
+
+
+def _with_node(data: dict[str, Any], due: pytest.Item, node: str) -> dict[str, Any]:
+    """A report whose records say where they were made. Raises Misreported for a record of another item."""
+    if "ptxdiff_records" not in data:
+        return data
+    try:
+        records = [from_json(obj) for obj in json.loads(data["ptxdiff_records"])]
+    except (ValueError, RecordError) as error:
+        raise Misreported(f"its records on {due.nodeid} cannot be read: {error}") from None
+    for record in records:
+        if isinstance(record, Result) and isinstance(due, VariantItem):
+            _check(record, due)
+    told = [replace(r, node=node) if isinstance(r, Result | Timing | InRegisters) else r for r in records]
+    return data | {"ptxdiff_records": json.dumps([to_json(r) for r in told])}
+
+
+def _check(result: Result, due: VariantItem) -> None:
+    item = due.item
+    place = (item.loaded.name, item.variant_name, item.target, item.backend)
+    if result.key.item != place:
+        raise Misreported(f"among the results on {due.nodeid} is one of {result.key}")
+    if words := other_assembler(result, due):
+        raise Misreported(f"{due.nodeid} was assembled {words}")
+    if result.key.compiler != (compiler := label(item.compiler)):
+        there = result.key.compiler or "the installed Triton"
+        raise Misreported(f"{due.nodeid} is compiled by {there}, and should be by {compiler or 'the installed Triton'}")
+    mine = fingerprint_of(item)
+    # Parts that two processes cannot compare travel with the project's files, whose contents name their folder.
+    both = {n: d for n, d in result.fingerprint.items() if not mine.get(n, "").startswith(INCOMPARABLE)}
+    if result.fingerprint and (words := what_changed(both, {n: d for n, d in mine.items() if n in both})):
+        raise Misreported(f"{due.nodeid} is defined otherwise there: {words}")
+
+
+def other_assembler(result: Result, due: VariantItem) -> str:
+    """By whom a result was assembled, where that is nobody whom the run asked for; "" where it is in order.
+
+    A node may have another program at the same path.
+    """
+    place = due.item.backend, due.item.target, due.item.compiler
+    asked = {"" if chosen is None else chosen.label: label_of(chosen, *place) for chosen in due.assemblers}
+    if result.key.assembler not in asked and result.verdict != "not run":
+        return f"by {result.key.assembler or 'the ptxas that Triton uses'}, which is not asked for"
+    here = asked.get(result.key.assembler, "")
+    return f"by {result.ptxas}, here by {here}" if here and result.ptxas not in ("", here) else ""
+
+
+def _results(data: dict[str, Any]) -> list[Result]:
+    records = (from_json(obj) for obj in json.loads(data.get("ptxdiff_records", "[]")))
+    return [r for r in records if isinstance(r, Result)]

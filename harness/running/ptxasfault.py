@@ -1,0 +1,277 @@
+"""Whether ptxas is at fault: the same PTX by another level or program, with the emulator as the judge.
+
+Wrong bits are ptxas's when four things hold. The emulator runs the very PTX, and its bits pass. The machine code of
+this assembler gives other bits, twice the same. Another level of it, or another ptxas of the run, gives the emulator's
+bits, all of them. And the PTX leaves nothing open between them: where ptxas may fuse multiplications and additions, or
+the emulator's bits are a model, nothing is said. A crash and a hang of ptxas are its fault whatever the PTX is.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from harness.backends.compiled import CompiledKernel, compile_job, run_compiled
+from harness.fuzz.fromptx import NotStraight, taken_apart
+from harness.fuzz.program import RandomProgram
+from harness.fuzz.reduce import reduced
+from harness.jobs import Job, MachineCodeBackend, Outcome
+from harness.judging.judge import judge_same
+from harness.model.assemblers import LEVELS, PtxasChoice
+from harness.model.compilers import compiler_of
+from harness.model.policies import policies
+from harness.model.reference import ReferenceFault
+from harness.model.variants import CaseError
+from harness.records import Offender
+from harness.running.assemblers import Chosen, tritons_own
+from harness.running.contexts import run_loop
+from harness.triton.assemble import Assembly, assemble, options_of
+from harness.triton.build import Built, build
+from harness.triton.compile import compile_kernel
+from harness.triton.diagnostics import Refusal
+from harness.triton.installation import NoTriton
+from harness.triton.launch import launch_of
+from harness.triton.ptxas import NoAssembler
+from harness.triton.spec import Compilation, Tool
+
+REDUCING = 30.0
+"""Seconds after which the smallest PTX found so far is taken."""
+HANGS_TRIED = 2
+"""Other levels that are tried where one hangs: each may hang too, for as long as ptxas is given."""
+
+
+@dataclass(frozen=True)
+class PtxasBlame:
+    """What is known of a fault of ptxas.
+
+    kind: "wrong", "crashed" or "hung". faulty, right: the assemblers; right is None where none was found. ptx: the text
+    that shows it. smaller: whether it is less than the variant's own. options: of ptxas, level and files apart.
+    first: the first code that differs, `expected` by the emulator and `got` by the faulty one; differ: how many do.
+    evidence: what the emulator's bits rest on. target: that it is assembled for.
+    """
+
+    kind: str
+    faulty: PtxasChoice
+    right: PtxasChoice | None
+    ptx: str
+    options: tuple[str, ...]
+    target: str
+    smaller: bool = False
+    first: Offender | None = None
+    differ: int = 0
+    evidence: str = ""
+    of_smaller: Offender | None = None
+    """The same of the smaller text, on the same inputs."""
+
+
+class _PtxOnly:
+    """The emulator on a job's compiled kernel, whatever the job: it runs the PTX that ptxas was given."""
+
+    name = "emulator"
+
+    def unavailable(self, target: str) -> str | None:
+        return None
+
+    def run(self, job: Job) -> Outcome:
+        job = replace(job, setup=replace(job.setup, assembler=None, padding=None))
+        kernel = compile_job(job)
+        return kernel if isinstance(kernel, Outcome) else run_compiled(job, kernel)
+
+
+Passes = Callable[[Job, Outcome], bool]
+"""Whether an outcome of a straight run passes."""
+
+
+def blamed(
+    job: Job, outcome: Outcome, backend: object, others: Sequence[Chosen], passes: Passes, *, smallest: bool = True
+) -> PtxasBlame | None:
+    """Why ptxas is at fault for the wrong bits of a job on a device; None where that is not proved.
+
+    others: further assemblers of the run. smallest: whether to look for less PTX that shows it.
+    """
+    if not isinstance(backend, MachineCodeBackend) or not outcome.outputs or outcome.contraction_open:
+        return None
+    if any("differ between two runs" in finding for finding in outcome.findings):
+        return None
+    try:
+        meant = _meant(job, passes)
+        own = job.setup.assembler or tritons_own(job.target, compiler_of(job.case, job.variant))
+    except (NoTriton, NoAssembler, CaseError, ReferenceFault):
+        return None
+    if meant is None or same_bits(meant.outputs, outcome.outputs):
+        return None
+    # By the same way as all others, and for the second time: Triton's own launch may use other options.
+    again = backend.run(by(job, own))
+    if again.status != "ran" or not same_bits(again.outputs, outcome.outputs):
+        return None
+    for other in candidates(own, others, job):
+        found = backend.run(by(job, other))
+        if found.status == "ran" and not found.findings and same_bits(found.outputs, meant.outputs):
+            return _blame(job, outcome, meant, backend, (own, other), smallest)
+    return None
+
+
+def _meant(job: Job, passes: Passes) -> Outcome | None:
+    """What the PTX means: the emulator's outcome, where it is one to go by and the case accepts it."""
+    emulator = _PtxOnly()
+    if job.setup.context == "loop":
+        _, outcome, judgement = run_loop(emulator, job, policies(job.case, job.variant).carry)
+        accepted = judgement.passed
+    else:
+        outcome = emulator.run(job)
+        accepted = outcome.status == "ran" and not outcome.findings and passes(job, outcome)
+    sure = outcome.status == "ran" and not outcome.findings and outcome.evidence in ("specification", "confirmed")
+    return outcome if sure and accepted and outcome.outputs and not outcome.contraction_open else None
+
+
+def filled(job: Job) -> Job:
+    """A job whose inputs have its shape: of a sweep one pack is known, and is repeated."""
+    if not job.setup.shape or all(np.size(units) == math.prod(job.setup.shape) for units in job.inputs.values()):
+        return job
+    size = math.prod(job.setup.shape)
+    return replace(job, inputs={n: np.resize(u, size).reshape(job.setup.shape) for n, u in job.inputs.items()})
+
+
+def by(job: Job, assembler: PtxasChoice) -> Job:
+    """A job, by another assembler."""
+    return replace(job, setup=replace(job.setup, assembler=assembler))
+
+
+def candidates(own: PtxasChoice, others: Sequence[Chosen], job: Job) -> Iterator[PtxasChoice]:
+    """The other levels of an assembler, the nearest first, then other programs."""
+    for level in sorted(set(LEVELS) - {own.level}, key=lambda level: (abs(level - own.level), -level)):
+        yield replace(own, level=level)
+    seen = {own.digest}
+    for other in (*others, None):
+        try:
+            found = other or tritons_own(job.target, compiler_of(job.case, job.variant))
+        except (NoTriton, NoAssembler):
+            continue
+        if found.digest not in seen:
+            seen.add(found.digest)
+            yield found
+
+
+def same_bits(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
+    """Whether outputs are the same, bit for bit."""
+    if one.keys() != two.keys():
+        return False
+    pairs = ((np.asarray(one[n]), np.asarray(two[n])) for n in one)
+    return all(a.size == b.size and np.array_equal(_bytes(a), _bytes(b)) for a, b in pairs)
+
+
+def _bytes(units: Any) -> Any:
+    return np.ascontiguousarray(units).reshape(-1).view(np.uint8)
+
+
+def _blame(
+    job: Job, outcome: Outcome, meant: Outcome, backend: MachineCodeBackend, pair: tuple[PtxasChoice, PtxasChoice],
+    smallest: bool,
+) -> PtxasBlame | None:  # fmt: skip
+    compilation = _compilation(job)
+    if compilation is None:
+        return None
+    judgement = judge_same(job.case, job.inputs, meant.outputs, outcome.outputs, job.setup.pack)
+    found = PtxasBlame(
+        "wrong", *pair, compilation.ptx, _options(compilation, pair[0]), job.target,
+        first=judgement.offenders[0] if judgement.offenders else None, differ=judgement.different,
+        evidence=meant.evidence,
+    )  # fmt: skip
+    if not smallest:
+        return found
+    showing = _Showing(job, compilation, backend, pair)
+    found = _smaller(found, lambda text: showing.outputs(text) is not None)
+    outputs = showing.outputs(found.ptx) if found.smaller else None
+    if outputs is None:
+        return replace(found, ptx=compilation.ptx, smaller=False)
+    offenders = judge_same(job.case, job.inputs, *outputs, job.setup.pack).offenders
+    return replace(found, of_smaller=offenders[0] if offenders else None)
+
+
+def ended_badly(job: Job, outcome: Outcome, others: Sequence[Chosen]) -> PtxasBlame | None:
+    """The blame for a crash or a hang of ptxas, with a level or program that assembles the same PTX."""
+    try:
+        own = job.setup.assembler or tritons_own(job.target, compiler_of(job.case, job.variant))
+        compilation = _compilation(job)
+        if compilation is None:
+            return None
+        tried = list(candidates(own, others, job))
+        if outcome.ended == "hung":
+            tried = sorted(tried, key=lambda a: a.level)[:HANGS_TRIED]
+        spec = compilation.spec
+        right = next((other for other in tried if isinstance(build(spec, other), Built)), None)
+    except (NoTriton, NoAssembler, CaseError, ValueError, TypeError):
+        return None
+    found = PtxasBlame(outcome.ended, own, right, compilation.ptx, _options(compilation, own), job.target)
+    if outcome.ended == "hung":  # each step of a reduction would take as long
+        return found
+
+    def crashes(text: str) -> bool:
+        made = assemble(replace(compilation, ptx=text, ptxas=Tool.of(own)))
+        return isinstance(made, Refusal) and made.ended == "crashed"
+
+    return _smaller(found, crashes)
+
+
+def _compilation(job: Job) -> Compilation | None:
+    found = compile_kernel(launch_of(job).spec(job.target))
+    return None if isinstance(found, Refusal) else found
+
+
+def _options(compilation: Compilation, by: PtxasChoice) -> tuple[str, ...]:
+    words = options_of(compilation.spec, Tool.of(by))
+    return tuple(w for w in words if w not in ("-v", "-lineinfo") and not w.startswith("-O"))
+
+
+@dataclass(frozen=True)
+class _Showing:
+    """Whether other PTX shows the fault of a job's kernel too, on the same inputs."""
+
+    job: Job
+    compilation: Compilation
+    backend: MachineCodeBackend
+    pair: tuple[PtxasChoice, PtxasChoice]
+
+    def outputs(self, text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
+        """The emulator's outputs and those of the faulty assembler; None where the text does not show the fault."""
+        changed = replace(self.compilation, ptx=text)
+        plain = replace(self.job, setup=replace(self.job.setup, assembler=None, padding=None))
+        meant = run_compiled(plain, CompiledKernel(launch_of(plain), changed))
+        if meant.status != "ran" or meant.findings or meant.contraction_open or not meant.outputs:
+            return None
+        faulty, right = (self._given(changed, one) for one in self.pair)
+        if faulty is None or right is None or not same_bits(right, meant.outputs):
+            return None
+        return None if same_bits(faulty, meant.outputs) else (meant.outputs, faulty)
+
+    def _given(self, compilation: Compilation, one: PtxasChoice) -> Mapping[str, Any] | None:
+        compilation = replace(compilation, ptxas=Tool.of(one))
+        made = assemble(compilation)
+        if not isinstance(made, Assembly):
+            return None
+        outcome = self.backend.run_built(by(self.job, one), Built(compilation, made))
+        return outcome.outputs if outcome.status == "ran" else None
+
+
+def _smaller(found: PtxasBlame, shows: Callable[[str], bool]) -> PtxasBlame:
+    """The blame with the smallest PTX found in which the fault shows; the variant's own where it cannot be taken apart.
+
+    Straight code is cut down instruction by instruction; of other code nothing is taken.
+    """
+    deadline = time.monotonic() + REDUCING
+    try:
+        apart = taken_apart(found.ptx)
+    except NotStraight:
+        return found
+    if not shows(apart.text(apart.program)):
+        return found
+
+    def all_of(programs: Sequence[RandomProgram]) -> list[bool]:
+        return [time.monotonic() < deadline and shows(apart.text(p)) for p in programs]
+
+    return replace(found, ptx=apart.text(reduced(apart.program, all_of)), smaller=True)

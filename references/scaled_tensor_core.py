@@ -1,0 +1,178 @@
+"""Products of block-scaled matrices as Blackwell's tensor cores compute them: `d = a b + c` on codes, into float32.
+
+Every run of k/blocks neighbours along k has a scale in each row of `a` and in each column of `b`. Two ways:
+
+- Formats of 8, 6 and 4 bits with ue8m0 (mxf8f6f4): a term is a product times both scales. Its exponent is the sum of
+  all four exponents, those of subnormals that of the smallest normal number. A zero product has exponent -133. Terms
+  keep 25 fraction bits below the largest exponent.
+- e2m1 alone (mxf4, mxf4nvf4): sixteen products are summed exactly; that sum times both scales' significands is a term,
+  and the scales' exponents alone are its exponent. Where all sixteen are zero, or a scale is, it is -139. Terms keep
+  35 fraction bits.
+
+In both the accumulator is one more term, terms are cut toward zero, their sum is exact, and rounded toward zero. What
+is too large becomes infinity; NaN is 0x7fffffff; no sum has the sign -0. The whole k of an instruction is one sum.
+
+Source: Xie, Wang, Yang, Yang, "MMA-Sim" (arXiv 2511.10909): ST-FDPA and GST-FDPA. PTX ISA 9, "Block scaling", for which
+threads give scales. No such GPU has confirmed it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from references.formats import E2M1, E4M3, F32, Format
+from references.formats import is_infinity as infinite
+from references.formats import is_nan as nan
+
+_QUIET, _INFINITY = 0x7FFFFFFF, 0x7F800000
+Number = tuple[int, int, "int | None"]
+"""A value as an integer, the place of its last bit, and the exponent with which it counts; None: that of zero."""
+_NOTHING: Number = (0, 0, None)
+
+
+def scale_words(scales: Tensor, byte: int, thread: int, rows: int) -> Tensor:
+    """The operand of 32 threads with scales, 16 x blocks of `a` or 8 x blocks of `b`; other bytes are zero.
+
+    rows: 16 for `a`, whose scales two neighbouring threads of four give: the first that of its row, the other that of
+    the row 8 below; 8 for `b`, whose scales one thread gives.
+    """
+    found = torch.zeros(32, dtype=torch.int64)
+    for line in range(rows):
+        quad, lower = line % 8, line // 8
+        lane = 4 * quad + (2 * thread + lower if rows == 16 else thread)
+        for block in range(scales.shape[1]):
+            found[lane] |= int(scales[line, block]) << (8 * (byte + block))
+    return found
+
+
+def _number(fmt: Format, code: int) -> Number:
+    """A finite code."""
+    low = code & ((1 << fmt.mantissa_bits) - 1)
+    field = code >> fmt.mantissa_bits & ((1 << fmt.exponent_bits) - 1)
+    if field == 0 and low == 0:
+        return _NOTHING
+    exponent = max(field, 1) - fmt.bias
+    size = low + ((field > 0) << fmt.mantissa_bits)
+    negative = code >> (fmt.mantissa_bits + fmt.exponent_bits) & 1
+    return (-size if negative else size), exponent - fmt.mantissa_bits, exponent
+
+
+def _scale(kind: str, code: int) -> Number | None:
+    """A scale; None for NaN. The highest bit of ue4m3 is not read."""
+    if kind == "ue8m0":
+        return None if code == 0xFF else (1, code - 127, code - 127)
+    code &= 0x7F
+    return None if code == 0x7F else _number(E4M3, code)
+
+
+def dot(
+    a: Tensor, b: Tensor, c: Tensor, a_scales: Tensor, b_scales: Tensor, *,
+    a_format: Format, b_format: Format, scale: str, grouped: bool,
+) -> Tensor:  # fmt: skip
+    """Codes of m x k, k x n and m x n (float32); scales m x blocks and n x blocks, of format `scale`: ue8m0, ue4m3.
+
+    grouped: e2m1 alone, sixteen products a term. Raises ValueError where other formats are to be grouped.
+    """
+    if grouped and not a_format == b_format == E2M1:
+        raise ValueError(f"{a_format.name} and {b_format.name}: products of e2m1 alone are summed in groups")
+    rows, columns = c.shape
+    found = torch.empty_like(c)
+    for i in range(rows):
+        for j in range(columns):
+            found[i, j] = _element(
+                [(int(x), int(y)) for x, y in zip(a[i], b[:, j], strict=True)],
+                int(c[i, j]),
+                [(_scale(scale, int(x)), _scale(scale, int(y))) for x, y in zip(a_scales[i], b_scales[j], strict=True)],
+                (a_format, b_format),
+                16 if grouped else 1,
+            )
+    return found
+
+
+def _element(
+    pairs: list[tuple[int, int]], accumulator: int, scales: list[tuple[Number | None, Number | None]],
+    formats: tuple[Format, Format], group: int,
+) -> int:  # fmt: skip
+    if any(x is None or y is None for x, y in scales):
+        return _QUIET
+    special = _special(pairs, accumulator, formats)
+    if special is not None:
+        return special
+    zero, fraction = (-139, 35) if group > 1 else (-133, 25)
+    terms: list[Number] = [_number(F32, accumulator)]
+    each = len(pairs) // len(scales)
+    for start in range(0, len(pairs), group):
+        x, y = scales[start // each]
+        assert x is not None
+        assert y is not None
+        terms.append(_term(pairs[start : start + group], x, y, formats))
+    exponents = [zero if exponent is None else exponent for _, _, exponent in terms]
+    last = max(exponents) - fraction
+    return _toward_zero(sum(_cut(size, unit - last) for size, unit, _ in terms), last)
+
+
+def _cut(size: int, up: int) -> int:
+    """`size * 2^up`, toward zero."""
+    cut = abs(size) << up if up >= 0 else abs(size) >> -up
+    return -cut if size < 0 else cut
+
+
+def _term(pairs: list[tuple[int, int]], x: Number, y: Number, formats: tuple[Format, Format]) -> Number:
+    """One product with its scales, or the sum of several with theirs."""
+    if x[2] is None or y[2] is None:
+        return _NOTHING
+    factors = [(_number(formats[0], a), _number(formats[1], b)) for a, b in pairs]
+    products = [(p[0] * q[0], p[1] + q[1]) for p, q in factors]
+    if not any(size for size, _ in products):
+        return _NOTHING
+    scales = x[2] + y[2]
+    if len(pairs) == 1:
+        ((p, q),) = factors
+        assert p[2] is not None
+        assert q[2] is not None
+        scales += p[2] + q[2]
+    unit = min(place for size, place in products if size)
+    total = sum(size << (place - unit) for size, place in products if size)
+    return total * x[0] * y[0], unit + x[1] + y[1], scales
+
+
+@cache
+def _codes(fmt: Format) -> tuple[frozenset[int], frozenset[int]]:
+    """The codes that are NaN, and those that are infinite, of a format of at most 8 bits."""
+    codes = torch.arange(1 << fmt.code_bits)
+    return frozenset(codes[nan(fmt, codes)].tolist()), frozenset(codes[infinite(fmt, codes)].tolist())
+
+
+def _special(pairs: list[tuple[int, int]], accumulator: int, formats: tuple[Format, Format]) -> int | None:
+    """What NaN and infinities make of a sum; None where there are none. A product with an infinity has its sign."""
+    signs = set()
+    if accumulator & 0x7FFFFFFF > _INFINITY:
+        return _QUIET
+    if accumulator & 0x7FFFFFFF == _INFINITY:
+        signs.add(accumulator >> 31)
+    for a, b in pairs:
+        if a in _codes(formats[0])[0] or b in _codes(formats[1])[0]:
+            return _QUIET
+        left, right = a in _codes(formats[0])[1], b in _codes(formats[1])[1]
+        if left or right:
+            if (not left and _number(formats[0], a)[2] is None) or (not right and _number(formats[1], b)[2] is None):
+                return _QUIET
+            signs.add(a >> (formats[0].code_bits - 1) ^ b >> (formats[1].code_bits - 1))
+    if len(signs) == 2:
+        return _QUIET
+    return (_INFINITY | signs.pop() << 31) if signs else None
+
+
+def _toward_zero(total: int, last: int) -> int:
+    """float32 of `total * 2^last`."""
+    size, sign = abs(total), (total < 0) << 31
+    unit = max(size.bit_length() + last - 24, -149)
+    whole = _cut(size, last - unit)
+    if whole == 0:
+        return 0
+    if unit > 127 - 23:
+        return _INFINITY | sign
+    return sign | (whole if whole < 1 << 23 else whole - (1 << 23) + (unit + 150 << 23))

@@ -1,0 +1,24 @@
+"""The page on two PTX files that were compared: the verdict, the first difference, and where the two part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from reports.highlight import runs
+from reports.html import standalone
+
+
+def write(facts: Mapping[str, Any], output: Path) -> Path:
+    """Write the page and return its path. facts: as `harness.comparing.page.facts` gives them."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_bytes(page(facts).encode("utf-8", "replace"))
+    return output
+
+
+def page(facts: Mapping[str, Any]) -> str:
+    """The page as text."""
+    found = facts["parting"]["steps"] if facts["parting"] else []
+    steps = [{**s, "context": [(n, runs(line, "ptx")) for n, line in s["context"]]} for s in found]
+    return standalone("comparison.html.j2", title=facts["headline"], **{**facts, "steps": steps})

@@ -1,0 +1,45 @@
+"""What tasks do in these tests, on the nodes."""
+
+import os
+import time
+from pathlib import Path
+
+
+def counts(many):
+    for number in range(many):
+        yield number, os.getpid()
+
+
+def large(many, size):
+    for number in range(many):
+        yield bytes([number]) * size
+
+
+def sees():
+    yield os.environ.get("CUDA_VISIBLE_DEVICES")
+
+
+def dies_once(marker, many, at):
+    """Ends its process at one value, the first time it comes there."""
+    for number in range(many):
+        if number == at and not Path(marker).exists():
+            Path(marker).touch()
+            os._exit(1)
+        yield number
+
+
+def dies_always():
+    yield "first"
+    os._exit(1)
+
+
+def raises():
+    yield "first"
+    raise ValueError("what a case may raise")
+
+
+def waits(marker):
+    yield os.getpid()
+    for _ in range(600):
+        time.sleep(0.1)
+    Path(marker).touch()

@@ -1,0 +1,47 @@
+"""What a node's GPU does where there is no GPU: adds on host memory, hangs where a variant is so called, and is timed.
+
+STAND_IN_LOG names a file in which each use of a device is written down: its UUID, the kind of use, begin and end.
+"""
+
+import os
+import time
+from pathlib import Path
+
+import device_stand_in
+
+
+def begin():
+    """Get ready for jobs and for timing."""
+    from harness.backends import gpu
+    from harness.timing import session
+
+    device_stand_in.begin()
+    gpu.start = start
+    session.time_case = time_case
+
+
+def used(kind, began):
+    if log := os.environ.get("STAND_IN_LOG"):
+        uuid = f"{os.environ['STAND_IN_HOST']}-{os.environ['CUDA_VISIBLE_DEVICES']}"
+        with Path(log).open("a") as file:
+            file.write(f"{uuid} {kind} {began} {time.time()}\n")
+
+
+def start(job, launch, pointers):
+    began = time.time()
+    if job.variant_name == "hangs":
+        time.sleep(600)
+    pointers["z"].copy_(pointers["x"] + pointers["y"])
+    used("launch", began)
+
+
+def time_case(path, attribute, target, *words):
+    """A session that takes half a second, and says that it took a microsecond."""
+    from harness.records import Key, Timing
+    from harness.timing import Session
+
+    began = time.time()
+    time.sleep(0.5)
+    used("timing", began)
+    key = Key(Path(path).stem, "right", target, "gpu", shape="1024")
+    return Session((Timing(key, 1024, 12288, (1e-6,), 1e-6, 1e-6, 1e-6, 1e-6, noise=0.004, timer="events"),))

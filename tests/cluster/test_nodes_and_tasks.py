@@ -1,0 +1,144 @@
+"""A real Ray cluster: nodes say what they are, tasks come back whole and once."""
+
+import shutil
+import time
+
+import pytest
+
+from harness.cluster import nodes as nodes_module
+from harness.cluster.connect import connected
+from harness.cluster.nodes import CPU, Nodes, gpu
+from harness.cluster.shipping import shipment
+from harness.cluster.tasks import Ended, Lost, Misreported, Tasks, Yielded
+from tests.cluster.conftest import ROOT, STORE, path_of
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+
+
+@pytest.fixture(scope="module")
+def ray(three_nodes):
+    with connected(three_nodes.address, shipment(ROOT / "tests" / "cluster", [])) as ray:
+        yield ray
+
+
+@pytest.fixture(scope="module")
+def nodes(ray):
+    found = Nodes(ray)
+    found.look()
+    return found
+
+
+def all_of(tasks, seconds=60):
+    deadline = time.monotonic() + seconds
+    found = []
+    while tasks.running and time.monotonic() < deadline:
+        found += tasks.events(1.0)
+    assert not tasks.running, "tasks did not end"
+    return found
+
+
+def test_nodes_say_which_generation_they_have(nodes):
+    assert [n.refused for n in nodes.known.values()] == ["", "", ""]
+    assert nodes.targets == ("sm_90a",)
+    assert len(nodes.serving(CPU)) == 3
+    assert len(nodes.serving(gpu("sm_90a"))) == 1
+    assert nodes.serving(gpu("sm_80")) == []
+    assert nodes.slots(gpu("sm_90a", alone=True)) == 2
+
+
+def test_values_come_once_and_in_order(ray, nodes):
+    tasks = Tasks(ray, nodes)
+    made = [tasks.submit(k, "deeds:counts", 5, needs=CPU, name=f"counts {k}") for k in range(4)]
+    found = all_of(tasks)
+    for task in made:
+        assert [e.value[0] for e in found if isinstance(e, Yielded) and e.task is task] == [0, 1, 2, 3, 4]
+    assert sum(isinstance(e, Ended) for e in found) == 4
+
+
+def test_a_gpu_task_runs_where_the_generation_is_and_sees_one_device(ray, nodes):
+    tasks = Tasks(ray, nodes)
+    for k in range(2):
+        tasks.submit(k, "deeds:sees", needs=gpu("sm_90a", alone=True), name="sees")
+    found = [e for e in all_of(tasks) if isinstance(e, Yielded)]
+    assert {e.node for e in found} == {nodes.serving(gpu("sm_90a"))[0].id}
+    assert all(e.value in ("0", "1") for e in found)
+    assert tasks.submit(0, "deeds:sees", needs=gpu("sm_80"), name="sees") is None
+
+
+def test_a_task_whose_process_died_is_repeated_and_counted_once(ray, nodes, tmp_path):
+    tasks = Tasks(ray, nodes)
+    tasks.submit("x", "deeds:dies_once", str(tmp_path / "died"), 6, 4, needs=CPU, name="dies once")
+    found = all_of(tasks)
+    assert (tmp_path / "died").exists()
+    assert [e.value for e in found if isinstance(e, Yielded)] == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_task_that_always_dies_or_raises_is_lost_with_a_reason(ray, nodes):
+    tasks = Tasks(ray, nodes, retries=1)
+    dies = tasks.submit("dies", "deeds:dies_always", needs=CPU, name="dies")
+    raises = tasks.submit("raises", "deeds:raises", needs=CPU, name="raises")
+    lost = {e.task: e for e in all_of(tasks) if isinstance(e, Lost)}
+    assert "died" in lost[dies].words
+    assert "ValueError: what a case may raise" in lost[raises].words
+    assert dies.received == raises.received == 1
+
+
+def test_a_full_object_store_costs_no_value(ray, nodes):
+    """Four tasks make twice what the stores of the nodes hold, before anybody takes a value: Ray spills to disk."""
+    tasks = Tasks(ray, nodes)
+    size = STORE // 8
+    made = [tasks.submit(k, "deeds:large", 12, size, needs=CPU, name="large") for k in range(4)]
+    time.sleep(3)
+    taken = {task: [] for task in made}
+    while tasks.running:
+        for event in tasks.events(1.0):
+            assert not isinstance(event, Lost), event.words
+            if isinstance(event, Yielded):
+                assert event.value == event.value[:1] * size
+                taken[event.task].append(event.value[0])
+    assert all(numbers == list(range(12)) for numbers in taken.values())
+
+
+def test_a_value_out_of_order_is_an_error(ray, nodes):
+    tasks = Tasks(ray, nodes)
+    task = tasks.submit("x", "deeds:counts", 3, needs=CPU, name="counts")
+    task.received = 1  # as if the first value had been counted
+    with pytest.raises(Misreported, match="number 0 came where number 1 was due"):
+        all_of(tasks)
+
+
+def test_close_ends_what_was_started_and_leaves_the_cluster(ray, nodes, tmp_path):
+    tasks = Tasks(ray, nodes)
+    tasks.submit("x", "deeds:waits", str(tmp_path / "ended"), needs=CPU, name="waits")
+    while not list(tasks.events(1.0)):
+        pass
+    tasks.close()
+    assert not tasks.running
+    assert len([n for n in ray.nodes() if n["Alive"]]) == 3
+    again = Tasks(ray, nodes)
+    again.submit("y", "deeds:counts", 1, needs=CPU, name="counts")
+    assert any(isinstance(e, Yielded) for e in all_of(again))
+
+
+def test_a_node_with_another_ptxdiff_is_refused(ray, nodes, three_nodes, tmp_path):
+    for package in ("harness", "references"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    with (tmp_path / "harness" / "judging" / "judge.py").open("a") as file:
+        file.write("\n# Another version.\n")
+    other = three_nodes.add_node(num_cpus=1, object_store_memory=STORE, env_vars={"PYTHONPATH": path_of(tmp_path)})
+    try:
+        [found] = nodes.look()
+        assert "ptxdiff's own code is" in found.refused
+        assert found.id not in {n.id for n in nodes.serving(CPU)}
+        assert nodes.refused == [found]
+        # And where it is asked all the same, as if it had become another one since:
+        forged = nodes_module.Node(found.id, found.host, 1.0, 0.0)
+        alone = Nodes(ray, nodes.mine)
+        alone.known, alone.alive = {found.id: forged}, frozenset([found.id])
+        tasks = Tasks(ray, alone)
+        tasks.submit("x", "deeds:counts", 3, needs=CPU, name="counts")
+        [lost] = all_of(tasks)
+        assert "not as it was when it was asked: ptxdiff's own code" in lost.words
+        assert alone.serving(CPU) == []
+    finally:
+        three_nodes.remove_node(other)

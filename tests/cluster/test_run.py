@@ -1,0 +1,241 @@
+"""Runs on a Ray cluster of three nodes: records as those of a run here, GPUs by generation, faults, a new driver."""
+
+import contextlib
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from harness.cli.run import plugin_words
+from harness.records import read
+from harness.running.oncluster import driver
+from tests.case_sources import FLIP, MIXED, RIGHT
+from tests.cluster.conftest import ROOT
+from tests.cluster.same import differences
+
+pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+ADD = '''"""Add."""
+
+from harness import Case, asm
+from references.formats import I32
+
+case = Case(
+    inputs={"x": I32, "y": I32},
+    outputs={"z": I32},
+    reference=lambda x, y: (x + y) & 0xFFFFFFFF,
+    variants={"right": asm("add.s32 $0, $1, $2;")},
+)
+'''
+HANGS = ADD.replace('"right"', '"hangs"')
+DIES = RIGHT.replace("    return x ^ 1\n", "    import os\n    os._exit(1)\n")
+DIES_ONCE = RIGHT.replace(
+    "def flipped(x):\n",
+    """def flipped(x):
+    import os, pathlib
+    marker = pathlib.Path("MARKER")
+    if not marker.exists():
+        marker.touch()
+        os._exit(1)
+""",
+)
+HERE = ("--ptx-backend=emulator", "--ptx-target=sm_90a")
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Makes a folder with case files the project in which runs begin."""
+    folder = tmp_path / "project"
+    (folder / "cases").mkdir(parents=True)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")  # compiling takes most of the time, and is tested elsewhere
+
+    def made(**sources):
+        for name, source in sources.items():
+            (folder / "cases" / f"{name}.py").write_text(source)
+        return folder
+
+    return made
+
+
+def run(*words):
+    """pytest on the project in this process; its exit status, and what it says."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        code = pytest.main(["cases", "-q", "--no-header", "-p", "no:cacheprovider", *map(str, words)])
+    return int(code), said.getvalue()
+
+
+def verdicts(path):
+    return {(r.key.case, r.key.variant, r.key.target, r.key.backend): r.verdict for r in read(path).results}
+
+
+def test_records_equal_those_of_a_run_here(three_nodes, project, tmp_path):
+    project(flip=FLIP, mixed=MIXED, add=ADD)
+    here, there = tmp_path / "here.jsonl", tmp_path / "there.jsonl"
+    code, _ = run(*HERE, f"--ptx-records={here}")
+    away, said = run(*HERE, f"--ptx-records={there}", f"--ptx-cluster={three_nodes.address}")
+    assert (code, away) == (1, 1), said
+    assert differences(here, there) == []
+    assert {r.verdict for r in read(there).results} == {"pass", "fail"}
+    nodes = {n["node"][:8] for n in read(there).run.environment["nodes"]}
+    assert {r.node.rpartition("/")[2] for r in read(there).results} <= nodes
+    assert len(nodes) == 3
+
+
+def test_targets_meet_their_hardware_and_a_hanging_kernel_is_an_error(three_nodes, project, tmp_path):
+    project(add=ADD, hangs=HANGS)
+    records = tmp_path / "records.jsonl"
+    words = ["--ptx-backend=gpu", "--ptx-target=sm_80", "--ptx-target=sm_90a", "--ptx-timing", "--ptx-limit=4"]
+    code, said = run(*words, f"--ptx-records={records}", f"--ptx-cluster={three_nodes.address}")
+    assert code == 1
+    assert "no node has sm_80: the emulator runs what was asked of those GPUs" in said
+    found = read(records)
+    assert verdicts(records) == {
+        ("add", "right", "sm_90a", "gpu"): "pass",
+        ("add", "right", "sm_80", "emulator"): "pass",
+        ("hangs", "hangs", "sm_90a", "gpu"): "error",
+        ("hangs", "hangs", "sm_80", "emulator"): "pass",
+    }
+    on_gpu = [r for r in found.results if r.key.backend == "gpu"]
+    assert {r.evidence for r in on_gpu if r.verdict == "pass"} == {"hardware"}
+    assert "no end after 4 s: the kernel hangs" in next(r.words for r in on_gpu if r.verdict == "error")
+    third = next(n["node"][:8] for n in found.run.environment["nodes"] if n.get("targets") == ["sm_90a"])
+    assert {r.node.rpartition("/")[2] for r in [*on_gpu, *found.timings]} == {third}
+    assert {t.key.case for t in found.timings} == {"add", "hangs"}
+    uses = [line.split() for line in three_nodes.stand_in_log.read_text().splitlines()]
+    timings = [u for u in uses if u[1] == "timing"]
+    assert len(timings) == 2
+    for device, _, began, ended in timings:
+        meanwhile = [u for u in uses if u[0] == device and u[2] < ended and began < u[3]]
+        assert len(meanwhile) == 1, "a GPU was used while it was timed"
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_costs_nothing_once_and_one_item_for_good(three_nodes, project, tmp_path, monkeypatch):
+    """Slow: five processes import torch one after another."""
+    monkeypatch.setattr(driver, "RETRIES", 1)
+    project(dies=DIES, once=DIES_ONCE.replace("MARKER", str(tmp_path / "died")), flip=RIGHT)
+    records = tmp_path / "records.jsonl"
+    words = ["--ptx-backend=emulator", "--ptx-target=sm_90a", f"--ptx-records={records}"]
+    code, said = run(*words, f"--ptx-cluster={three_nodes.address}")
+    assert code == 1
+    assert (tmp_path / "died").exists()
+    assert verdicts(records) == {
+        ("dies", "right", "sm_90a", "emulator"): "error",
+        ("once", "right", "sm_90a", "emulator"): "pass",
+        ("flip", "right", "sm_90a", "emulator"): "pass",
+    }
+    keys = [r.key for r in read(records).results]
+    assert len(keys) == len(set(keys)), "a result counts twice"
+    assert "the process that ran it died" in said
+    assert read(records).end is not None
+
+
+LIES = """
+from harness.running.oncluster.messages import ItemReport
+
+
+def run(order, file, nodeids):
+    yield ItemReport("cases/flip.py::another[sm_90a-emulator]")
+"""
+
+
+def test_a_report_on_an_item_that_was_not_given_is_an_error(three_nodes, project, tmp_path, monkeypatch):
+    folder = project(flip=RIGHT)
+    (folder / "lies.py").write_text(LIES)
+    monkeypatch.setattr(driver, "WORK", "lies:run")
+    records = tmp_path / "records.jsonl"
+    code, said = run(*HERE, f"--ptx-records={records}", f"--ptx-cluster={three_nodes.address}")
+    assert code == 1
+    assert set(verdicts(records).values()) == {"error"}
+    assert "it reported on cases/flip.py::another[sm_90a-emulator], which it was not given" in said
+    assert "gets no work: it reported on" in said
+
+
+MANY = """
+from harness import Case, asm
+from references.formats import U8
+
+
+def flipped(x):
+    import time
+    time.sleep(0.4)
+    return x ^ 1
+
+
+variants = {f"v{k}": asm("xor.b32 $0, $1, 0x01010101;", constraints="=r,r", pack=4) for k in range(24)}
+case = Case(inputs={"x": U8}, outputs={"y": U8}, reference=flipped, variants=variants)
+"""
+
+
+def start_driver(records, address, *words):
+    command = [sys.executable, "-m", "pytest", "cases", "-q", *plugin_words(), "--ptx-backend=emulator"]
+    command += ["--ptx-target=sm_90a", f"--ptx-records={records}", f"--ptx-cluster={address}", *words]
+    return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True)
+
+
+def lines_of(path):
+    return path.read_text().count('"record":"result"') if path.exists() else 0
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Ray's, of a node that was killed
+def test_a_killed_node_and_a_killed_driver_leave_the_same_report(three_nodes, project, tmp_path):
+    """Slow: three runs of 24 items that take their time."""
+    project(many=MANY)
+    here, there = tmp_path / "here.jsonl", tmp_path / "there.jsonl"
+    assert run("--ptx-backend=emulator", "--ptx-target=sm_90a", f"--ptx-records={here}")[0] == 0
+    doomed = three_nodes.add_node(
+        num_cpus=1, object_store_memory=100 << 20, include_dashboard=False, env_vars={"PYTHONPATH": str(ROOT)}
+    )
+    first = start_driver(there, three_nodes.address)
+    deadline = time.monotonic() + 120
+    while lines_of(there) < 4 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    three_nodes.remove_node(doomed, allow_graceful=False)
+    before = lines_of(there)
+    while lines_of(there) < before + 4 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    assert read(there).end is None
+    assert 0 < len(read(there).results) < len(read(here).results)
+    second = start_driver(there, three_nodes.address, "--ptx-resume")
+    said = second.communicate(timeout=180)[0]
+    assert second.returncode == 0, said
+    assert differences(here, there) == []
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_run_and_leaves_the_cluster(three_nodes, project, tmp_path):
+    """Slow: a driver of its own, and items that take their time."""
+    project(many=MANY)
+    records = tmp_path / "records.jsonl"
+    process = start_driver(records, three_nodes.address)
+    deadline = time.monotonic() + 120
+    while lines_of(records) < 1 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[0]
+    assert process.returncode == 2, said
+    assert read(records).end is None
+    import ray
+
+    ray.init(address=three_nodes.address, log_to_driver=False)
+    try:
+        assert len([n for n in ray.nodes() if n["Alive"]]) >= 3
+        free = ray.available_resources()["CPU"]
+        deadline = time.monotonic() + 20
+        while free < 4 and time.monotonic() < deadline:
+            time.sleep(0.2)
+            free = ray.available_resources()["CPU"]
+        assert free == 4, "tasks of the run go on"
+    finally:
+        ray.shutdown()

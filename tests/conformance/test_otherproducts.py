@@ -1,0 +1,59 @@
+"""Kernels that hold sparse and block-scaled mma to a GPU: ptxas takes them, the emulator runs them, tiles vary."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.conformance import ledger, otherproducts, productforms
+from harness.triton.targets import tool
+
+SPARSE = "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32"
+FORMS = {
+    SPARSE: "sm_90a",
+    "mma.sp.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32": "sm_90a",
+    "mma.sp.sync.aligned.m16n8k128.row.col.satfinite.s32.s4.u4.s32": "sm_90a",
+    "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3": "sm_120a",
+    "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e2m1.f32.ue8m0": "sm_120a",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_emulator_runs_its_tiles(form: str) -> None:
+    known = otherproducts.program(form, FORMS[form])
+    operands = otherproducts.drawn(form, FORMS[form], 0, 14)
+    found = otherproducts.emulated(known, operands)
+    assert [x.shape[1] for x in operands] == list(known.counts[:-1])
+    assert len(np.unique(found)) > 14 * 8
+    operands[-1] = np.roll(operands[-1], 1, axis=0)
+    assert (otherproducts.emulated(known, operands) != found).any()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_ptxas_takes_the_kernel(form: str, tmp_path: Path) -> None:
+    pytest.importorskip("triton", reason="ptxas comes with Triton")
+    source = tmp_path / "kernel.ptx"
+    source.write_text(otherproducts.program(form, FORMS[form]).text)
+    told = subprocess.run(
+        [str(tool("ptxas-blackwell")), f"-arch={FORMS[form]}", str(source), "-o", str(tmp_path / "out")],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr[:2000]
+
+
+def test_their_definitions_have_digests_of_their_own() -> None:
+    digests = {ledger.digest(form) for form in FORMS}
+    assert len(digests) == len(FORMS)
+    dense = ledger.digest("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
+    assert dense not in digests
+
+
+def test_nothing_of_them_is_confirmed() -> None:
+    entries = ledger.read().entries
+    named = [n for n, b in productforms.bounds_of().items() if b.form.operation in ("mma_sp", "mma_scaled")]
+    assert named
+    assert all(entries[name].status in (ledger.UNCONFIRMED, ledger.SPECIFICATION) for name in named)
+    assert not ledger.confirmed([SPARSE])

@@ -1,0 +1,142 @@
+"""Programs with one illegal change: emulator and assemblers are asked, and where they differ is told and grouped."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+from harness.fuzz import illegal as changes
+from harness.fuzz.assemblers import assembler
+from harness.fuzz.families import FAMILIES
+from harness.fuzz.illegal import CHANGES, Illegal, illegal, small
+from harness.fuzz.oracle import text_of
+from harness.fuzz.refusals import (
+    EMULATOR,
+    RefusalCampaign,
+    RefusalPlan,
+    disagreement,
+    emulators_word,
+    tried,
+    write_groups,
+)
+from harness.triton.targets import assembler as bundled
+
+FLIPPING = str(Path(__file__).with_name("flipping_ptxas.sh"))
+WEIGHTS = dict.fromkeys(FAMILIES, 1.0)
+TARGET = "sm_90a"
+
+
+def plan(path=FLIPPING, seed="t", **others):
+    return RefusalPlan(seed, TARGET, 90, (assembler(path, 0),), WEIGHTS, **others)
+
+
+def test_before_the_change_a_program_is_legal():
+    for number in range(40):
+        assert emulators_word(text_of([small(f"l/{number}", 90, WEIGHTS)], TARGET)) is None
+
+
+def test_every_kind_of_change_is_made_and_one_place_differs():
+    made = [illegal(f"k/{n}", 90, WEIGHTS, TARGET) for n in range(600)]
+    assert {m.kind for m in made} == set(CHANGES)
+    assert made[:5] == [illegal(f"k/{n}", 90, WEIGHTS, TARGET) for n in range(5)]
+    refused = sum(emulators_word(m.text) is not None for m in made)
+    assert refused > 300
+
+
+def test_an_assembler_that_takes_everything_disagrees(tmp_path):
+    """The stand-in copies its text at -O0: whatever the emulator refuses is a disagreement."""
+    run = RefusalCampaign(plan(), tmp_path / "journal.jsonl")
+    run._take(0, *tried(plan(), 0))
+    assert run.state.programs == 8
+    assert run.state.groups
+    for group in run.state.groups.values():
+        assert (group.takes, group.refuses) == (("ptxas 99.9 -O0",), (EMULATOR,))
+    known = dataclasses.replace(plan(), avoid=frozenset(run.state.groups))
+    again = RefusalCampaign(known, tmp_path / "other.jsonl")
+    again._take(0, *tried(known, 0))
+    assert (again.state.groups, again.state.known > 0) == ({}, True)
+
+
+def test_a_journal_goes_on_and_refuses_another_campaign(tmp_path):
+    run = RefusalCampaign(plan(), tmp_path / "journal.jsonl")
+    run._take(0, *tried(plan(), 0))
+    again = RefusalCampaign(plan(), tmp_path / "journal.jsonl")
+    assert again.state == run.state
+    with pytest.raises(ValueError, match="another campaign"):
+        RefusalCampaign(plan(seed="u"), tmp_path / "journal.jsonl")
+    places = write_groups(tmp_path / "found", list(run.state.groups.values()))
+    assert (tmp_path / "found" / "refusals.txt").read_text().splitlines() == sorted(
+        run.state.groups, key=lambda s: (-run.state.groups[s].seen, s)
+    )
+    first = json.loads((places[0] / "refusal.json").read_text())
+    assert (places[0] / "program.ptx").read_text() == first["text"]
+
+
+def test_what_is_a_disagreement():
+    made = Illegal("s", "a kind", "x by y", "add", "text")
+    assert disagreement(made, {EMULATOR: None, "ptxas": None}) is None
+    assert disagreement(made, {EMULATOR: "no", "ptxas": "no"}) is None
+    one = disagreement(made, {EMULATOR: None, "ptxas": "line 3: 'add' of %r12"})
+    same = disagreement(made, {EMULATOR: None, "ptxas": "line 4: 'sub' of %r7"})
+    assert one.signature == same.signature
+    failing = disagreement(made, {EMULATOR: "no", "ptxas": "fails: crashed: signal 11"})
+    assert failing.refuses == ("ptxas",)
+    assert emulators_word("this is no PTX") is not None
+
+
+def test_a_fault_of_the_emulator_itself_is_a_group(monkeypatch):
+    from harness.ptx.errors import InternalError
+
+    def broken(text):
+        raise InternalError("division by zero")
+
+    monkeypatch.setattr("harness.fuzz.refusals.load_kernel.__wrapped__", broken)
+    found = disagreement(Illegal("s", "k", "c", "o", "t"), {EMULATOR: emulators_word("x"), "ptxas": "no"})
+    assert "the emulator fails" in found.signature
+
+
+def test_the_command(tmp_path, capsys):
+    words = ["fuzz", "--refusals", "--output", str(tmp_path), "--assembler", FLIPPING, "--opt", "0", "--jobs", "1"]
+    assert main([*words, "--programs", "8"]) == 1
+    said = capsys.readouterr().out
+    assert "groups of disagreements" in said
+    assert list(tmp_path.glob("refusal-01-*/program.ptx"))
+    assert main([*words, "--programs", "8"]) == 2
+    assert "--resume" in capsys.readouterr().err
+    avoid = ["--avoid", str(tmp_path / "refusals.txt")]
+    assert main([*words, *avoid, "--programs", "8", "--output", str(tmp_path / "next")]) == 0
+    assert "more in known groups" in capsys.readouterr().out
+
+
+KNOWN = {
+    "bytes lie outside parameter": "the emulator keeps to the parameter, ptxas reads its neighbours",
+    "is a special register, and cannot be declared": "ptxas lets a predefined name be declared",
+    "PTX ISA .version": "the emulator asks for no version of PTX",
+    "does not support .target": "the same",
+    "Missing .version": "the emulator runs modules without one",
+    "is no target; write one like": "ptxas takes sm_90b for sm_90",
+    "crashed": "ptxas ends by a signal",
+    "requires .target": "the emulator knows no target before sm_75",
+    "Unsupported .": "the emulator knows no last version and target",
+    "after the operands of": "ptxas takes %r0+4 where no address stands",
+    "not allowed in st": "a vector with a .f16x2 register and others",
+}  # fmt: skip
+"""Words of disagreements that are known, and why they stay."""
+
+
+@pytest.mark.slow  # ptxas takes 40 ms for each program
+def test_emulator_and_ptxas_agree_on_changed_programs(tmp_path):
+    asked = plan(bundled(TARGET).path, seed="agreed")
+    run = RefusalCampaign(asked, tmp_path / "journal.jsonl")
+    for number in range(60):
+        run._take(number, *tried(asked, number))
+    new = [g for g in run.state.groups.values() if not any(k in " ".join(g.words) for k in KNOWN)]
+    assert not new, "\n".join(f"{g.signature}\n  {g.change}" for g in new)
+
+
+def test_changes_name_what_they_change():
+    one = illegal("named/1", 90, WEIGHTS, TARGET)
+    assert one.change
+    assert one.kind in changes.CHANGES

@@ -1,0 +1,190 @@
+"""The case file of a finding: green where the fault is known, red where it is gone, another, or elsewhere too.
+
+There is no GPU: machine code is PTX, as planted assemblers give it, and the process in the GPU's place emulates it.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness import Case, PtxasFailure, asm
+from harness.backends import watched
+from harness.backends.emulator import EmulatorBackend
+from harness.backends.watched import WatchedGpu
+from harness.fuzz import files
+from harness.fuzz.campaign import finding_of
+from harness.fuzz.generate import program
+from harness.fuzz.oracle import emulated, inputs_of, text_of
+from harness.model.load import load
+from harness.model.variants import CaseError, ExpectedFailure
+from harness.processes.child import Device
+from harness.processes.gpus import Gpu
+from harness.running.item import Item
+from harness.running.run import run_item
+from harness.triton.ptxas import assembler_at
+from references.formats import U32
+
+pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+TARGET = "sm_90a"
+GPU = Gpu("GPU-7", "a GPU", "GPU-0-test", TARGET, 1 << 30)
+FLIPPING = Path(__file__).with_name("flipping_ptxas.sh")
+SEED = "w/1"
+TEXT = """.version 8.1
+.target sm_90a
+.address_size 64
+.visible .entry p0(.param .u64 p0_in, .param .u64 p0_out) .maxntid 128
+{
+.reg .b32 %r0, %r1, %r2, %r3, %r4, %thread; .reg .b64 %in, %out, %at;
+ld.param.u64 %in, [p0_in]; ld.param.u64 %out, [p0_out];
+mov.u32 %thread, %tid.x; mul.wide.u32 %at, %thread, 16;
+add.u64 %in, %in, %at; add.u64 %out, %out, %at;
+ld.global.v4.u32 {%r0, %r1, %r2, %r3}, [%in];
+INSTRUCTION
+st.global.v4.u32 [%out], {%r4, 0, 0, 0};
+ret;
+}
+"""
+
+
+def finding(kind="wrong", instruction="xor.b32 %r4, %r0, %r1;", text=TEXT, **others):
+    whole = text.replace("INSTRUCTION", instruction)
+    fields = {
+        "kind": kind, "seed": SEED, "assemblers": ["ptxas 99.9 -O3"], "right": ["ptxas 99.9 -O0"], "size": 1,
+        "skeleton": instruction.split()[0], "text": whole, "inputs": [1, 2, 3, 4], "expected": [3, 0, 0, 0],
+        "given": [7, 0, 0, 0], **others,
+    }  # fmt: skip
+    return finding_of(fields)
+
+
+@pytest.fixture(scope="module")
+def device():
+    sys.path.insert(0, str(Path(__file__).parents[1] / "backends"))
+    made = Device(GPU, begin="device_stand_in:begin_as_emulator")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def gpu(device, monkeypatch):
+    monkeypatch.setattr(watched, "gpus", lambda: (GPU,))
+    monkeypatch.setattr(watched, "of_target", lambda target: device)
+    return WatchedGpu(limit=60)
+
+
+@pytest.fixture
+def ran(tmp_path):
+    """The results of a written case, by a backend and an assembler at a level."""
+    (place,) = files.write(tmp_path, [finding()], (), TARGET)
+
+    def run(backend, program=None, level=3, place=place):
+        (loaded,) = load(place / "case.py")
+        item = Item(loaded, "program", TARGET, backend.name)
+        by = (assembler_at(program, level),) if program else (None,)
+        return run_item(item, backend, "quick", assemblers=by)
+
+    return run
+
+
+def planted(tmp_path, deed, release="99.9"):
+    path = tmp_path / f"ptxas_{release}"
+    path.write_text(FLIPPING.read_text().replace("sed s/xor.b32/or.b32/", deed).replace("99.9", release))
+    path.chmod(0o755)
+    return path
+
+
+def test_the_emulator_is_right(ran):
+    done = ran(EmulatorBackend())
+    assert done.verdict == "pass", done.results[-1].message
+    assert not any(r.expected_failure for r in done.results)
+    assert {r.key.input_set for r in done.results} == {"generated/1", "edges/1", "random/1"}
+
+
+def test_where_the_fault_is_known_the_file_is_green(gpu, ran):
+    done = ran(gpu, FLIPPING)
+    assert all(r.expected_failure or r.verdict == "pass" for r in done.results), done.results[-1].message
+    assert any(r.expected_failure and r.diagnosis == "ptxas" for r in done.results)
+    assert ran(gpu, FLIPPING, 0).verdict == "pass"
+
+
+def test_where_the_fault_is_gone_it_is_red(gpu, ran, tmp_path):
+    done = ran(gpu, planted(tmp_path, "cat"))
+    assert done.verdict == "fail"
+    assert "was known as ptxas 99.9 -O3 to be at fault (wrong) and is not" in done.results[-1].words
+
+
+def test_the_same_fault_of_another_assembler_is_red(gpu, ran, tmp_path):
+    done = ran(gpu, planted(tmp_path, "sed s/xor.b32/or.b32/", "98.7"))
+    assert done.verdict == "fail"
+    assert not any(r.expected_failure for r in done.results)
+
+
+def test_a_crash_in_the_place_of_wrong_bits_is_red(gpu, ran, tmp_path):
+    done = ran(gpu, planted(tmp_path, "kill -SEGV $$; sed s/a/a/"))
+    assert done.verdict == "fail"
+
+
+def test_a_crash_is_expected_as_a_crash(gpu, ran, tmp_path):
+    crash = finding(
+        "crashed", "brev.b32 %r4, %r0;", right=[], words='ended """by signal 11\\', inputs=[], given=[], expected=[]
+    )
+    (place,) = files.write(tmp_path / "crash", [crash], (), TARGET)
+    done = ran(gpu, FLIPPING, place=place)
+    assert all(r.expected_failure for r in done.results), done.results[-1].message
+    repaired = planted(tmp_path, "sed s/xor.b32/or.b32/")
+    repaired.write_text(repaired.read_text().replace("kill -SEGV", ": kill"))
+    gone = ran(gpu, repaired, place=place)
+    assert gone.verdict == "fail"
+    assert "(crashed) and is not" in gone.results[-1].words
+
+
+def test_a_fault_that_no_assembler_disproves_is_not_excused(tmp_path):
+    (place,) = files.write(tmp_path, [finding(right=[])], (), TARGET)
+    (loaded,) = load(place / "case.py")
+    assert loaded.case.variants["program"].expected_failure is None
+
+
+def test_a_case_whose_words_no_longer_hold_is_an_error(ran, tmp_path):
+    (file,) = tmp_path.glob("*/words.json")
+    words = json.loads(file.read_text())
+    words["expected"][3][0] ^= 1
+    file.write_text(json.dumps(words))
+    done = ran(EmulatorBackend())
+    assert done.verdict == "error"
+    assert any("other words than when this fault was found" in r.words for r in done.results)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"assemblers": {}}, "name assemblers"),
+        ({"assemblers": {"gcc": "wrong"}}, "names no assembler"),
+        ({"assemblers": {"13.4": "odd"}}, "none of wrong, crashed, hung"),
+        ({"assemblers": {"13.4": "wrong"}, "diagnosis": "missing early clobber"}, "no diagnosis"),
+    ],
+)
+def test_what_a_known_fault_must_say(given, words):
+    with pytest.raises(CaseError, match=words):
+        PtxasFailure(**given)
+
+
+def test_other_expected_failures_are_what_they_were():
+    assert ExpectedFailure("missing early clobber").contexts == ("straight",)
+    made = Case(
+        inputs={"x": U32}, outputs={"y": U32}, reference=lambda x: x,
+        variants={"own": asm("mov.b32 $0, $1;", expected_failure=PtxasFailure(assemblers={"13.4 -O3": "wrong"}))},
+    )  # fmt: skip
+    assert made.variants["own"].expected_failure.diagnosis == "ptxas"
+
+
+def test_the_inputs_are_those_of_the_finding(tmp_path):
+    one = program(SEED, 90, {"bits": 1.0})
+    text = text_of([one], TARGET)
+    (place,) = files.write(tmp_path, [finding(text=text, instruction="xor.b32 x")], (), TARGET)
+    words = json.loads((place / "words.json").read_text())
+    assert words["inputs"] == inputs_of(SEED).tolist()
+    assert words["expected"] == emulated(text, "p0", np.array(words["inputs"], np.uint32)).tolist()

@@ -1,0 +1,203 @@
+"""Mutants of asm within Triton functions: found however the text is made, compiled in its place, and settled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.model.load import load
+from harness.mutation import inline
+from harness.mutation.campaign import Budget, mutate
+from harness.mutation.settle import Search
+from harness.mutation.trial import Subject
+from harness.triton.compile import swapping
+from harness.triton.spec import AsmSwap
+
+SEARCH = Search(16, 1 << 22, 30.0)
+FEW = Budget(search=Search(16, 1 << 16, 2.0))
+SOURCE = '''
+"""Asm in Triton functions, in a module of its own and here."""
+
+import torch
+import triton
+import triton.language as tl
+
+from harness import Case, asm, kernel, plain
+from references.formats import U32
+
+from ._texts import COUNTED, counted_beside
+
+SHIFT = 1
+SHIFTED = tl.constexpr(f"shl.b32 $0, $1, {SHIFT};")
+
+
+@triton.jit
+def shifted(x):
+    return tl.inline_asm_elementwise(SHIFTED, "=r,r", [x], dtype=tl.uint32, is_pure=True, pack=1)
+
+
+@triton.jit
+def given(x, TEXT: tl.constexpr):
+    return tl.inline_asm_elementwise(TEXT, "=r,r", [x], dtype=tl.uint32, is_pure=True, pack=1)
+
+
+@triton.jit
+def whole(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, shifted(tl.load(x + i, mask=i < n, other=0)), mask=i < n)
+
+
+@triton.jit
+def added(x):
+    return x + x
+
+
+def doubled(x):
+    """Twice, in 32 bits."""
+    return (x << 1) & 0xFFFFFFFF
+
+
+def ones(x):
+    """How many bits are set."""
+    return sum((x >> k) & 1 for k in range(32))
+
+
+case = Case(
+    inputs={"x": U32}, outputs={"y": U32}, reference=doubled,
+    variants={
+        "constant": plain(shifted),
+        "argument": plain(given, constants={"TEXT": "shl.b32 $0, $1, 1;"}),
+        "without": plain(added),
+        "asm": asm("shl.b32 $0, $1, 1;"),
+    },
+    source="made for this test",
+)
+beside = Case(
+    inputs={"x": U32}, outputs={"y": U32}, reference=ones,
+    variants={"module": plain(counted_beside)}, source="made for this test",
+)
+kernels = Case(
+    inputs={"x": U32["n"]}, outputs={"y": U32["n"]}, reference=doubled, sizes=[{"n": 100}],
+    variants={"kernel": kernel(whole, grid=(1,), meta={"BLOCK": 128})}, source="made for this test",
+)
+'''
+TEXTS = """
+import triton
+import triton.language as tl
+
+COUNTED = tl.constexpr("popc.b32 $0, $1;")
+
+
+@triton.jit
+def counted_beside(x):
+    return tl.inline_asm_elementwise(COUNTED, "=r,r", [x], dtype=tl.uint32, is_pure=True, pack=1)
+"""
+# One number in 2^20 is special, and no input set of the harness has one: weak edges.
+WEAK = '''
+"""A word whose low 20 bits are 0x5A5A5 gives 1, every other one 0."""
+
+import torch
+import triton
+import triton.language as tl
+
+from harness import Case, plain
+from references.formats import U32
+
+
+@triton.jit
+def equals(x):
+    text: tl.constexpr = "{ .reg .b32 t; .reg .pred p; and.b32 t, $1, 0xFFFFF; setp.eq.u32 p, t, 0x5A5A5; selp.b32 $0, 1, 0, p; }"
+    return tl.inline_asm_elementwise(text, "=&r,r", [x], dtype=tl.uint32, is_pure=True, pack=1)
+
+
+def special(x):
+    """1 for the one pattern."""
+    return torch.where((x & 0xFFFFF) == 0x5A5A5, 1, 0)
+
+
+case = Case(
+    inputs={"x": U32}, outputs={"y": U32}, reference=special, variants={"triton": plain(equals)},
+    source="made for this test",
+)
+'''  # noqa: E501
+
+
+@pytest.fixture
+def cases(tmp_path: Path):
+    folder = tmp_path / "cases"
+    folder.mkdir()
+    (folder / "_texts.py").write_text(TEXTS)
+    (folder / "shifts.py").write_text(SOURCE)
+    return {c.attribute: c for c in load(folder / "shifts.py")}
+
+
+@pytest.mark.parametrize(
+    ("case", "variant", "text"),
+    [
+        ("case", "constant", "shl.b32 $0, $1, 1;"),
+        ("case", "argument", "shl.b32 $0, $1, 1;"),
+        ("beside", "module", "popc.b32 $0, $1;"),
+        ("kernels", "kernel", "shl.b32 $0, $1, 1;"),
+    ],
+)
+def test_asm_is_found_however_the_function_comes_by_it_and_its_mistakes_are_killed(cases, case, variant, text):
+    loaded = cases[case]
+    assert inline.blocks_of(Subject(loaded, "sm_90a", 60.0), variant) == ((text, "=r,r"),)
+    (found,) = mutate(loaded, [variant], "sm_90a", FEW, ["asm"])
+    assert found.words == ""
+    assert found.count("killed") >= 2
+    assert not found.count("missed")
+    assert not found.count("undecided")
+
+
+def test_as_many_are_killed_as_of_the_same_asm_outside(cases):
+    inside, outside = mutate(cases["case"], ["constant", "asm"], "sm_90a", FEW, ["asm"])
+    common = inside.killed.keys() & outside.killed.keys()
+    assert common >= {"opcode", "operands swapped", "shift amount"}
+    assert {n: inside.killed[n] for n in common} == {n: outside.killed[n] for n in common}
+
+
+def test_a_function_without_asm_says_so(cases):
+    (found,) = mutate(cases["case"], ["without"], "sm_90a", FEW, ["asm"])
+    assert found.words == "it has no asm of its own"
+
+
+def test_a_mutant_leaves_nothing_behind(cases):
+    """The variant, compiled before and after its mutants, has its own asm."""
+    subject = Subject(cases["case"], "sm_90a", 60.0)
+    assert subject.baseline("constant") == ""
+    with swapping(AsmSwap("shl.b32 $0, $1, 1;", "=r,r", "shl.b32 $0, $1, 2;", "=r,r")):
+        assert "does not pass" in subject.baseline("constant")
+    assert subject.baseline("constant") == ""
+
+
+def test_a_mutant_that_is_in_no_kernel_is_no_survivor(cases):
+    """Were the swap without a place let pass, the right code would run, and the mutant be called equivalent."""
+    subject = Subject(cases["case"], "sm_90a", 60.0)
+    with swapping(AsmSwap("shl.b32 $0, $1, 7;", "=r,r", "shl.b32 $0, $1, 8;", "=r,r")):
+        found = subject.run("constant")
+    assert {r.verdict for r in found.results} == {"error"}
+    assert "the kernel has no inline asm 'shl.b32 $0, $1, 7;', which was to be replaced" in found.results[0].words
+
+
+def test_a_mutant_that_weak_edges_miss_is_offered_as_an_edge(tmp_path):
+    (tmp_path / "cases").mkdir()
+    path = tmp_path / "cases" / "weak.py"
+    path.write_text(WEAK)
+    subject = Subject(load(path)[0], "sm_90a", 60.0)
+    assert subject.baseline("triton") == ""
+    blocks = inline.blocks_of(subject, "triton")
+    mutant = next(m for m in inline.inline_mutants(blocks) if "0x5a5a6" in m.swap.new_text)
+    assert inline.try_inline(subject, "triton", mutant).fate == "survived"
+    settled = inline.settle_inline(subject, "triton", mutant, SEARCH)
+    assert settled.fate == "missed", "the planted weakness was not found"
+    assert int(dict(settled.edge)["x"], 16) & 0xFFFFF in (0x5A5A5, 0x5A5A6)
+
+
+def test_what_the_binder_refuses_is_counted_apart_in_asm_with_effects_too():
+    loaded = load(Path("cases/effects.py"))[0]
+    (found,) = mutate(loaded, ["counter"], "sm_90a", FEW, ["asm"])
+    assert found.refused >= 2  # an address that is a number, an atomic addition of 16 bits
+    assert not found.count("undecided")
+    assert found.count("killed") >= 3

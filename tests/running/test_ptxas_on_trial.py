@@ -1,0 +1,237 @@
+"""The diagnosis `ptxas`: reached where another level proves it, and not where anything else may be at fault.
+
+There is no GPU: machine code is PTX, as planted assemblers give it, and the process in the GPU's place emulates it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.backends import watched
+from harness.backends.assembler import AssemblerBackend
+from harness.backends.watched import WatchedGpu
+from harness.model.load import load
+from harness.processes.child import Device
+from harness.processes.gpus import Gpu
+from harness.running import ptxasfault
+from harness.running.item import Item
+from harness.running.run import run_item
+from harness.triton import assemble as assembling
+from harness.triton.ptxas import assembler_at
+
+pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+TARGET = "sm_90a"
+GPU = Gpu("GPU-7", "a GPU", "GPU-0-test", TARGET, 1 << 30)
+FLIPPING = Path(__file__).parents[1] / "fuzz" / "flipping_ptxas.sh"
+
+CASE = """
+from harness import Case, asm
+from references.formats import U8
+
+def flipped(x):
+    return x ^ 0x5a
+
+case = Case(
+    inputs={"x": U8}, outputs={"y": U8}, reference=flipped,
+    variants={
+        "right": asm("xor.b32 $0, $1, 0x5a5a5a5a;", "=r,r", pack=4),
+        "wrong": asm("or.b32 $0, $1, 0x5a5a5a5a;", "=r,r", pack=4),
+        "both wrong": asm("{ .reg .b32 t; add.u32 t, $1, 0; xor.b32 $0, t, 0x5a5a5a5b; }", "=r,r", pack=4),
+        "crashes": asm("{ .reg .b32 t; brev.b32 t, $1; brev.b32 t, t; xor.b32 $0, t, 0x5a5a5a5a; }", "=r,r", pack=4),
+    },
+)
+"""
+
+PLANTED = """#!/bin/sh
+for word; do
+    case $word in
+        --version) echo "ptxas: Cuda compilation tools, release 99.9, V99.9.2"; exit ;;
+        *.ptx) source=$word ;;
+        -O0) lowest=1 ;;
+    esac
+    made=$word # the last one
+done
+{deed}
+"""
+
+
+@pytest.fixture(scope="module")
+def device():
+    sys.path.insert(0, str(Path(__file__).parents[1] / "backends"))
+    made = Device(GPU, begin="device_stand_in:begin_as_emulator")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def backend(device, monkeypatch):
+    monkeypatch.setattr(watched, "gpus", lambda: (GPU,))
+    monkeypatch.setattr(watched, "of_target", lambda target: device)
+    return WatchedGpu(limit=60)
+
+
+@pytest.fixture
+def tried(tmp_path):
+    """Run a variant until its first failure, by an assembler at a level; gives that failure, or the last result."""
+    path = tmp_path / "case.py"
+    path.write_text(CASE)
+    (loaded,) = load(path)
+
+    def run(backend, variant, program=FLIPPING, level=3, **more):
+        item = Item(loaded, variant, TARGET, backend.name)
+        by = (assembler_at(program, level),)
+        return run_item(item, backend, "quick", stop=True, assemblers=by, **more).results[-1]
+
+    return run
+
+
+@pytest.fixture
+def planted(tmp_path):
+    def write(deed):
+        path = tmp_path / "planted_ptxas"
+        path.write_text(PLANTED.format(deed=deed))
+        path.chmod(0o755)
+        return path
+
+    return write
+
+
+def test_machine_code_that_is_wrong_at_one_level_alone_is_the_assembler_s(backend, tried, tmp_path):
+    found = tried(backend, "right", dump=tmp_path)
+    assert (found.verdict, found.diagnosis) == ("fail", "ptxas")
+    assert found.words.endswith("; ptxas 99.9.1 -O3 is at fault, ptxas 99.9.1 -O0 is right")
+    assert found.key.assembler == found.ptxas == assembler_at(FLIPPING, 3).label
+    for words in (
+        "the assembler is at fault, not this case: ptxas 99.9.1 -O3 makes machine code that gives other bits",
+        "at fault    ptxas 99.9.1 -O3 (",
+        "right       ptxas 99.9.1 -O0 (",
+        "what it is  ptxas is NVIDIA's assembler",
+        "report to   NVIDIA: developer.nvidia.com/bugs",
+        f"attach      {tmp_path}/",
+        f"by hand     {FLIPPING} -O3 --fmad=false --gpu-name=sm_90a kernel.ptx -o wrong.cubin",
+        f"{FLIPPING} -O0 --fmad=false --gpu-name=sm_90a kernel.ptx -o right.cubin",
+        "work round  assemble at -O0: ptx_options='-O0'",
+        f"--ptx-assembler={FLIPPING} --ptx-opt=3",
+    ):
+        assert words in found.message, (words, found.message)
+
+
+def test_the_message_has_the_input_and_the_emulator_s_value(backend, tried):
+    said = tried(backend, "right").message
+    story = said[said.index("diagnosis") :]
+    x, meant, given = (int(re.search(rf"{name} +(0x\w+)", story)[1], 16) for name in ("input x", "emulator", "-O3 "))
+    assert meant == x ^ 0x5A
+    assert given == x | 0x5A
+    assert meant != given
+    assert "repeat this with --ptx-dump=DIR" in story
+
+
+def test_the_attachment_is_cut_down_and_shows_the_fault(backend, tried, tmp_path):
+    tried(backend, "right", dump=tmp_path)
+    (file,) = tmp_path.glob("*.ptx")
+    text = file.read_text()
+    assert text.startswith("// ptxas 99.9.1 -O3 makes machine code that gives other bits")
+    assert "xor.b32" in text
+    assert ".loc" not in text
+    assert ".section" not in text
+    whole = [line for line in text.splitlines() if line.rstrip().endswith(";") and ".reg" not in line]
+    assert len(whole) < 40
+
+
+def test_triton_s_own_assembler_is_tried_too(backend, tried, monkeypatch, tmp_path):
+    """Without any option: what Triton launches is wrong, and so is its ptxas when called by hand."""
+    path = tmp_path / "case.py"
+    (loaded,) = load(path)
+    monkeypatch.setattr(ptxasfault, "tritons_own", lambda *_, **__: assembler_at(FLIPPING, 3, bundled=True))
+    monkeypatch.setenv("PTXDIFF_TEST_PTXAS", str(FLIPPING))
+    own = Device(GPU, begin="device_stand_in:begin_as_emulator")
+    monkeypatch.setattr(watched, "of_target", lambda target: own)
+    found = run_item(Item(loaded, "right", TARGET, "gpu"), backend, "quick", stop=True).results[-1]
+    own.close()
+    assert (found.diagnosis, found.key.assembler) == ("ptxas", "")
+    assert "github.com/triton-lang/triton" in found.message
+
+
+@pytest.mark.parametrize(
+    ("variant", "deed"),
+    [
+        (
+            "right",
+            'sed s/xor.b32/or.b32/ "$source" > "$made"',
+        ),  # every level is wrong: nothing agrees with the emulator
+        ("wrong", 'cp "$source" "$made"'),  # the failing level agrees with the emulator: the variant is wrong
+        ("both wrong", '[ "$lowest" ] && cp "$source" "$made" || sed s/xor.b32/or.b32/ "$source" > "$made"'),
+    ],
+)
+def test_it_is_not_reached_where_it_is_not_proved(backend, tried, planted, variant, deed):
+    found = tried(backend, variant, planted(deed))
+    assert (found.verdict, found.diagnosis) == ("fail", "")
+    assert "ptxas is NVIDIA" not in found.message
+
+
+def test_bits_that_do_not_come_again_are_not_the_assembler_s(backend, tried, planted, tmp_path):
+    """Wrong the first time it is assembled, and right ever after."""
+    deed = f'[ -e {tmp_path}/once ] && cp "$source" "$made" || sed s/xor.b32/or.b32/ "$source" > "$made"'
+    honest = backend.run
+
+    class Once:
+        name = "gpu"
+        unavailable = staticmethod(backend.unavailable)
+        run_built = staticmethod(backend.run_built)
+
+        def run(self, job):
+            outcome = honest(job)
+            (tmp_path / "once").touch()
+            assembling._memo._futures.clear()
+            return outcome
+
+    found = tried(Once(), "right", planted(deed))
+    assert (found.verdict, found.diagnosis) == ("fail", "")
+
+
+def test_a_crash_is_the_assembler_s_on_the_assembler_too(backend, tried, tmp_path):
+    for where in (AssemblerBackend("never"), backend):
+        found = tried(where, "crashes", dump=tmp_path)
+        assert (found.verdict, found.diagnosis) == ("fail", "ptxas")
+        assert "ptxas 99.9.1 -O3 ended by signal 11 (SIGSEGV)" in found.words
+        assert "ptxas 99.9.1 -O3 is at fault, ptxas 99.9.1 -O0 assembles it" in found.words
+        assert "crashes on this PTX, where it should assemble it" in found.message
+        assert "developer.nvidia.com/bugs" in found.message
+        assert "repeat    pytest" in found.message
+    file = next(tmp_path.glob("*assembler*.ptx"))
+    assert "brev.b32" in file.read_text()
+
+
+def test_a_crash_that_does_not_come_again_is_an_error_to_be_tried_again(tried, planted, tmp_path):
+    deed = f'[ -e {tmp_path}/once ] && cp "$source" "$made" || {{ touch {tmp_path}/once; kill -SEGV $$; }}'
+    found = tried(AssemblerBackend("never"), "right", planted(deed))
+    assert found.verdict == "error"
+    assert "asked again it did not" in found.words
+
+
+@pytest.mark.parametrize("signal", ["KILL", "TERM"])
+def test_what_the_system_kills_is_no_fault_of_the_assembler(tried, planted, signal):
+    """When memory runs out, say."""
+    found = tried(AssemblerBackend("never"), "right", planted(f"kill -{signal} $$"))
+    assert (found.verdict, found.diagnosis) == ("error", "")
+
+
+def test_a_hang_is_the_assembler_s_and_ends_in_time(tried, planted, monkeypatch):
+    monkeypatch.setattr(assembling, "PTXAS_TIMEOUT", 1.0)
+    found = tried(AssemblerBackend("never"), "right", planted('[ "$lowest" ] && cp "$source" "$made" || sleep 600'))
+    assert (found.verdict, found.diagnosis) == ("fail", "ptxas")
+    assert found.words.endswith(
+        "ptxas 99.9.2 -O3 did not finish in 1 s; ptxas 99.9.2 -O3 is at fault, ptxas 99.9.2 -O0 assembles it"
+    )
+    assert "does not come to an end on this PTX" in found.message
+
+
+def test_a_refusal_is_no_fault_of_the_assembler(tried, planted):
+    found = tried(AssemblerBackend("never"), "right", planted('echo "ptxas fatal   : no such instruction"; exit 255'))
+    assert (found.verdict, found.diagnosis) == ("error", "")
