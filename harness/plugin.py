@@ -137,7 +137,7 @@ def pytest_configure(config: pytest.Config) -> None:
     _check_options(config)
     from harness import diskcache
 
-    diskcache.find_nothing(*(("items", "ptx", "cubin") if config.option.ptx_fresh else ()))
+    diskcache.find_nothing(*(("items", "pairs", "ptx", "cubin") if config.option.ptx_fresh else ()))
     if config.option.ptx_cluster and not hasattr(config, "workerinput"):
         from harness.running.oncluster.driver import join
 

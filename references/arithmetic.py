@@ -19,11 +19,14 @@ Sources: IEEE 754-2019 5.4.1, 6.1 to 6.3 (specials and signs of zero); PTX ISA 9
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from references.formats import F32, Format, is_nan, magnitude, sign, to_float32, to_float64
+from references.lazily import torch
 from references.rounding import Ftz, Rounding, exact_result, nan_code, odd_sum, operand, round_float64
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def _exact(fmt: Format, codes: Tensor, ftz: Ftz = False) -> Tensor:

@@ -9,14 +9,15 @@ shr, cnot; prmt).
 
 from __future__ import annotations
 
-from typing import Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal
 
 from references.formats import I32, U32, Format, sign
 from references.integers import number, wrap
+from references.lazily import torch
 from references.rounding import MAX64, bit_length, shift_right
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Mode = Literal["clamp", "wrap"]
 MASK32 = 0xFFFFFFFF

@@ -47,13 +47,14 @@ layouts.
 
 from __future__ import annotations
 
-from typing import Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal
 
 from references import arithmetic, conversion
 from references.formats import E2M1, E4M3, F32, UE8M0, Format, encode, fraction
+from references.lazily import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MxRule = Literal["floor", "ceil", "even", "rceil", "rceil-div"]
 Nvfp4Rule = Literal["divide", "transformer-engine", "flashinfer", "torchao"]

@@ -7,13 +7,15 @@ zeros of either sign are equal, and NaN is unordered with everything.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from references import integers
 from references.formats import F32, I32, Format, is_finite, is_infinity, is_nan, is_subnormal, ordinal, sign
+from references.lazily import torch
 from references.rounding import Ftz, operand
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _ORDERED: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     # from (less, equal, greater), at most one of which holds; none where the operands are unordered

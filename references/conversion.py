@@ -16,8 +16,7 @@ canonical one first. To float16, `.ftz` flushes nothing: with rm and rp a subnor
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from references.formats import (
     BF16,
@@ -34,6 +33,7 @@ from references.formats import (
     to_float32,
     to_float64,
 )
+from references.lazily import torch
 from references.rounding import (
     MIN64,
     Ftz,
@@ -52,6 +52,9 @@ from references.rounding import (
 from references.rounding import (
     relu as clamp_negative,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def convert(

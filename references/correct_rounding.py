@@ -10,14 +10,17 @@ float64 functions err by less than 32 units in the last place. For float16 and b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from references.formats import F32, Codes, Format, to_float64
 from references.hard_cases import HARD_CASES
+from references.lazily import torch
 from references.rounding import Ftz, round_float64
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def round_function(

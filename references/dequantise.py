@@ -13,12 +13,15 @@ Sources: T. Dettmers, A. Pagnoni, A. Holtzman, L. Zettlemoyer, "QLoRA", 2023, ap
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from references import arithmetic, conversion
 from references.formats import E2M1, F16, Format
+from references.lazily import torch
 from references.rounding import round_float64
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # The 16 values of nf4 as float32: quantiles of the normal distribution, scaled to [-1, 1], with an exact zero.
 NF4 = (

@@ -10,11 +10,11 @@ Sources: IEEE 754-2019 5.4.1 and 6.1 to 6.3; PTX ISA 9, add, sub, mul, fma, div,
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from references.formats import F64, encode, is_infinity, is_nan, is_zero
 from references.integers import high_product
+from references.lazily import torch
 from references.rounding import (
     MIN64,
     Rounding,
@@ -26,8 +26,12 @@ from references.rounding import (
     unsigned_less,
 )
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Wide = tuple[Tensor, Tensor]  # 128 bits: high and low 64-bit patterns
+
 INFINITY = 0x7FF0000000000000
-Wide = tuple[Tensor, Tensor]  # 128 bits: high and low 64-bit patterns
 
 
 def _normalised(codes: Tensor) -> tuple[Tensor, Tensor, Tensor]:

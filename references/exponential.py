@@ -8,12 +8,15 @@ kept, unless `ftz=True` flushes both, or `ftz="results"` the results. All functi
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from references.correct_rounding import round_function, settle
 from references.formats import F32, Format, sign
+from references.lazily import torch
 from references.rounding import Ftz, operand
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def ex2(x: Tensor, *, fmt: Format = F32, ftz: Ftz = False) -> Tensor:

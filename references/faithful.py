@@ -23,13 +23,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from references.correct_rounding import round_function
 from references.formats import F32, to_float64
+from references.lazily import torch
 from references.rounding import Ftz, operand, round_float64
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def _rounded(name: str, function: Callable[[Tensor], Tensor], x: Tensor, ftz: Ftz) -> Tensor:

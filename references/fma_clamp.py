@@ -17,13 +17,14 @@ Sources: PTX ISA 9, half precision fma, max, min, mul; IEEE 754-2019.
 
 from __future__ import annotations
 
-from typing import Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal
 
 from references import arithmetic
 from references.formats import F16, Format, encode
+from references.lazily import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Order = Literal["max first", "min first"]
 

@@ -9,9 +9,12 @@ numbers: as easy as 1, 2, 3", 2011 (Philox4x32-10); G. Marsaglia, "Xorshift RNGs
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from references.rounding import shift_right
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MASK32 = 0xFFFFFFFF
 PHILOX_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)

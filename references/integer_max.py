@@ -10,11 +10,14 @@ Sources: PTX ISA 9, cvt and max.
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from references import arithmetic
 from references.conversion import convert
 from references.formats import F32, I32, U8
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def convert_and_max(a: Tensor, b: Tensor, *, nan: bool = False) -> tuple[Tensor, Tensor]:

@@ -8,13 +8,14 @@ Source: PTX ISA 9, integer arithmetic and extended-precision instructions.
 
 from __future__ import annotations
 
-from typing import Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal
 
 from references.formats import I32, U32, Format, sign
+from references.lazily import torch
 from references.rounding import MIN64, shift_right, unsigned_less
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def wrap(fmt: Format, value: Tensor) -> Tensor:

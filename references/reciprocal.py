@@ -22,8 +22,7 @@ What `a * rcp.approx.ftz(b)`, one rounded multiplication, can promise:
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from references import arithmetic
 from references.correct_rounding import round_function, settle
@@ -41,7 +40,11 @@ from references.formats import (
     sign,
     to_float64,
 )
+from references.lazily import torch
 from references.rounding import Ftz, Rounding, flush_subnormals, operand
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def correctly_rounded(b: Tensor, *, fmt: Format = F32, rounding: Rounding = "rn", ftz: Ftz = False) -> Tensor:

@@ -20,12 +20,13 @@ Sources: IEEE 754-2019 sections 4.3, 7.4 and 7.5; PTX ISA, rounding modifiers an
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal
 
 from references.formats import F32, F64, Format, encode, is_infinity, is_nan, is_subnormal, sign
+from references.lazily import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Rounding = Literal["rn", "rna", "rz", "rm", "rp"]
 ROUNDINGS: tuple[Rounding, ...] = ("rn", "rna", "rz", "rm", "rp")
@@ -255,12 +256,9 @@ def _to_nearest_even(fmt: Format, source: Format, codes: Tensor) -> Tensor:
     odd_place = (size >> shift) & 1
     normal = (size + odd_place + ((1 << (shift - 1)) - 1) >> shift) - ((source.bias - fmt.bias) << fmt.mantissa_bits)
     lowest = fmt.min_exponent - fmt.mantissa_bits
-    sum_ = size.view(_FLOATS[source.name]) + 2.0 ** (lowest + source.mantissa_bits)
+    sum_ = size.view(getattr(torch, source.name)) + 2.0 ** (lowest + source.mantissa_bits)
     subnormal = sum_.view(codes.dtype) & ((2 << fmt.mantissa_bits) - 1)  # at most the smallest normal value
     return torch.where(size < encode(source, 2.0**fmt.min_exponent), subnormal, normal)
-
-
-_FLOATS = {"float32": torch.float32, "float64": torch.float64}
 
 
 def _by_shifting(fmt: Format, codes: Tensor, rounding: Rounding) -> Tensor:

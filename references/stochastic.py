@@ -23,13 +23,16 @@ e4m3x4 and e2m1x4 (a benchmark of casts, quant_cast_bench). No Blackwell GPU con
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from references import bits
 from references.formats import BF16, E2M1, F16, F32, U16, Format, is_infinity, is_nan
+from references.lazily import torch
 from references.rounding import attach_sign, bit_length, decompose, nan_code
 from references.rounding import relu as clamp_negative
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def convert(x: Tensor, random: Tensor, *, target: Format, satfinite: bool = False, relu: bool = False) -> Tensor:

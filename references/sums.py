@@ -11,10 +11,13 @@ truncation errors", 1965; T. Ogita, S. Rump, S. Oishi, "Accurate sum and dot pro
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from references.arithmetic import add, fma, mul, negate, sub
 from references.formats import F32, Format
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def two_sum(a: Tensor, b: Tensor, *, fmt: Format = F32) -> tuple[Tensor, Tensor]:

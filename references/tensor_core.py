@@ -19,16 +19,19 @@ Cores" (arXiv 2512.07004); PTX ISA 9, mma, for integers, single bits and float64
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal
 
 from references import arithmetic, double
 from references.conversion import convert
 from references.formats import E4M3, E5M2, F16, F32, TF32, Format, is_infinity, is_nan, is_zero, sign
 from references.integers import clamp, number, wrap
+from references.lazily import torch
 from references.rounding import Rounding, bit_length, decompose, nan_code, round_exact
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Operand = tuple[Format, Tensor]
 
 
 @dataclass(frozen=True)
@@ -93,9 +96,6 @@ def dot(
             accumulator = _cut(d_format, accumulator, fraction)
         format_of_it = d_format
     return accumulator
-
-
-Operand = tuple[Format, Tensor]
 
 
 def _block(a: Operand, b: Operand, c: Operand, to: Format, fraction: int, zero: int) -> Tensor:

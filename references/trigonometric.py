@@ -9,12 +9,15 @@ unbounded.
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from references.correct_rounding import round_function, settle
 from references.formats import F32, Format, is_nan, sign
+from references.lazily import torch
 from references.rounding import Ftz, operand
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def sin(x: Tensor, *, fmt: Format = F32, ftz: Ftz = False) -> Tensor:

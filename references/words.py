@@ -9,11 +9,14 @@ arithmetic.
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from references import bits, integers
 from references.formats import U8, U64, Format
+from references.lazily import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def add_clamped(a: Tensor, b: Tensor, *, fmt: Format = U8) -> Tensor:

@@ -27,6 +27,7 @@ VERBS = {
     "gate": "accept or refuse a run against a baseline; make a new baseline",
     "speed": "time the variants of cases on the GPU here, beside a copy and beside PyTorch",
     "fuzz": "try assemblers on random PTX, with the emulator as the judge",
+    "cluster": "the nodes of a Ray cluster, and files that start one on Kubernetes and Slurm",
     "sweep": "run all inputs of one variant, in shards, on every GPU",
     "mutate": "plant mistakes in asm and references, and tell which a run would miss",
     "new": "write a new case file to start from",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +14,9 @@ from harness.cli import UsageError, say
 
 if TYPE_CHECKING:
     from harness.fuzz.assemblers import Ptxas
-    from harness.fuzz.campaign import FuzzPlan, PtxasFault, Tried
+    from harness.fuzz.campaign import FuzzCampaign, Tried
     from harness.fuzz.execution import MachineCodeRunner
+    from harness.fuzz.judge import FuzzPlan, PtxasFault
 
 LEVELS = (0, 3)
 
@@ -53,6 +55,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--batch", type=int, default=32, metavar="N", help="programs in a module (default: %(default)s)"
     )
     parser.add_argument("--resume", action="store_true", help="go on with the campaign in the folder")
+    parser.add_argument(
+        "--cluster", metavar="ADDRESS", help="try the batches on a Ray cluster: auto, HOST:PORT of its head, or local"
+    )
     parser.add_argument("--no-gpu", action="store_true", help="look for crashes, hangs and refusals alone")
     parser.add_argument(
         "--refusals", action="store_true",
@@ -63,29 +68,82 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run a campaign; 1 where it has found anything, 0 otherwise."""
-    from harness.fuzz.campaign import FuzzCampaign
-    from harness.fuzz.files import JOURNAL, write
+    from harness.fuzz.files import JOURNAL
 
     folder = Path(args.output)
+    if args.refusals and args.cluster:
+        raise UsageError("--refusals runs on this machine alone: leave out --cluster")
     if args.refusals:
         return _refusals(args, folder, args.seconds)
     journal = folder / JOURNAL
     if journal.exists() and not args.resume:
         raise UsageError(f"{journal} is there already: go on with --resume, or name another --output")
+    if args.cluster:
+        return _on_cluster(args, folder)
     runner, target = _runner(args)
     plan = _plan(args, target)
-    try:
-        campaign = FuzzCampaign(plan, runner, journal, jobs=max(1, args.jobs))
-    except (ValueError, KeyError) as error:
-        raise UsageError(str(error)) from None
+    campaign = _campaign(plan, runner, journal, max(1, args.jobs))
     where = "on the GPU" if runner else "without a GPU: crashes, hangs and refusals alone"
     say(f"{target}, {', '.join(a.label for a in plan.assemblers)}, {where}")
-    state = campaign.run(args.seconds if runner else args.seconds / 2, args.programs, _progress)
-    places = write(folder, state.findings.values(), plan.assemblers, target)
-    _summary(state, places)
-    found = 1 if state.findings else 0
-    _page(folder)
+    campaign.run(args.seconds if runner else args.seconds / 2, args.programs, _progress)
+    found = _ended(folder, campaign)
     return found if runner else _refusals(args, folder, args.seconds / 2) or found
+
+
+def _on_cluster(args: argparse.Namespace, folder: Path) -> int:
+    """The same on the nodes of a cluster; 1 also where batches have no result."""
+    from harness.cluster.connect import ClusterError
+    from harness.cluster.joining import joined
+    from harness.cluster.nodes import CPU, gpu
+    from harness.fuzz.files import JOURNAL
+    from harness.fuzz.oncluster import ClusterFuzz
+
+    try:
+        with tempfile.TemporaryDirectory() as nothing, joined(args.cluster, Path(nothing)) as tasks:
+            target = _target_there(args, tasks.nodes.targets)
+            plan = _plan(args, target)
+            needs = gpu(target) if target in tasks.nodes.targets and not args.no_gpu else CPU
+            running = ClusterFuzz(tasks, _campaign(plan, None, folder / JOURNAL), needs)
+            where = "on GPUs of the cluster" if needs.gpus else "without a GPU: crashes, hangs and refusals alone"
+            say(f"{target}, {', '.join(a.label for a in plan.assemblers)}, {where}")
+            running.run(args.seconds, args.programs, _progress)
+    except ClusterError as error:
+        raise UsageError(str(error)) from None
+    status = _ended(folder, running.campaign)
+    for number, words in sorted(running.lost.items())[:8]:
+        say(f"batch {number} has no result: {words}")
+    if running.lost:
+        say(f"{len(running.lost)} batches have no result; --resume tries them again")
+    return 1 if running.lost else status
+
+
+def _target_there(args: argparse.Namespace, there: Sequence[str]) -> str:
+    """The target to fuzz on a cluster with GPUs of these."""
+    if asked := _asked(args):
+        return asked
+    if len(there) > 1 and not args.no_gpu:
+        raise UsageError(f"the cluster has GPUs of {', '.join(there)}: choose one with --target")
+    return there[0] if there else "sm_90a"
+
+
+def _campaign(plan: FuzzPlan, runner: MachineCodeRunner | None, journal: Path, jobs: int = 1) -> FuzzCampaign:
+    from harness.fuzz.campaign import FuzzCampaign
+
+    try:
+        return FuzzCampaign(plan, runner, journal, jobs=jobs)
+    except (ValueError, KeyError) as error:
+        raise UsageError(str(error)) from None
+
+
+def _ended(folder: Path, campaign: FuzzCampaign) -> int:
+    """Write what was found; 1 where that is anything."""
+    from harness.fuzz.files import write
+
+    state, plan = campaign.state, campaign.plan
+    places = write(folder, state.findings.values(), plan.assemblers, plan.target)
+    _summary(state, places)
+    _page(folder)
+    return 1 if state.findings else 0
 
 
 def _refusals(args: argparse.Namespace, folder: Path, seconds: float) -> int:
@@ -121,22 +179,26 @@ def _refusals(args: argparse.Namespace, folder: Path, seconds: float) -> int:
 def _runner(args: argparse.Namespace) -> tuple[MachineCodeRunner | None, str]:
     """The GPU for the target, if there is one, and the target."""
     from harness.fuzz.execution import GpuRunner
-    from harness.model.targets import normal
     from harness.processes.child import of_target
     from harness.processes.gpus import gpus
 
-    try:
-        asked = normal(args.target) if args.target else None
-    except ValueError as error:
-        raise UsageError(f"--target: {error}") from None
-    target = asked or next((g.target for g in gpus()), "sm_90a")
+    target = _asked(args) or next((g.target for g in gpus()), "sm_90a")
     device = None if args.no_gpu else of_target(target)
     return (GpuRunner(device) if device else None), target
 
 
+def _asked(args: argparse.Namespace) -> str | None:
+    from harness.model.targets import normal
+
+    try:
+        return normal(args.target) if args.target else None
+    except ValueError as error:
+        raise UsageError(f"--target: {error}") from None
+
+
 def _plan(args: argparse.Namespace, target: str) -> FuzzPlan:
-    from harness.fuzz.campaign import FuzzPlan
     from harness.fuzz.families import FAMILIES
+    from harness.fuzz.judge import FuzzPlan
     from harness.model.targets import capability
 
     if capability(target) < 80:

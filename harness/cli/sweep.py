@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.cli import NAMES, UsageError
 
@@ -17,8 +18,14 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
+    from harness.cluster.tasks import Tasks
+    from harness.model.naming import Named
     from harness.processes.gpus import Gpu
     from harness.sweep.shards import Journal, ShardResult, Task
+
+
+MOST = 1 << 22
+"""Shards of one call: each has a line in the journal, and its result stays in memory."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,50 +39,85 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backend", choices=("gpu", "emulator"), help="default: the one that the name says, or gpu")
     parser.add_argument("--target", default=None, metavar="sm_90a", help="default: the device's, or sm_90a")
     parser.add_argument("--pack", type=int, help="elements per asm invocation (default: the largest)")
+    parser.add_argument(
+        "--cluster", metavar="ADDRESS", help="run the shards on a Ray cluster: auto, HOST:PORT of its head, or local"
+    )
     parser.add_argument("--timeout", type=float, default=900.0, metavar="S", help="seconds after which a shard is hung")
 
 
 def main(args: argparse.Namespace) -> int:
     """Sweep; 0 where every shard that ran passed, 1 otherwise."""
-    from rich.console import Console
-
+    from harness.cluster.connect import ClusterError
+    from harness.model.naming import one_variant
     from harness.model.variants import CaseError
-    from harness.sweep.shards import Journal, JournalError, part_of, sweep
+    from harness.sweep.shards import JournalError
 
     try:
-        task = _task(args)
-        places = _places(task.target) if task.backend == "gpu" else [None]
-        part = part_of(task.shards, args.part)
-        journal = Journal(Path(args.journal), task, resume=args.resume)
-    except (CaseError, JournalError, ValueError) as error:
+        chosen = one_variant(args.variant)
+        if not args.cluster:
+            return _sweep(args, chosen)
+        from harness.cluster.joining import joined, project_of
+
+        root = project_of(chosen.loaded.path)
+        with joined(args.cluster, root) as tasks:
+            return _sweep(args, chosen, tasks, root)
+    except (CaseError, ClusterError, JournalError, ValueError) as error:
         raise UsageError(str(error)) from None
-    wanted = [s for s in part if s not in journal.done][: args.limit]
+
+
+def _sweep(args: argparse.Namespace, chosen: Named, tasks: Tasks | None = None, root: Path | None = None) -> int:
+    """On the processes of this machine, or as tasks of a cluster."""
+    from rich.console import Console
+
+    from harness.sweep.shards import Journal, part_of, sweep
+
+    task = _task(args, chosen, tasks.nodes.targets if tasks else None)
+    places = _places(task.target) if task.backend == "gpu" and not tasks else [None]
+    part = part_of(task.shards, args.part)
+    journal = Journal(Path(args.journal), task, resume=args.resume)
     console = Console()
     with contextlib.closing(journal), _progress(console) as progress:
+        wanted = _wanted(part, journal, args.limit)
         bar = progress.add_task(f"{task.variant}, 2^{task.bits} inputs", total=len(wanted), different=0)
 
         def on_result(result: object) -> None:
             different = sum(r.different for r in journal.done.values())
             progress.update(bar, advance=1, different=different)
 
-        sweep(task, journal, wanted, places=places, on_result=on_result, timeout=args.timeout)
+        if tasks and root:
+            from harness.running.shardworker import giver
+            from harness.sweep.oncluster import ClusterSweep
+
+            options: dict[str, Any] = {"root": root, "given": giver(task), "timeout": args.timeout}
+            ClusterSweep(tasks, task, journal, wanted, on_result=on_result, **options).run()
+        else:
+            sweep(task, journal, wanted, places=places, on_result=on_result, timeout=args.timeout)
     return _summary(console, task, journal, wanted)
 
 
-def _task(args: argparse.Namespace) -> Task:
+def _wanted(part: Iterator[int], journal: Journal, limit: int | None) -> list[int]:
+    """The shards to run now. Raises UsageError where they are too many to be listed."""
+    missing = (s for s in part if s not in journal.done)
+    found = list(itertools.islice(missing, MOST + 1 if limit is None else limit))
+    if limit is None and len(found) > MOST:
+        raise UsageError(f"there are more than {MOST} shards to run; choose greater --shard-bits, --part, or --limit")
+    return found
+
+
+def _task(args: argparse.Namespace, chosen: Named, there: Sequence[str] | None) -> Task:
+    """What is swept. there: the targets of a cluster's GPUs; None for those of this machine."""
     from harness.model.derive import packs_of
-    from harness.model.naming import agreed, one_variant
+    from harness.model.naming import agreed
     from harness.model.targets import normal
     from harness.model.variants import AsmVariant
     from harness.running.item import Item, fingerprint_of
     from harness.running.shardworker import bits_of
     from harness.sweep.shards import SHARD_BITS, Task
 
-    chosen = one_variant(args.variant)
     backend = agreed("--backend", args.backend, chosen.backend) or "gpu"
     if backend == "assembler":
         raise UsageError("the assembler runs nothing; sweep with --backend gpu or emulator")
-    target = agreed("--target", normal(args.target) if args.target else None, chosen.target) or _target(backend)
+    target = agreed("--target", normal(args.target) if args.target else None, chosen.target) or _target(backend, there)
     loaded = replace(chosen.loaded, path=chosen.loaded.path.resolve())
     item = Item(loaded, chosen.variants[0], target, backend)
     packs = packs_of(item.loaded.case, item.variant) if isinstance(item.variant, AsmVariant) else (1,)
@@ -91,14 +133,20 @@ def _task(args: argparse.Namespace) -> Task:
     )  # fmt: skip
 
 
-def _target(backend: str) -> str:
-    if backend != "gpu":
-        return "sm_90a"
+def _target(backend: str, there: Sequence[str] | None) -> str:
+    """The target where none was named."""
     from harness.processes.gpus import gpus
 
-    if not gpus():
-        raise UsageError("there is no NVIDIA GPU here; --backend emulator sweeps on the CPU")
-    return gpus()[0].target
+    if backend != "gpu":
+        return "sm_90a"
+    if there is None:
+        if not gpus():
+            raise UsageError("there is no NVIDIA GPU here; --backend emulator sweeps on the CPU")
+        return gpus()[0].target
+    if len(there) != 1:
+        which = f"GPUs of {', '.join(there)}: choose one with --target" if there else "no GPU: try --backend emulator"
+        raise UsageError(f"the cluster has {which}")
+    return there[0]
 
 
 def _places(target: str) -> list[Gpu | None]:
@@ -146,7 +194,9 @@ def _summary(console: Console, task: Task, journal: Journal, wanted: Sequence[in
         console.print(f"shard {result.shard}: {result.verdict}: {told}{again}", highlight=False, markup=False)
     if words := _judged_too_little(task, done):
         console.print(words, highlight=False, markup=False)
-    return 0 if done and set(counts) == {"pass"} and not words else 1
+    if missing := journal.missing(wanted):
+        console.print(f"{len(missing)} shards have no result, of which {missing[0]} is the first; --resume runs them")
+    return 0 if done and set(counts) == {"pass"} and not words and not missing else 1
 
 
 def _judged_too_little(task: Task, done: Sequence[ShardResult]) -> str:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 from collections.abc import Iterator
 from typing import Any
 
 from harness.cluster.shipping import Shipment
 
 LOCAL, AUTO = "local", "auto"
+
+REACH = 10.0
+"""Seconds in which the head of a cluster has to answer."""
 
 
 class ClusterError(RuntimeError):
@@ -43,6 +47,17 @@ def check_address(address: str) -> None:
         raise ClusterError(f"--cluster {address!r}: write HOST:PORT (as `ray start --head` prints it), auto, or local")
 
 
+def _reach(address: str) -> None:
+    """Raises ClusterError where nobody listens at HOST:PORT: Ray would try for minutes, and not hear Ctrl-C."""
+    if address in (LOCAL, AUTO):
+        return
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=REACH).close()
+    except (OSError, OverflowError) as error:
+        raise ClusterError(_words(address, ConnectionError(str(error)))) from None
+
+
 @contextlib.contextmanager
 def connected(address: str, shipment: Shipment, **local: Any) -> Iterator[Any]:
     """The module `ray`, connected until the end of the block. A cluster that was not started here goes on then.
@@ -50,6 +65,7 @@ def connected(address: str, shipment: Shipment, **local: Any) -> Iterator[Any]:
     local: arguments of `ray.init` for a cluster that is started here. Raises ClusterError.
     """
     check_address(address)
+    _reach(address)
     ray = imported()
     if ray.is_initialized():
         raise ClusterError("this process is connected to a Ray cluster already; ptxdiff needs a connection of its own")

@@ -124,6 +124,11 @@ def snippets(form: str) -> tuple[FormSnippet, ...]:
     return tuple(_snippets(bounds_of()[form]))
 
 
+def has_snippets(form: str) -> bool:
+    """Whether `snippets` of a form has any: the first is made, and no other."""
+    return next(_snippets(bounds_of()[form]), None) is not None
+
+
 def _snippets(bound: Bound) -> Iterator[FormSnippet]:
     if bound.form.operation:
         yield from OPERATIONS[bound.form.operation](bound)

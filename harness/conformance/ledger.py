@@ -280,7 +280,7 @@ def _unmeasured(form: str, identity: Identity) -> Entry:
     lacking = known()[form].requirement_unmet(Target.parse(identity.target))
     if lacking:
         return Entry(form, SPECIFICATION, why=f"needs {lacking}", bound=bounds.bound(form))
-    compared = form in productforms.bounds_of() or forms.snippets(form)
+    compared = form in productforms.bounds_of() or forms.has_snippets(form)
     why = "never run on hardware" if compared else "has no result to compare"
     return Entry(form, UNCONFIRMED, why=why, bound=bounds.bound(form))
 

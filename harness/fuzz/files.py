@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from harness.fuzz.assemblers import Ptxas
-from harness.fuzz.campaign import PtxasFault
+from harness.fuzz.judge import PtxasFault
 from harness.fuzz.oracle import THREADS, emulated, inputs_of
 from harness.fuzz.program import BLOCK, INPUTS, OUTPUTS
 from harness.triton.assemble import Assembly, Disassembly, disassemble

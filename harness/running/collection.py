@@ -357,6 +357,14 @@ def run_id(config: pytest.Config) -> str:
     return str(given)
 
 
+def deciding(config: pytest.Config) -> tuple[Any, ...] | None:
+    """The options that decide what the emulator and the assembler give; None where nothing is to be reused."""
+    option = config.option
+    if os.environ.get("PTXDIFF_REUSE") == "0":
+        return None
+    return option.ptx_approximate, str(option.ptx_limit), str(config.getini("ptx_limit"))
+
+
 def backend_of(config: pytest.Config, name: str) -> Backend:
     """The backend of that name for this session, made once, with the limits that the options set."""
     made = config.stash.setdefault(_BACKENDS, {})

@@ -238,7 +238,7 @@ class Recorder:
             self.writer.close()
 
     def _disagreements(self, parted: list[Split]) -> list[Disagreement]:
-        from harness.running.collection import assemblers_of, backend_of
+        from harness.running.collection import assemblers_of, backend_of, deciding
         from harness.running.rerun import Agreement
 
         def backend(name: str) -> Backend:
@@ -249,7 +249,8 @@ class Recorder:
         def assemblers(item: Item) -> Sequence[Chosen]:
             return assemblers_of(self.config, item)
 
-        agreement = Agreement(self.config.rootpath, self.cases.values(), backend, effort, assemblers)
+        settings = deciding(self.config)
+        agreement = Agreement(self.config.rootpath, self.cases.values(), backend, effort, assemblers, settings)
         return agreement.disagreements(self.results, parted)
 
     @property

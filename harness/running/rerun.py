@@ -10,12 +10,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from harness.jobs import Backend, Job, Outcome
 from harness.judging.judge import judge_same
 from harness.model import load as loader
 from harness.model.variants import CaseError
-from harness.records import CaseInfo, Disagreement, Key, Result, Split
+from harness.records import Block, CaseInfo, Disagreement, Key, Result, Split
+from harness.running import reuse
 from harness.running.assemblers import Chosen
 from harness.running.item import Item, fingerprint_of
 from harness.running.run import run_again
@@ -29,7 +31,8 @@ class Agreement:
     """Looks into the splits of a run.
 
     backend: makes a backend by name. root: what the cases' paths are relative to, or a folder below it. assemblers:
-    those that run an item.
+    those that run an item. settings: what else decides the outputs; what is found out is then kept for the next run,
+    as results are. None: nothing is kept.
     """
 
     def __init__(
@@ -39,15 +42,18 @@ class Agreement:
         backend: Callable[[str], Backend],
         effort: str,
         assemblers: Callable[[Item], Sequence[Chosen]] = lambda _: (None,),
+        settings: tuple[Any, ...] | None = None,
     ) -> None:
-        self.root, self.backend, self.effort, self.assemblers = root, backend, effort, assemblers
+        self.root, self.backend, self.effort = root, backend, effort
+        self.assemblers, self.settings = assemblers, settings
         self.paths = {info.case: info.path for info in cases}
         self._loaded: dict[str, loader.LoadedCase] = {}
         self._made_of: dict[Key, Mapping[str, str]] = {}
+        self._blocks: dict[Key, tuple[Block, ...]] = {}
 
     def disagreements(self, results: Sequence[Result], parted: Sequence[Split]) -> list[Disagreement]:
         """What is found out about the pairs of the results' first splits; one that cannot be run again is left out."""
-        blocks = {r.key: r.outputs_digest for r in results}
+        blocks = self._blocks = {r.key: r.outputs_digest for r in results}
         self._made_of = {r.key: r.fingerprint for r in results}
         found = []
         for split in parted[:PAIRS_LOOKED_AT]:
@@ -62,7 +68,11 @@ class Agreement:
 
     def _look(self, one: Key, other: Key, block: tuple[int, int]) -> Disagreement | None:
         try:
-            (job, first), (_, second) = self._again(one, block), self._again(other, block)
+            items = self._item(one), self._item(other)
+            asked = self._asked(one, other, block)
+            if asked is not None and (known := reuse.find_disagreement(items, asked)) is not None:
+                return known
+            (job, first), (_, second) = self._again(items[0], one, block), self._again(items[1], other, block)
         except (LookupError, CaseError):  # the file is gone, or was changed while the run went on
             return None
         if not first.outputs or not second.outputs:
@@ -71,9 +81,18 @@ class Agreement:
         if not judgement.offenders:
             return None
         lines = ptx_lines(first.artifacts.ptx or "", second.artifacts.ptx or "")
-        return Disagreement(one, other, judgement.different, judgement.offenders[0], lines)
+        found = Disagreement(one, other, judgement.different, judgement.offenders[0], lines)
+        if asked is not None:
+            reuse.keep_disagreement(items, found, asked)
+        return found
 
-    def _again(self, key: Key, block: tuple[int, int]) -> tuple[Job, Outcome]:
+    def _asked(self, one: Key, other: Key, block: tuple[int, int]) -> tuple[Any, ...] | None:
+        """What decides a disagreement, apart from the items: the bits that were found to differ belong to it."""
+        if self.settings is None:
+            return None
+        return one, other, block, self._blocks[one], self._blocks[other], self.effort, *self.settings
+
+    def _item(self, key: Key) -> Item:
         if key.case not in self._loaded:
             places = (base / self.paths[key.case] for base in (self.root, *self.root.parents))
             for file in [place for place in places if place.is_file()][:1]:
@@ -81,6 +100,9 @@ class Agreement:
         item = Item(self._loaded[key.case], key.variant, key.target, key.backend)
         if fingerprint_of(item) != self._made_of.get(key):
             raise LookupError(f"{key}: the case is not the one that was run")
+        return item
+
+    def _again(self, item: Item, key: Key, block: tuple[int, int]) -> tuple[Job, Outcome]:
         return run_again(item, self.backend(key.backend), self.effort, key, block, self.assemblers(item))
 
 

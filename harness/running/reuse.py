@@ -34,7 +34,7 @@ from harness.model.identity import digest, digest_with_code
 from harness.model.identity.definition import definition
 from harness.model.identity.experiment import harness
 from harness.model.identity.source import file_text
-from harness.records import RecordError, Result, Text, from_json, to_json
+from harness.records import Disagreement, RecordError, Result, Text, from_json, to_json
 from harness.running.assemblers import Chosen, tritons_own
 from harness.running.item import Item, ItemResults, fingerprint_of
 from harness.triton.builds import NoBuild, installation_of
@@ -45,6 +45,7 @@ BACKENDS = ("emulator", "assembler")
 _VERDICTS = ("pass", "fail", "unsupported")
 _PACKAGES = ("triton", "torch", "numpy", "numba", "llvmlite", "ml_dtypes", "mpmath", "scipy")
 _kept = DiskCache("items", 40_000, 1 << 30)
+_pairs = DiskCache("pairs")
 
 
 def find(item: Item, *settings: Any) -> ItemResults | None:
@@ -102,6 +103,31 @@ def assembled_by(item: Item, assemblers: Sequence[Chosen]) -> tuple[str, ...] | 
     return tuple(f"{key}: {a.label}" for key, a in zip(keys, own, strict=True))
 
 
+def find_disagreement(items: Sequence[Item], asked: tuple[Any, ...]) -> Disagreement | None:
+    """What an earlier run found out about a pair of results of these very items; None where it is not known.
+
+    asked: which results of the items, and what else decides their outputs.
+    """
+    if any(i.backend not in BACKENDS for i in items):
+        return None
+    try:
+        stored = _pairs.get(*_pair(items, asked))
+        found = None if stored is None else from_json(json.loads(zlib.decompress(stored)))
+    except (NoBuild, ValueError, KeyError, TypeError, zlib.error, RecordError):
+        return None
+    return found if isinstance(found, Disagreement) and (found.one, found.other) == asked[:2] else None
+
+
+def keep_disagreement(items: Sequence[Item], found: Disagreement, asked: tuple[Any, ...]) -> None:
+    """Keep what was found out about a pair of results."""
+    if all(i.backend in BACKENDS for i in items) and not _edited_meanwhile():
+        _pairs.put(zlib.compress(json.dumps(to_json(found)).encode(), 1), *_pair(items, asked))
+
+
+def _pair(items: Sequence[Item], asked: tuple[Any, ...]) -> tuple[bytes, ...]:
+    return tuple(part for item in items for part in _key(item, asked))
+
+
 def _key(item: Item, settings: tuple[Any, ...]) -> tuple[bytes, ...]:
     place = (item.loaded.name, str(item.loaded.path), item.variant_name, item.target, item.backend)
     parts = [digest((place, settings)), _case(item), _surroundings()]
@@ -138,8 +164,19 @@ _cases: dict[tuple[int, int], tuple[Any, Any, str]] = {}
 def _edited_meanwhile() -> bool:
     """Whether a file of the harness or the references is newer than this process."""
     began = _began()
-    folders = (Path(harness_package.__path__[0]), Path(references.__path__[0]))
-    return any(f.stat().st_mtime >= began for folder in folders for f in folder.rglob("*.py"))
+    return any(_newest(package.__path__[0]) >= began for package in (harness_package, references))
+
+
+def _newest(folder: str) -> float:
+    """When the last of the Python files below a folder was changed. Asked for each item: a tenth of `rglob`'s time."""
+    newest = 0.0
+    with os.scandir(folder) as found:
+        for entry in found:
+            if entry.is_dir(follow_symlinks=False):
+                newest = max(newest, _newest(entry.path))
+            elif entry.name.endswith(".py"):
+                newest = max(newest, entry.stat().st_mtime)
+    return newest
 
 
 _IMPORTED = time.time()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ import numpy as np
 
 from harness.backends import create
 from harness.backends.gpu import GpuBackend
+from harness.cluster.given import given_gpu
 from harness.inputs import InputSet
 from harness.inputs.generated import Counted
 from harness.jobs import Backend, Job, Outcome, Setup, block_of
@@ -19,11 +23,15 @@ from harness.model import load as loader
 from harness.model.arguments import format_of
 from harness.model.policies import Policies, policies
 from harness.model.variants import CaseError
+from harness.processes.child import Process
 from harness.running.item import Item, fingerprint_of
 from harness.running.replay import Origin, token
 from harness.sweep import OracleFault, Swept
 from harness.sweep.dispatch import sweep
-from harness.sweep.shards import ShardResult, Task
+from harness.sweep.shards import ShardResult, Task, one_shard, process_for
+
+ENDS = 64
+"""Inputs at either end of a shard that its digest holds."""
 
 
 def item_of(path: Path, names: list[str], backend: str, target: str) -> Item:
@@ -92,7 +100,24 @@ def run_shard(item: Item, backend: Backend, task: Task, shard: int) -> ShardResu
         [asdict(o) for o in found.offenders],
         replay if failed else "",
         {n: asdict(share) for n, share in found.judged.items()},
+        given_to(item, task, inputs),
     )
+
+
+def given_to(item: Item, task: Task, inputs: InputSet) -> str:
+    """A digest of what a shard is: the variant's definition, how it runs, which inputs, the first and last of them."""
+    told = [fingerprint_of(item), item.loaded.attribute, item.variant_name, item.target, item.backend, task.pack]
+    digest = hashlib.sha256(json.dumps([*told, inputs.first, inputs.count], sort_keys=True).encode())
+    for first in (0, max(0, inputs.count - ENDS)):
+        for name, units in inputs.take(first, ENDS).items():
+            digest.update(f"{name} {units.dtype}\0".encode() + units.tobytes())
+    return digest.hexdigest()[:32]
+
+
+def giver(task: Task) -> Callable[[int], str]:
+    """What `given_to` has to be for a shard, by its number. Raises CaseError."""
+    item = item_of(Path(task.path), [task.case, task.variant], task.backend, task.target)
+    return lambda shard: given_to(item, task, shard_of(item, task, shard))
 
 
 def _swept(backend: Backend, job: Job, policy: Policies, inputs: InputSet) -> Swept:
@@ -129,3 +154,32 @@ def run_here(task: Task, shard: int) -> ShardResult:
         # This process is the one that owns the GPU.
         _loaded = _Loaded(task, item, GpuBackend() if task.backend == "gpu" else create(task.backend))
     return run_shard(_loaded.item, _loaded.backend, task, shard)
+
+
+# ---- On a node of a cluster, in the process that Ray started there ------------------------------------------------
+
+
+_process: tuple[str, Process] | None = None
+
+
+def on_node(task: Task, shards: Sequence[int], timeout: float) -> Iterator[ShardResult]:
+    """Sweep shards on this node, in a watched process. task.path: relative to the project, which is the working folder.
+
+    Raises RuntimeError where Ray gave this task no GPU of the target.
+    """
+    here = replace(task, path=str(Path.cwd() / task.path))
+    process = _process_for(task)
+    for shard in shards:
+        yield one_shard(process, f"{__name__}:run_here", here, shard, timeout)
+
+
+def _process_for(task: Task) -> Process:
+    """The process for the GPU that Ray gave to this task; it is kept for the next task that gets the same one."""
+    global _process
+    gpu = given_gpu(task.target) if task.backend == "gpu" else None
+    name = gpu.visible if gpu else ""
+    if _process is None or _process[0] != name:
+        if _process is not None:
+            _process[1].close()
+        _process = (name, process_for(gpu))
+    return _process[1]

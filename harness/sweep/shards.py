@@ -13,7 +13,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,8 @@ class Task:
 class ShardResult:
     """One finished shard. verdict: pass, fail or error. digest: of all its output bits. offenders: the first ones.
 
-    judged: by output, the fields of `harness.records.Share`.
+    judged: by output, the fields of `harness.records.Share`. given: a digest of the inputs and the definition that ran.
+    node: of a cluster, where it ran: host and the beginning of Ray's name of the node.
     """
 
     shard: int
@@ -71,6 +72,8 @@ class ShardResult:
     offenders: Sequence[Any] = ()
     replay: str = ""
     judged: Mapping[str, Any] = field(default_factory=dict)
+    given: str = ""
+    node: str = ""
 
 
 class Journal:
@@ -82,6 +85,7 @@ class Journal:
     def __init__(self, path: Path, task: Task, *, resume: bool) -> None:
         self.path = path
         self.done: dict[int, ShardResult] = {}
+        self._shards = task.shards
         self._seal = Seal()
         try:
             self._lock = FileLock(path)
@@ -115,19 +119,33 @@ class Journal:
                 f"{self.path} belongs to another sweep, or the variant, its reference, its policies or ptxdiff itself "
                 "were changed; start a new journal"
             )
-        results = [ShardResult(**obj) for obj in found[1:]]
-        self.done = {r.shard: r for r in results if r.verdict != "error"}
+        for result in (ShardResult(**obj) for obj in found[1:]):
+            self._check(result)
+            self.done[result.shard] = result
+        self.done = {n: r for n, r in self.done.items() if r.verdict != "error"}
+
+    def _check(self, result: ShardResult) -> None:
+        """Raises JournalError for a shard that is counted already, or that the sweep has not."""
+        if result.shard in self.done:
+            raise JournalError(f"{self.path}: shard {result.shard} came twice; it counts once, so nothing is trusted")
+        if not 0 <= result.shard < self._shards:
+            raise JournalError(f"{self.path}: there is no shard {result.shard}; the sweep has {self._shards}")
 
     def _line(self, obj: Mapping[str, Any]) -> bytes:
         return self._seal.close(json.dumps(obj).encode())
 
     def write(self, result: ShardResult) -> None:
-        """Append a shard; on the disk before this returns."""
+        """Append a shard; on the disk before this returns. Raises JournalError for one that it has already."""
+        self._check(result)
         with self.path.open("ab") as file:
             file.write(self._line(asdict(result)))
             file.flush()
             os.fsync(file.fileno())
         self.done[result.shard] = result
+
+    def missing(self, wanted: Iterable[int]) -> list[int]:
+        """The wanted shards that have no result, not even an error."""
+        return [s for s in wanted if s not in self.done]
 
     def close(self) -> None:
         """Let another process write it."""
@@ -164,7 +182,7 @@ def sweep(
         if shard not in journal.done:
             waiting.put(shard)
     finished: queue.SimpleQueue[ShardResult | BaseException | None] = queue.SimpleQueue()
-    servers = [_Server(task, _process(place), work, timeout) for place in places]
+    servers = [_Server(task, process_for(place), work, timeout) for place in places]
     threads = [threading.Thread(target=s.serve, args=(waiting, finished), daemon=True) for s in servers]
     for thread in threads:
         thread.start()
@@ -186,10 +204,22 @@ def sweep(
             thread.join(timeout=2)  # one that waits for a GPU does not hear of it
 
 
-def _process(place: Gpu | None) -> Process:
+def process_for(place: Gpu | None) -> Process:
+    """The watched process of a GPU; for None of the processors."""
     if place is None:
         return Process(os.environ, option="--timeout")
     return Device(place, option="--timeout")
+
+
+def one_shard(process: Process, work: str, task: Task, shard: int, timeout: float) -> ShardResult:
+    """A shard in a watched process; an error where that died or hung, the case file was changed, ..."""
+    started = time.monotonic()
+    try:
+        found: ShardResult = process.call(work, task, shard, limit=timeout)
+    except Exception as error:
+        words = str(error) or type(error).__name__
+        return ShardResult(shard, "error", words, seconds=round(time.monotonic() - started, 3))
+    return found
 
 
 class _Server:
@@ -207,21 +237,12 @@ class _Server:
                     shard = waiting.get_nowait()
                 except queue.Empty:
                     return
-                finished.put(self._one(shard))
+                finished.put(one_shard(self.process, self.work, self.task, shard, self.timeout))
         except BaseException as error:  # told to the thread that waits for results
             finished.put(error)
         finally:
             self.process.close()
             finished.put(None)
-
-    def _one(self, shard: int) -> ShardResult:
-        started = time.monotonic()
-        try:
-            found: ShardResult = self.process.call(self.work, self.task, shard, limit=self.timeout)
-        except Exception as error:  # the process died or hung, the case file was changed, ...
-            words = str(error) or type(error).__name__
-            return ShardResult(shard, "error", words, seconds=round(time.monotonic() - started, 3))
-        return found
 
     def stop(self) -> None:
         """End the process, whatever it does. Called from another thread."""

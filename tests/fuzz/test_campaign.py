@@ -10,8 +10,9 @@ import pytest
 from harness.cli import main
 from harness.fuzz import files
 from harness.fuzz.assemblers import assembler
-from harness.fuzz.campaign import Batch, FuzzCampaign, FuzzPlan
+from harness.fuzz.campaign import FuzzCampaign
 from harness.fuzz.generate import program
+from harness.fuzz.judge import Batch, BatchJudge, FuzzPlan, JudgedBatch
 from harness.fuzz.oracle import emulated, expected, inputs_of, text_of
 from harness.model.load import load
 from harness.triton.ptxas import NoAssembler
@@ -47,7 +48,8 @@ def judged(tmp_path, wanted, levels=(0, 3), runner=None, **weights):
     text = text_of(programs, TARGET)
     done = [a.assemble(text, TARGET) for a in made.assemblers]
     right = tuple(expected(p, inputs_of(s), TARGET) for s, p in found)
-    run._judge(Batch(0, programs, seeds, right, tuple((d.ended, d.cubin, d.words) for d in done), 0))
+    batch = Batch(0, programs, seeds, right, tuple((d.ended, d.cubin, d.words) for d in done), 0)
+    run.take(BatchJudge(made, run.runner).judge(batch))
     return run
 
 
@@ -102,17 +104,25 @@ def test_a_journal_goes_on_and_refuses_another_campaign(tmp_path):
     again = FuzzCampaign(run.plan, StandIn(), tmp_path / "journal.jsonl")
     assert again.state.findings == run.state.findings
     assert (again.state.batches, again.state.programs) == ({0}, 2)
-    assert next(again._numbers(None)) == 1
+    assert next(again.numbers(None)) == 1
     with pytest.raises(ValueError, match="another campaign"):
         FuzzCampaign(dataclasses.replace(run.plan, seed="b"), StandIn(), tmp_path / "journal.jsonl")
 
 
-def test_known_skeletons_are_counted_and_not_reduced_again(tmp_path):
+def test_a_batch_that_comes_twice_counts_once(tmp_path):
+    run = FuzzCampaign(plan(), StandIn(), tmp_path / "journal.jsonl")
+    run.take(JudgedBatch(0, 2, 0, 4, 0, ()))
+    with pytest.raises(ValueError, match="batch 0 came twice"):
+        run.take(JudgedBatch(0, 2, 0, 4, 0, ()))
+    assert (run.state.programs, run.state.runs) == (2, 4)
+
+
+def test_known_skeletons_are_counted_and_not_reduced_again():
     made = dataclasses.replace(plan(), avoid=frozenset(["xor.b32"]))
-    run = FuzzCampaign(made, StandIn(), tmp_path / "journal.jsonl")
+    judge = BatchJudge(made, StandIn())
     one = next(p for k in range(99) if "xor.b32" in (p := program(f"a/{k}", 90, made.weights)).skeleton)
-    run._differs(one, "a/0", made.assemblers[1])
-    assert (run.state.known, run.state.findings) == (1, {})
+    judge.differs(one, "a/0", made.assemblers[1])
+    assert (judge.known, judge.findings) == (1, [])
 
 
 def test_a_finding_becomes_a_case_that_fails_with_the_assembler_at_fault(tmp_path):

@@ -4,10 +4,11 @@ import pytest
 
 from harness.backends import create
 from harness.fuzz.assemblers import assembler
-from harness.fuzz.campaign import FuzzCampaign, FuzzPlan, finding_of
+from harness.fuzz.campaign import FuzzCampaign, finding_of
 from harness.fuzz.execution import GpuRunner
 from harness.fuzz.families import FAMILIES
 from harness.fuzz.files import write
+from harness.fuzz.judge import FuzzPlan
 from harness.fuzz.oracle import text_of
 from harness.fuzz.program import RandomProgram, Statement, Variable
 from harness.model.load import load

@@ -153,6 +153,40 @@ def test_a_block_of_a_large_set_is_run_again(tmp_path, monkeypatch):
     assert found.first.index == 7
 
 
+def test_what_was_found_out_is_kept_for_the_same_bits_of_the_same_items_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr("harness.running.reuse._edited_meanwhile", lambda: False)
+    texts = {"one": "rcp.approx.f32 $0, $1;", "other": "rcp.approx.f32 $0, $1;", "match": ", match=ulp(2)"}
+    backend, ran = Shifting("sm_90a"), []
+    results, _ = run(tmp_path, backend, "sm_80", "sm_90a", **texts)
+    (loaded,) = loader.load(tmp_path / "square.py")
+
+    class Counting:
+        name = "emulator"
+
+        def run(self, job):
+            ran.append(job)
+            return backend.run(job)
+
+    def look(among, settings):
+        info = [case_info(loaded, "square.py")]
+        agreement = Agreement(tmp_path, info, lambda name: Counting(), "quick", settings)
+        before = len(ran)
+        return agreement.disagreements(among, splits(among)), len(ran) - before
+
+    first, jobs = look(results, ())
+    assert first
+    assert jobs == 2 * len(first)
+    assert look(results, ()) == (first, 0)
+    assert look(results, None) == (first, jobs), "nothing is reused"
+    assert look(results, ("another limit",)) == (first, jobs)
+    bits = [replace(r, outputs_digest=tuple(replace(b, digest=f"{b.digest}{r.key.target}") for b in r.outputs_digest))
+            for r in results]  # fmt: skip
+    assert look(bits, ())[1] == 2 * len(splits(bits)), "other bits are looked into anew"
+    monkeypatch.setattr("harness.running.reuse._surroundings", lambda: "another harness")
+    assert look(results, ()) == (first, jobs)
+
+
 def test_the_lines_of_ptx_that_differ():
     one = ".version 8.8\n.target sm_80\nadd.f32 a, b, c; // x\nret;\n"
     other = ".version 8.9\n.target sm_90\nadd.f32 a, c, b;\nret;\n"

@@ -202,6 +202,15 @@ def test_the_command_sweeps_on_the_cpu_and_resumes(tmp_path, capsys):
     assert "there are case::right, case::wrong" in capsys.readouterr().err
 
 
+def test_shards_that_are_too_many_to_be_listed_are_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("harness.cli.sweep.MOST", 200)
+    file = tmp_path / "negation.py"
+    file.write_text(CASE)
+    words = ["sweep", f"{file}::right", "--backend", "emulator", "--journal", str(tmp_path / "j"), "--shard-bits", "16"]
+    assert main(words) == 2
+    assert "more than 200 shards to run; choose greater --shard-bits" in capsys.readouterr().err
+
+
 def test_a_sweep_whose_policy_judges_next_to_nothing_is_no_pass(tmp_path, capsys):
     """Every shard says pass, because nothing in it may fail: the command says so and exits with 1."""
     file = tmp_path / "negation.py"

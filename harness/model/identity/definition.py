@@ -39,10 +39,25 @@ def definition(case: Case, variant: Variant, *, exact: bool = False) -> dict[str
     """
     key = (id(case), id(variant), exact)
     if key not in _known:
-        parts = {**_wanted(case, variant), **_made_of(case, variant)}
-        digests = {name: _digest(value, exact) for name, value in parts.items()}
-        _known[key] = (case, variant, digests)
+        of_all = _of_all(case, exact)
+        if policies(case, variant).reference is not case.reference:
+            del of_all["reference"]
+        parts = {n: v for n, v in {**_wanted(case, variant), **_made_of(case, variant)}.items() if n not in of_all}
+        _known[key] = (case, variant, {name: _digest(value, exact) for name, value in parts.items()} | of_all)
     return dict(_known[key][2])
+
+
+def _of_all(case: Case, exact: bool) -> dict[str, str]:
+    """The digests of the parts that all variants of a case share, or most of them: the longest to compute."""
+    key = id(case), exact
+    if key not in _shared:
+        parts = {"reference": alternatives(case.reference), **_inputs(case)}
+        _shared[key] = (case, {name: _digest(value, exact) for name, value in parts.items()})
+    return dict(_shared[key][1])
+
+
+_shared: dict[tuple[int, bool], tuple[Case, dict[str, str]]] = {}
+"""As `_known`, by case."""
 
 
 def _digest(value: Any, exact: bool) -> str:
@@ -84,6 +99,13 @@ def _wanted(case: Case, variant: Variant) -> dict[str, Any]:
         "meets": (policy.meets, case.reference if policy.meets else None),
         "targets": (policy.targets, policy.refused),
         "expected failure": variant.expected_failure,
+        **_inputs(case),
+    }
+
+
+def _inputs(case: Case) -> dict[str, Any]:
+    """What decides the inputs of all variants."""
+    return {
         "formats": (tuple(case.inputs.items()), tuple(case.outputs.items())),
         "inputs": (case.where, tuple(case.hard_cases), tuple(case.sizes), case.generate),
     }

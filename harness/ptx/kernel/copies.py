@@ -14,6 +14,7 @@ import numpy as np
 from harness.ptx.binding.program import ReadSlot, Step
 from harness.ptx.errors import ExecutionError, MemoryFault
 from harness.ptx.kernel.memory import Access, Buffer, Place, Shared, gather, scatter, tally
+from harness.ptx.kernel.phases import Barrier
 from harness.ptx.kernel.threads import ThreadFrame
 from harness.ptx.numeric.vectorise import Array
 
@@ -22,6 +23,7 @@ class Reaching(ThreadFrame):
     """What copies need of the frame of a kernel: how its threads reach memory."""
 
     shared: Shared
+    barriers: dict[int, Barrier]
 
     def locate_lanes(self, step: Step, base: ReadSlot, access: Access, lanes: Array) -> tuple[Array, list[Place]]:
         """Where the accesses of lanes go. Raises MemoryFault and UndefinedBits."""
@@ -67,6 +69,10 @@ class Reaching(ThreadFrame):
 
     def receiver(self, lane: int, offsets: Array) -> Array:
         """The threads that count as having written what a lane's bulk copies bring to shared memory."""
+        raise NotImplementedError
+
+    def landed(self, barrier: Barrier, block: int) -> None:
+        """A copy to a block, or its tensor cores, tells its mbarrier."""
         raise NotImplementedError
 
     def arrived(self, step: Step, barrier: int, lane: int, size: int) -> None:

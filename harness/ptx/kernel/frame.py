@@ -27,6 +27,8 @@ from harness.ptx.kernel.memory import (
 from harness.ptx.kernel.phases import Barrier
 from harness.ptx.kernel.promises import Promises
 from harness.ptx.kernel.races import note_read, note_write
+from harness.ptx.kernel.tensorwaits import TensorWaits
+from harness.ptx.kernel.tensorwork import TensorWork
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
 
@@ -40,7 +42,9 @@ class KernelFrame(Reaching):
         self.copies = Copies(self)
         self.promises = Promises(self)
         self.bulk = Bulk(self)
-        self.barriers: dict[int, Barrier] = {}
+        self.tensor = TensorWork(self, blocks)
+        self.tensor_waits = TensorWaits(self, self.tensor)
+        self.barriers = {}
 
     # blocks of a cluster, where there are any: see ClusterFrame ------------------------------------------
 
@@ -244,7 +248,8 @@ class KernelFrame(Reaching):
 
     def refuse_write(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
         """Raise MemoryFault for a write to shared memory that an asynchronous product or copy still reads."""
-        if (self.promises.given or self.bulk.leaving or self.bulk.flying) and isinstance(place.region, Shared):
+        reads = self.promises.given or self.bulk.leaving or self.bulk.flying or self.tensor.flying
+        if reads and isinstance(place.region, Shared):
             self.promises.refuse_write(step, access, lanes, place)
 
     def refuse_under_way(self, step: Step, access: Access, lanes: Array, place: Place, verb: str) -> None:
@@ -260,8 +265,13 @@ class KernelFrame(Reaching):
         self.copies.refuse_access(step, access, lanes, place, verb)
 
     def reader(self, units: Array) -> str:
-        """Which bulk copy still reads some units of shared memory, in words."""
-        return self.bulk.reader(units)
+        """What still reads some units of shared memory, in words: a bulk copy, or the tensor cores."""
+        return self.bulk.reader(units) or self.tensor.reader(units)
+
+    def asynchronous(self) -> bool:
+        """Let land what threads wait for: bulk copies, and commits of tensor cores; whether there was anything."""
+        copied = self.bulk.land()
+        return self.tensor.land() or copied
 
     def arrived(self, step: Step, barrier: int, lane: int, size: int) -> None:
         """A bulk copy tells an mbarrier that its bytes have come."""

@@ -22,6 +22,11 @@ from harness.ptx.kernel import (
     scaled,
     sparse,
     tensor,
+    tensorcolumns,
+    tensorcommits,
+    tensorcopies,
+    tensorloads,
+    tensorproducts,
     warpgroup,
     warps,
 )
@@ -35,7 +40,7 @@ from harness.ptx.text.parser import parse_module
 
 _LOADED = (
     control, moves, accesses, boxes, bulkcopies, calls, clusterops, matrices, mbarriers, scaled, sparse, tensor,
-    warpgroup, warps,
+    tensorcolumns, tensorcommits, tensorcopies, tensorloads, tensorproducts, warpgroup, warps,
 )  # fmt: skip
 """What registers the binders of all operations, and the runners of a kernel's own."""
 

@@ -121,6 +121,7 @@ def _run_inval(frame: KernelFrame, step: Step, active: Array | None) -> None:
         for offset, lane in zip(offsets, lanes.tolist(), strict=True):
             barrier_at(frame, step, offset, lane)
             frame.bulk.refuse_bound_for(step, offset, lane)
+            frame.tensor.refuse_bound_for(step, offset, lane)
             del frame.barriers[offset]
 
 
@@ -232,8 +233,7 @@ def _run_test_wait(frame: KernelFrame, step: Step, active: Array | None) -> None
     if not len(lanes):
         return
     answers = complete(frame, step, lanes)
-    if not answers.all() and frame.bulk.flying:
-        frame.bulk.land()
+    if not answers.all() and frame.asynchronous():
         answers = complete(frame, step, lanes)
     give(frame, step, lanes, answers)
 

@@ -160,7 +160,7 @@ class KernelScheduler(Scheduler):
             return False
         if self._released() or self._woken():
             return True
-        while self.kernel_frame.bulk.land():
+        while self.kernel_frame.asynchronous():
             if self._woken():
                 return True
         raise self._deadlock()
@@ -229,3 +229,4 @@ class KernelScheduler(Scheduler):
             words = frame.bulk.reader(frame.shared.units(one.offsets, 16))
             text = f"the block of {frame.who(one.lane)} ends, and its shared memory with it: "
             raise frame.fault(ExecutionError, one.step, text + words)
+        frame.tensor.ended()

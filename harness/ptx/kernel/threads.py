@@ -62,7 +62,7 @@ class ThreadFrame(Frame):
 
     def under_doubt(self, step: Step, lanes: Array) -> None:
         """A store or an exchange that may or may not happen is an error; a register is undefined afterwards."""
-        asynchronous = step.kind.startswith(("wgmma", "mbarrier", "bulk", "tensormap", "cluster"))
+        asynchronous = step.kind.startswith(("wgmma", "mbarrier", "bulk", "tensormap", "cluster", "tcgen05"))
         if asynchronous or step.kind in ("st", "atom", "cp_async", "stmatrix", "barrier", "barrier_arrive"):
             self.refuse_undefined(step, lanes, self.every, "the predicate of a store")
 

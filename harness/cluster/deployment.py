@@ -1,0 +1,135 @@
+"""Files that start a Ray cluster for ptxdiff: a KubeRay manifest, a script for Slurm.
+
+Fields of the manifest: KubeRay's RayCluster, ray.io/v1 (docs.ray.io, "RayCluster Configuration"). Nodes are chosen by
+the labels of NVIDIA's GPU feature discovery, `nvidia.com/gpu.compute.major` and `.minor`, so that a group holds one
+generation alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.model.targets import capability, normal
+
+SLURM = Path(__file__).with_name("slurm.sh")
+
+_HEAD = """\
+# A Ray cluster for ptxdiff, for the KubeRay operator: kubectl apply -f FILE. Then run ptxdiff on the head:
+#   kubectl exec -it $(kubectl get pod -o name -l ray.io/cluster={name},ray.io/node-type=head) -- \\
+#     ptxdiff run cases --cluster auto
+# The image has Python, Ray, Triton, torch and ptxdiff with the extra `cluster`: the same one for all nodes.
+apiVersion: ray.io/v1
+kind: RayCluster
+metadata:
+  name: {name}
+spec:
+  rayVersion: {version}
+  headGroupSpec:
+    rayStartParams:
+      dashboard-host: "0.0.0.0"
+      num-cpus: "0" # the driver lives here, and no task disturbs it
+    template:
+      spec:
+        containers:
+          - name: ray-head
+            image: {image}
+            ports:
+              - {{ containerPort: 6379, name: gcs }}
+              - {{ containerPort: 8265, name: dashboard }}
+              - {{ containerPort: 10001, name: client }}
+            resources:
+              limits: {{ cpu: "4", memory: 16Gi }}
+              requests: {{ cpu: "4", memory: 16Gi }}
+  workerGroupSpecs:
+"""
+
+_CPUS = """\
+    # Emulator and assembler: processors alone.
+    - groupName: cpu
+      replicas: {nodes}
+      minReplicas: {nodes}
+      maxReplicas: {nodes}
+      rayStartParams: {{}}
+      template:
+        spec:
+          containers:
+            - name: ray-worker
+              image: {image}
+              resources:
+                limits: {{ cpu: "16", memory: 64Gi }}
+                requests: {{ cpu: "16", memory: 64Gi }}
+"""
+
+_GPUS = """\
+    # {target}
+    - groupName: {group}
+      replicas: {nodes}
+      minReplicas: {nodes}
+      maxReplicas: {nodes}
+      rayStartParams:
+        # A JSON object within quotes of its own, as the shell that runs `ray start` takes these away.
+        resources: {resources}
+      template:
+        spec:
+          nodeSelector:
+            nvidia.com/gpu.compute.major: "{major}"
+            nvidia.com/gpu.compute.minor: "{minor}"
+          tolerations:
+            - {{ key: nvidia.com/gpu, operator: Exists, effect: NoSchedule }}
+          containers:
+            - name: ray-worker
+              image: {image}
+              resources:
+                limits: {{ cpu: "{cpus}", memory: {memory}Gi, nvidia.com/gpu: {gpus} }}
+                requests: {{ cpu: "{cpus}", memory: {memory}Gi, nvidia.com/gpu: {gpus} }}
+"""
+
+_CPUS_A_GPU, _MEMORY_A_GPU = 4, 16
+
+
+@dataclass(frozen=True)
+class NodeGroup:
+    """Nodes with as many GPUs of one target each."""
+
+    target: str
+    nodes: int
+    gpus: int
+
+    @classmethod
+    def read(cls, words: str) -> NodeGroup:
+        """A group from `sm_90a=2x8`: two nodes with eight GPUs each. Raises ValueError."""
+        found = re.fullmatch(r"([^=]+)=([1-9]\d*)x([1-9]\d*)", words)
+        if not found:
+            raise ValueError(f"{words!r}: expected TARGET=NODESxGPUS, such as sm_90a=2x8 for two nodes of eight GPUs")
+        return cls(normal(found[1]), int(found[2]), int(found[3]))
+
+
+def kuberay(groups: Sequence[NodeGroup], *, image: str, version: str, cpu_nodes: int = 1, name: str = "ptxdiff") -> str:
+    """The manifest of a RayCluster. version: Ray's, which must be the image's.
+
+    Raises ValueError for two groups of one target, for none with neither GPUs nor processors, and for a bad name.
+    """
+    targets = [g.target for g in groups]
+    if twice := [t for t in targets if targets.count(t) > 1]:
+        raise ValueError(f"{twice[0]} is named twice; nodes with as many GPUs make one group")
+    if not groups and cpu_nodes < 1:
+        raise ValueError("a cluster without workers runs nothing; name groups of GPUs, or nodes without")
+    if not re.fullmatch(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?", name):
+        raise ValueError(f"{name!r}: Kubernetes takes lower-case letters, digits and hyphens, 50 at most")
+    quoted = json.dumps(image)
+    parts = [_HEAD.format(name=name, version=json.dumps(version), image=quoted)]
+    parts += [_CPUS.format(nodes=cpu_nodes, image=quoted)] if cpu_nodes > 0 else []
+    return "".join([*parts, *(_gpus(g, quoted) for g in groups)])
+
+
+def _gpus(group: NodeGroup, image: str) -> str:
+    major, minor = divmod(capability(group.target), 10)
+    return _GPUS.format(
+        target=group.target, group=group.target.replace("_", "-"), nodes=group.nodes, gpus=group.gpus, image=image,
+        resources=f"'{json.dumps(json.dumps({group.target: group.gpus}))}'", major=major, minor=minor,
+        cpus=_CPUS_A_GPU * group.gpus, memory=_MEMORY_A_GPU * group.gpus,
+    )  # fmt: skip

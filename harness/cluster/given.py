@@ -1,0 +1,19 @@
+"""The GPU that Ray gave to the task that runs in this process."""
+
+from __future__ import annotations
+
+import os
+
+from harness.processes import gpus
+from harness.processes.gpus import Gpu
+
+
+def given_gpu(target: str) -> Gpu:
+    """The one GPU that this task may use. Raises RuntimeError where it is none, or of another generation."""
+    gpus.gpus.cache_clear()  # Ray may give this process another GPU than it had for the task before
+    found = gpus.gpus()
+    if len(found) != 1 or found[0].target != target:
+        there = ", ".join(f"{g.name} {g.target}" for g in found) or "no GPU"
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        raise RuntimeError(f"expected one GPU {target}; Ray gave CUDA_VISIBLE_DEVICES={visible!r}: {there}")
+    return found[0]

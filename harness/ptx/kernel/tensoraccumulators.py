@@ -1,0 +1,81 @@
+"""The accumulator of a product in tensor memory: which cells it has, and its codes (ISA 9.7.16.10.5).
+
+A kernel multiplies into the same cells many times. So their numbers are kept, and where a layout is a rectangle the
+codes are read and written as one, which costs a tenth of picking cells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.ptx.binding.program import Step
+from harness.ptx.kernel import tensoroperands
+from harness.ptx.kernel.frame import KernelFrame
+from harness.ptx.kernel.tensormemory import COLUMNS, LANES
+from harness.ptx.kernel.tensoroperands import Codes
+from harness.ptx.numeric.vectorise import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Accumulator:
+    """m x n elements of a block from an address on. `cells`: the number of each cell; `lanes`: its lane."""
+
+    block: int
+    first_lane: int
+    first: int
+    ws: bool
+    cells: Array
+    lanes: Array
+
+    def window(self, of: Array) -> Array | None:
+        """A view of the cells as rows x columns, or 4 x 16 x columns; None where they are no rectangle."""
+        m, n = self.cells.shape
+        whole = of.reshape(-1, LANES, COLUMNS)[self.block, :, self.first : self.first + n]
+        if m == LANES:
+            return whole
+        return None if self.ws else whole.reshape(4, 32, n)[:, self.first_lane : self.first_lane + 16]
+
+    def read(self, of: Array) -> Array:
+        """What an array has for the cells, m x n."""
+        found = self.window(of)
+        return np.asarray(of[self.cells] if found is None else found.reshape(self.cells.shape))
+
+    def write(self, of: Array, what: Array, chosen: Array | None) -> None:
+        """Change an array for the cells, or for some of them."""
+        found = self.window(of) if chosen is None else None
+        if found is not None:
+            found[...] = what.reshape(found.shape)
+        elif chosen is None:
+            of[self.cells] = what
+        else:
+            of[self.cells[chosen]] = what[chosen]
+
+
+def accumulator(frame: KernelFrame, step: Step, lane: int, given: int, shape: tuple[int, int], ws: bool) -> Accumulator:
+    """That of a shape at an address. Raises MemoryFault outside of tensor memory."""
+    key = (int(frame.block[lane]), given, shape, ws)
+    found = frame.tensor.accumulators.get(key)
+    if isinstance(found, Accumulator):
+        return found
+    lanes, columns = tensoroperands.rows_of(*shape, ws)
+    cells = tensoroperands.cells(frame, step, lane, given, lanes, columns, "d")
+    made = Accumulator(key[0], given >> 16, given & 0xFFFF, ws, cells, lanes + (given >> 16))
+    frame.tensor.accumulators[key] = made
+    return made
+
+
+def codes(frame: KernelFrame, of: Accumulator, kind: str) -> Codes:
+    """The codes of d, and which of them have undefined bits."""
+    low = np.uint32(0xFFFF if kind == "f16" else 0xFFFFFFFF)
+    memory = frame.tensor.memory
+    doubt = of.read(memory.undefined) & low
+    return of.read(memory.words) & low, np.asarray(doubt != 0) if doubt.any() else None
+
+
+def store(frame: KernelFrame, of: Accumulator, result: Array, doubts: Array, kind: str, chosen: Array | None) -> None:
+    """Results go to the cells; of one of 16 bits the upper half is nobody's to read."""
+    memory = frame.tensor.memory
+    of.write(memory.words, result, chosen)
+    of.write(memory.undefined, doubts | np.uint32(0xFFFF0000 if kind == "f16" else 0), chosen)

@@ -1,0 +1,158 @@
+"""How columns of tensor memory are allocated and freed (ISA 9.7.16.7), and fences of tensor memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.ptx.binding.builder import binds, expect
+from harness.ptx.binding.program import ReadSlot, Step
+from harness.ptx.errors import ExecutionError, MemoryFault, NotElementwise
+from harness.ptx.isa.forms import Bound
+from harness.ptx.kernel.accesses import address
+from harness.ptx.kernel.builder import KernelBuilder
+from harness.ptx.kernel.frame import KernelFrame
+from harness.ptx.kernel.matrices import active_warps
+from harness.ptx.kernel.memory import Access
+from harness.ptx.kernel.tensormemory import COLUMNS
+from harness.ptx.machine.operations import runs
+from harness.ptx.numeric.vectorise import Array
+from harness.ptx.text.nodes import Instruction
+from harness.ptx.text.types import TYPES
+
+COUNTS = (32, 64, 128, 256, 512)
+
+
+def of_one_block(builder: KernelBuilder, node: Instruction, bound: Bound) -> None:
+    """Raise NotElementwise for what works on a pair of blocks."""
+    if bound.modifiers.get("group") == "cta_group::2":
+        text = f"{node.spelling}: the emulator runs .cta_group::1; .cta_group::2 works on a pair of blocks of a cluster"
+        raise builder.error(NotElementwise, text, node.offset)
+
+
+def same(frame: KernelFrame, step: Step, reader: ReadSlot, lanes: Array, what: str) -> Array:
+    """What all 32 threads of each warp give, a number a warp. Raises ExecutionError where they differ."""
+    value, mask = frame.read(reader)
+    if mask is not None:
+        frame.refuse_undefined(step, np.broadcast_to(mask, (frame.lanes,))[lanes], lanes, what)
+    found = np.broadcast_to(value, (frame.lanes,))[lanes].reshape(-1, 32).astype(np.int64)
+    torn = (found != found[:, :1]).any(axis=1)
+    if torn.any():
+        lane = int(lanes[32 * int(np.flatnonzero(torn)[0])])
+        text = f"{what} is to be the same in all threads of a warp, and is not in that of {frame.who(lane)}"
+        raise frame.fault(ExecutionError, step, text)
+    return np.asarray(found[:, 0])
+
+
+@binds("tcgen05_alloc")
+def _bind_alloc(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 2)
+    of_one_block(builder, node, bound)
+    space = (bound.modifiers["space"] or "").partition("::")[0]
+    base, displacement = address(builder, node.operands[0], space)
+    count = builder.read(node.operands[1], TYPES["u32"], False, "the number of columns")
+    return Step("tcgen05_alloc", node, bound, (base, count), detail=Access(space, displacement, 32, 1))
+
+
+@binds("tcgen05_dealloc")
+def _bind_dealloc(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 2)
+    of_one_block(builder, node, bound)
+    readers = [
+        builder.read(o, TYPES["u32"], False, w)
+        for o, w in zip(node.operands, ("the first column", "the number of columns"), strict=True)
+    ]
+    return Step("tcgen05_dealloc", node, bound, tuple(readers))
+
+
+@binds("tcgen05_relinquish")
+def _bind_relinquish(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 0)
+    of_one_block(builder, node, bound)
+    return Step("tcgen05_relinquish", node, bound)
+
+
+def _counted(frame: KernelFrame, step: Step, lane: int, count: int) -> None:
+    if count not in COUNTS:
+        text = f"{frame.who(lane)}: columns come in 32, 64, 128, 256 or 512, not in {count}"
+        raise frame.fault(ExecutionError, step, text)
+
+
+@runs("tcgen05_alloc")
+def _run_alloc(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    warps, lanes = active_warps(frame, step, active)
+    if not len(warps):
+        return
+    memory = frame.tensor.memory
+    found = []
+    for count, warp in zip(
+        same(frame, step, step.sources[1], lanes, "the number of columns").tolist(), warps, strict=True
+    ):
+        lane = int(warp) * 32
+        block = int(frame.block[lane])
+        _counted(frame, step, lane, count)
+        given_up = memory.may_allocate[block]
+        if given_up is not None:
+            text = f"{frame.who(lane)} allocates columns behind the tcgen05.relinquish_alloc_permit in line "
+            raise frame.fault(ExecutionError, step, f"{text}{frame.tensor.line(given_up)}")
+        first = memory.allocate(step, block, count)
+        if first is None:
+            held = ", ".join(f"{h.count} by line {frame.tensor.line(h.step)}" for h in memory.held[block])
+            text = f"{frame.who(lane)} waits for {count} columns of tensor memory; of {COLUMNS} are held {held}"
+            raise frame.fault(ExecutionError, step, f"{text}. The emulator waits for no other warp to free some")
+        found.append(first)
+    first_lanes = warps * 32
+    _, places = frame.locate_lanes(step, step.sources[0], step.detail, first_lanes)
+    if any(place.region is not frame.shared for place in places):
+        text = f"{frame.who(int(first_lanes[0]))}: the address of columns goes to shared memory"
+        raise frame.fault(MemoryFault, step, text)
+    frame.store(step, step.detail, first_lanes, places, [np.array(found, np.uint32)], [None])
+
+
+@runs("tcgen05_dealloc")
+def _run_dealloc(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    warps, lanes = active_warps(frame, step, active)
+    if not len(warps):
+        return
+    memory = frame.tensor.memory
+    firsts = same(frame, step, step.sources[0], lanes, "the first column").tolist()
+    counts = same(frame, step, step.sources[1], lanes, "the number of columns").tolist()
+    for first, count, warp in zip(firsts, counts, warps.tolist(), strict=True):
+        lane, block = warp * 32, int(frame.block[warp * 32])
+        _counted(frame, step, lane, count)
+        held = next((h for h in memory.held[block] if h.first == first), None)
+        if held is None or held.count != count:
+            freed = memory.freed[block].get(first)
+            why = f"{held.count} are held there" if held else "none are held there"
+            why += f" since the tcgen05.dealloc in line {frame.tensor.line(freed)}" if freed and not held else ""
+            text = f"{frame.who(lane)} frees {count} columns of tensor memory at address 0x{first:x}: {why}"
+            raise frame.fault(ExecutionError, step, text)
+        frame.tensor.refuse(step, lane, memory.cells_of(block, held), "frees", writes=True, cores=False)
+        memory.free(step, block, held)
+
+
+@runs("tcgen05_relinquish")
+def _run_relinquish(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    warps, _ = active_warps(frame, step, active)
+    for warp in warps.tolist():
+        frame.tensor.memory.may_allocate[int(frame.block[warp * 32])] = step
+
+
+def _fences(name: str) -> None:
+    @binds(f"tcgen05_{name}")
+    def bind(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+        expect(builder, node, 0)
+        return Step(f"tcgen05_{name}", node, bound)
+
+
+for _name in ("before", "after"):
+    _fences(_name)
+
+
+@runs("tcgen05_before")
+def _run_before(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    frame.tensor.before(frame.every if active is None else np.flatnonzero(active))
+
+
+@runs("tcgen05_after")
+def _run_after(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    frame.tensor.behind(frame.every if active is None else np.flatnonzero(active))

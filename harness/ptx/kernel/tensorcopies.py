@@ -1,0 +1,126 @@
+"""Copies from shared to tensor memory, and shifts within it (tcgen05.cp, tcgen05.shift; ISA 9.7.16.9).
+
+A copy takes rows of 16 or 32 bytes, as a K-major matrix of a descriptor lays them out, to lanes of tensor memory, some
+to several lanes at once. On the way 16 elements of 4 or 6 bits, which padding fills up to 16 bytes, become bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from harness.ptx.binding.builder import binds, expect
+from harness.ptx.binding.program import Step
+from harness.ptx.errors import ExecutionError
+from harness.ptx.isa.forms import Bound
+from harness.ptx.kernel import tensoroperands
+from harness.ptx.kernel.accesses import address
+from harness.ptx.kernel.builder import KernelBuilder
+from harness.ptx.kernel.frame import KernelFrame
+from harness.ptx.kernel.tensorcolumns import of_one_block
+from harness.ptx.kernel.tensoroperands import Operand, values
+from harness.ptx.machine.operations import runs
+from harness.ptx.numeric.vectorise import Array
+from harness.ptx.text.nodes import Instruction
+from harness.ptx.text.types import TYPES
+
+_COPIES = {None: (0,), "warpx2::02_13": (0, 64), "warpx2::01_23": (0, 32), "warpx4": (0, 32, 64, 96)}
+"""How far apart the lanes lie to which each row goes, by the modifier that says so."""
+
+
+@dataclass(frozen=True)
+class TensorCopy:
+    """A copy: rows and words of 32 bits in each, and where a row goes: copies x rows of lanes. `packed`: its format."""
+
+    lanes: Array
+    words: int
+    packed: str | None
+    behind: int
+
+
+@cache
+def lanes_of(rows: int, copies: str | None) -> Array:
+    """The lanes, relative to the first, to which each row goes: copies x rows."""
+    row = np.arange(rows)
+    if rows == 4:
+        row = row * 32
+    elif copies == "warpx2::01_23":
+        row = row // 32 * 64 + row % 32
+    return np.asarray(np.array(_COPIES[copies])[:, None] + row)
+
+
+@binds("tcgen05_cp")
+def _bind_cp(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 2)
+    of_one_block(builder, node, bound)
+    rows, bits = map(int, (bound.modifiers["shape"] or "").removesuffix("b").split("x"))
+    base, displacement = address(builder, node.operands[0], "tensor")
+    what = builder.read(node.operands[1], TYPES["b64"], False, f"a descriptor of {bound.spelling}")
+    lanes = lanes_of(rows, bound.modifiers.get("copies"))
+    detail = TensorCopy(lanes, bits // 32, bound.modifiers.get("packed"), displacement)
+    return Step("tcgen05_cp", node, bound, (base, what), (), detail=detail)
+
+
+@runs("tcgen05_cp")
+def _run_cp(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    lanes = frame.every if active is None else np.flatnonzero(active)
+    found: TensorCopy = step.detail
+    for lane, (given, code) in zip(lanes.tolist(), values(frame, step, step.sources, lanes), strict=True):
+        to = _cells(frame, step, lane, given + found.behind, found)
+        source = Operand("the source", found.lanes.shape[1], 4 * found.words, "u8")
+        offsets = tensoroperands.shared_offsets(frame, step, lane, code, source)
+        work = frame.tensor.issue(step, lane, to.reshape(-1))
+        frame.tensor.read_shared(work, offsets)
+        shared = frame.shared
+        for of, into in (
+            (shared.bytes, frame.tensor.memory.words), (shared.undefined, frame.tensor.memory.undefined),
+        ):  # fmt: skip
+            chunks = _unpacked(of.reshape(-1, 16)[offsets // 16], found.packed, of is shared.undefined)
+            rows = np.ascontiguousarray(chunks).view(np.uint32).reshape(-1, found.words)
+            into[to] = rows
+
+
+def _cells(frame: KernelFrame, step: Step, lane: int, given: int, found: TensorCopy) -> Array:
+    """The cells that a copy writes: copies x rows x words."""
+    if given >> 16:
+        text = f"{frame.who(lane)} copies to lane {given >> 16} of tensor memory; a copy of this shape begins at lane 0"
+        raise frame.fault(ExecutionError, step, text)
+    lanes = np.broadcast_to(found.lanes[..., None], (*found.lanes.shape, found.words))
+    columns = np.broadcast_to(np.arange(found.words), lanes.shape)
+    return tensoroperands.cells(frame, step, lane, given, lanes, columns, "the destination")
+
+
+def _unpacked(chunks: Array, packed: str | None, masks: bool) -> Array:
+    """Chunks of 16 bytes with their elements in a byte each: e2m1 in bits 2 to 5, 6 bits from bit 0."""
+    if packed is None:
+        return chunks
+    found = Operand("", 0, 0, "e2m1" if packed == "b4x16_p64" else "e3m2")
+    elements = tensoroperands.unpacked(chunks, found)
+    return np.asarray((elements != 0) * np.uint8(0xFF) if masks else elements.astype(np.uint8))
+
+
+@binds("tcgen05_shift")
+def _bind_shift(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    expect(builder, node, 1)
+    of_one_block(builder, node, bound)
+    base, displacement = address(builder, node.operands[0], "tensor")
+    return Step("tcgen05_shift", node, bound, (base,), (), detail=displacement)
+
+
+@runs("tcgen05_shift")
+def _run_shift(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    """32 bytes of each of the first 31 of 32 lanes go to the next lane."""
+    lanes = frame.every if active is None else np.flatnonzero(active)
+    memory = frame.tensor.memory
+    for lane, (given,) in zip(lanes.tolist(), values(frame, step, step.sources, lanes), strict=True):
+        at = given + step.detail
+        if at >> 16 & 31:
+            text = f"{frame.who(lane)} shifts from lane {at >> 16} of tensor memory on; the first is a multiple of 32"
+            raise frame.fault(ExecutionError, step, text)
+        row, column = np.meshgrid(np.arange(32), np.arange(8), indexing="ij")
+        cells = tensoroperands.cells(frame, step, lane, at, row, column, "the matrix to shift")
+        frame.tensor.issue(step, lane, cells[1:].reshape(-1), cells[:-1].reshape(-1))
+        for of in (memory.words, memory.undefined):
+            of[cells[1:]] = of[cells[:-1]]

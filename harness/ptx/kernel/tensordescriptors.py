@@ -1,0 +1,92 @@
+"""Matrices in shared memory as tcgen05's descriptors lay them out (ISA 9.7.16.4.1).
+
+The layouts are wgmma's (`harness.ptx.kernel.descriptors`), here for elements of any size: chunks of 16 bytes are the
+smallest part, eight of them a core matrix, rows of 32, 64 or 128 bytes swizzle bits of the address. New are the fields'
+places, and 128 bytes swizzled in parts of 32, which tf32 takes where MN-major: there rows lie four to a group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from harness.ptx.numeric.vectorise import Array
+
+_FIELD = (1 << 14) - 1
+_USED = _FIELD | _FIELD << 16 | _FIELD << 32 | 7 << 46 | 7 << 49 | 1 << 52 | 7 << 61
+
+
+@dataclass(frozen=True)
+class Swizzle:
+    """Bytes of a row, and of the parts in which its address is swizzled."""
+
+    row: int
+    part: int = 16
+
+
+SWIZZLES = {0: Swizzle(16), 1: Swizzle(128, 32), 2: Swizzle(128), 4: Swizzle(64), 6: Swizzle(32)}
+"""By the mode in the three highest bits; 16 bytes: none."""
+
+
+@dataclass(frozen=True)
+class MatrixDescriptor:
+    """Where a matrix begins (an address in shared memory), its two offsets, all in bytes, and the swizzle."""
+
+    start: int
+    leading: int
+    stride: int
+    swizzle: Swizzle
+
+    @property
+    def code(self) -> int:
+        """The 64 bits."""
+        mode = next(m for m, found in SWIZZLES.items() if found == self.swizzle)
+        parts = (self.start >> 4 & _FIELD, (self.leading >> 4 & _FIELD) << 16, (self.stride >> 4 & _FIELD) << 32)
+        return sum(parts) | 1 << 46 | mode << 61
+
+
+def decoded(code: int) -> MatrixDescriptor | str:
+    """What 64 bits say; words where they say nothing that can be followed."""
+    if code & ~_USED:
+        return f"bits that no field of it has are set (0x{code & ~_USED:x})"
+    if code >> 46 & 7 != 1:
+        return f"bits 46 to 48 are {code >> 46 & 7}, which ISA 9.7.16.4.1 fixes at 1 (a descriptor of wgmma has 0)"
+    if code >> 49 & 7:
+        return f"its base offset is {code >> 49 & 7}; the emulator runs those of 0 alone, which aligned matrices have"
+    if code >> 52 & 1:
+        return "its leading dimension is an absolute address (bit 52), which the emulator does not run"
+    if code >> 61 not in SWIZZLES:
+        return f"its swizzling mode is {code >> 61}; there are 0, 1, 2, 4 and 6"
+    parts = [(code >> at & _FIELD) << 4 for at in (0, 16, 32)]
+    return MatrixDescriptor(parts[0], parts[1], parts[2], SWIZZLES[code >> 61])
+
+
+@cache
+def _along(across: bool, swizzle: Swizzle, rows: int, depth: int, each: int) -> tuple[Array, Array, Array]:
+    """Of each chunk: bytes that the swizzle's rows give, times the leading, and times the stride offset.
+
+    across: MN-major. depth: bytes of a row along k, or, where across, k itself. each: elements of a chunk. The chunks
+    come as rows x chunks along k; where across as k x chunks along the rows.
+    """
+    row_bytes = swizzle.row
+    if across:
+        k, chunk = np.meshgrid(np.arange(depth), np.arange(-(-rows // each)), indexing="ij")
+        if row_bytes == 16:
+            return k % 8 * 16, k // 8, chunk
+        group = 4 if swizzle.part == 32 else 8
+        return k % group * row_bytes + chunk % (row_bytes // 16) * 16, chunk // (row_bytes // 16), k // group
+    row, chunk = np.meshgrid(np.arange(rows), np.arange(depth // 16), indexing="ij")
+    if row_bytes == 16:
+        return row % 8 * 16, chunk, row // 8
+    return row % 8 * row_bytes + chunk * 16, 0 * row, row // 8
+
+
+def addresses(found: MatrixDescriptor, across: bool, rows: int, depth: int, each: int) -> Array:
+    """The address in shared memory of every chunk; see `_along`."""
+    own, leading, stride = _along(across, found.swizzle, rows, depth, each)
+    address = found.start + own + leading * found.leading + stride * found.stride
+    if found.swizzle.part == 32:
+        return np.asarray(address ^ (address >> 7 & 3) << 5)
+    return np.asarray(address ^ (address >> 7 & found.swizzle.row // 16 - 1) << 4)

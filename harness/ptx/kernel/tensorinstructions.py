@@ -1,0 +1,162 @@
+"""Instruction descriptors of tcgen05.mma (ISA 9.7.16.4.2, tables 42 to 44): fields by kind, in one table.
+
+A bit that no field has must be 0, and a field's value must be one that the table lists. What a kind takes of shapes is
+ISA 9.7.16.2.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+
+@dataclass(frozen=True)
+class Field:
+    """Bits of a descriptor: the lowest, how many, and what each value that may stand there means."""
+
+    name: str
+    at: int
+    bits: int
+    meanings: Mapping[int, object]
+
+
+_NO, _FLAG = {0: 0}, {0: False, 1: True}
+_ANY_TWO = {n: n for n in range(4)}
+_NARROW = {0: "e4m3", 1: "e5m2", 3: "e2m3", 4: "e3m2", 5: "e2m1"}
+_COLUMNS = {n: 8 * n for n in range(1, 33)}
+_EVEN = {0: 0, 2: 2}
+
+
+def _plain(d: Mapping[int, object], a: Mapping[int, object], *, integer: bool = False) -> tuple[Field, ...]:
+    """Table 42. The sparsity selector and the largest shift are 0 but for .sp and .ws."""
+    return (
+        Field("saturate", 3, 1, _FLAG if integer else _NO),
+        Field("d", 4, 2, d),
+        Field("a", 7, 3, a),
+        Field("b", 10, 3, a),
+        Field("negate_a", 13, 1, _NO if integer else _FLAG),
+        Field("negate_b", 14, 1, _NO if integer else _FLAG),
+        Field("across_a", 15, 1, _FLAG),
+        Field("across_b", 16, 1, _FLAG),
+        Field("n", 17, 6, _COLUMNS),
+        Field("m", 24, 5, {m >> 4: m for m in (32, 64, 128)}),
+        Field("shift", 30, 2, _ANY_TWO),
+    )
+
+
+def _scaled(
+    a: Mapping[int, object], bits_of_b: int, scales: Mapping[int, object], parts: Mapping[int, object], across: bool
+) -> tuple[Field, ...]:
+    """Tables 43 and 44. parts: at which byte of a column scales may begin."""
+    return (
+        Field("part_b", 4, 2, parts),
+        Field("a", 7, 3, a),
+        Field("b", 10, bits_of_b, a),
+        Field("negate_a", 13, 1, _FLAG),
+        Field("negate_b", 14, 1, _FLAG),
+        Field("across_a", 15, 1, _FLAG if across else _NO),
+        Field("across_b", 16, 1, _FLAG if across else _NO),
+        Field("n", 17, 6, _COLUMNS),
+        Field("scale", 23, 1, scales),
+        Field("m", 27, 2, {1: 128}),
+        Field("part_a", 29, 2, parts),
+    )
+
+
+FIELDS: dict[str, tuple[Field, ...]] = {
+    "f16": _plain({0: "f16", 1: "f32"}, {0: "f16", 1: "bf16"}),
+    "tf32": _plain({1: "f32"}, {2: "tf32"}),
+    "f8f6f4": _plain({0: "f16", 1: "f32"}, _NARROW),
+    "i8": _plain({2: "s32"}, {0: "u8", 1: "s8"}, integer=True),
+    "mxf8f6f4": _scaled(_NARROW, 3, {1: "ue8m0"}, _ANY_TWO, True),
+    "mxf4": _scaled({1: "e2m1"}, 2, {1: "ue8m0"}, _EVEN, False),
+    "mxf4nvf4": _scaled({1: "e2m1"}, 2, {0: "ue4m3", 1: "ue8m0"}, _EVEN, False),
+}
+"""Bit 31 of the last two is left out: k of 96, which sm_103a alone has."""
+
+K = {"f16": 16, "tf32": 8, "f8f6f4": 32, "i8": 32, "mxf8f6f4": 32, "mxf4": 64, "mxf4nvf4": 64}
+SCALE_BLOCKS = {
+    ("mxf8f6f4", None): 32, ("mxf8f6f4", "scale_vec::1X"): 32, ("mxf8f6f4", "block32"): 32,
+    ("mxf4", None): 32, ("mxf4", "scale_vec::2X"): 32, ("mxf4", "block32"): 32,
+    ("mxf4nvf4", "scale_vec::2X"): 32, ("mxf4nvf4", "block32"): 32,
+    ("mxf4nvf4", "scale_vec::4X"): 16, ("mxf4nvf4", "block16"): 16,
+}  # fmt: skip
+"""Elements that share a scale, by kind and the modifier that says so."""
+
+
+@dataclass(frozen=True)
+class InstructionDescriptor:
+    """A product's shape, its types by PTX name, and how its operands are taken; `block`: elements that share a scale.
+
+    `part_a`, `part_b`: the byte of a column at which a's and b's scales begin.
+    """
+
+    m: int
+    n: int
+    k: int
+    d: str
+    a: str
+    b: str
+    negate_a: bool = False
+    negate_b: bool = False
+    across_a: bool = False
+    across_b: bool = False
+    saturate: bool = False
+    scale: str = ""
+    block: int = 0
+    part_a: int = 0
+    part_b: int = 0
+
+
+@cache
+def decoded(code: int, kind: str, ws: bool, block: int) -> InstructionDescriptor | str:
+    """What 32 bits say for a kind; words where ISA 9.7.16.4.2 does not let them stand."""
+    left, values = code, dict[str, object]()
+    for one in FIELDS[kind]:
+        value = code >> one.at & (1 << one.bits) - 1
+        left &= ~((1 << one.bits) - 1 << one.at)
+        if value not in one.meanings:
+            known = ", ".join(map(str, one.meanings))
+            return f"bits {one.at} to {one.at + one.bits - 1} ({one.name}) are {value}; .kind::{kind} takes {known}"
+        values[one.name] = one.meanings[value]
+    if left:
+        return f"bits are set that no field of .kind::{kind} has (0x{left:x})"
+    if values.pop("shift", 0) and not ws:
+        return "the largest shift (bits 30, 31) is for tcgen05.mma.ws"
+    found = InstructionDescriptor(k=K[kind], block=block, **{"d": "f32", **values})  # type: ignore[arg-type]
+    return _unshaped(found, kind, ws) or found
+
+
+def _unshaped(found: InstructionDescriptor, kind: str, ws: bool) -> str:
+    """What is wrong with a shape, or with types that stand together; "": nothing."""
+    m, n = found.m, found.n
+    if kind == "f16" and found.a != found.b:
+        return f"a is {found.a} and b is {found.b}; .kind::f16 multiplies numbers of one type"
+    if kind == "f16" and found.d == "f16" and found.a == "bf16":
+        return "products of bf16 go to f32"
+    if ws:
+        sizes: object = (64, 128, 256)
+        good = n in (64, 128, 256)
+    elif found.block:
+        sizes, good = "multiples of 8", True
+    elif kind == "i8" and m == 64:
+        sizes, good = "8, 16, 24 and multiples of 16", n in (8, 24) or n % 16 == 0
+    else:
+        step = 8 if m == 64 else 16
+        sizes, good = f"multiples of {step}", n % step == 0
+    if m == 32 and not ws:
+        return "it has 32 rows, which tcgen05.mma.ws alone takes"
+    if not good:
+        return f"it has {n} columns; .kind::{kind} with {m} rows takes {sizes}"
+    across = [t for t, turned in ((found.a, found.across_a), (found.b, found.across_b)) if turned]
+    if any(t in ("e2m3", "e3m2", "e2m1") for t in across):
+        return "a matrix of 6 or 4 bits an element is K-major"
+    if block_parts(found) > 4 - max(found.part_a, found.part_b):
+        return f"{block_parts(found)} scales a row begin at byte {max(found.part_a, found.part_b)} of a column's 4"
+    return ""
+
+
+def block_parts(found: InstructionDescriptor) -> int:
+    """Scales of a row of a; 0 without."""
+    return found.k // found.block if found.block else 0

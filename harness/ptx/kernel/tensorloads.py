@@ -1,0 +1,184 @@
+"""Loads and stores of tensor memory by warps, and waits for them (tcgen05.ld, .st, .wait; ISA 9.7.16.8).
+
+A warp reaches a quarter of the lanes: warp w of a warpgroup those from 32 w on (ISA 9.7.16.8.4). Which register of
+which thread holds which cell is a table for each shape (`image`), from the figures of ISA 9.7.16.2.3.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from harness.ptx.binding.builder import binds, expect
+from harness.ptx.binding.program import ReadSlot, Step
+from harness.ptx.errors import MemoryFault, OperandError
+from harness.ptx.isa.forms import Bound
+from harness.ptx.kernel.accesses import address, elements
+from harness.ptx.kernel.builder import KernelBuilder
+from harness.ptx.kernel.frame import KernelFrame
+from harness.ptx.kernel.matrices import active_warps
+from harness.ptx.kernel.tensorcolumns import same
+from harness.ptx.kernel.tensormemory import CELLS, COLUMNS, cell
+from harness.ptx.machine.operations import runs
+from harness.ptx.numeric.vectorise import Array
+from harness.ptx.text.nodes import Immediate, Instruction, Operand
+from harness.ptx.text.types import TYPES
+
+PER_COUNT = {"32x32b": 1, "16x64b": 1, "16x32bx2": 1, "16x128b": 2, "16x256b": 4}
+"""Registers of a shape that is taken once; `.xN` takes it N times, columns after columns."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """What a load or a store touches: the lane and the column of each register, by register and thread.
+
+    packed: of two neighbouring columns the low halves share a register. `rows`: lanes that a warp reaches at once.
+    `behind`: what is added to the address.
+    """
+
+    lane: Array
+    column: Array
+    packed: bool
+    rows: int
+    behind: int
+
+
+@cache
+def image(shape: str, count: int, packed: bool, apart: int) -> tuple[Array, Array]:
+    """Lane and column, relative to the address, of every register of every thread. apart: of 16x32bx2's halves."""
+    register, thread = np.meshgrid(np.arange(PER_COUNT[shape] * count), np.arange(32), indexing="ij")
+    lane, column = {
+        "32x32b": (thread, register),
+        "16x32bx2": (thread % 16, register),
+        "16x64b": (thread // 4 + 8 * (thread % 2), thread // 2 % 2 + 2 * register),
+        "16x128b": (thread // 4 + 8 * (register % 2), thread % 4 + 4 * (register // 2)),
+        "16x256b": (thread // 4 + 8 * (register // 2 % 2), register % 2 + 2 * (thread % 4) + 8 * (register // 4)),
+    }[shape]
+    column = column * 2 if packed else column
+    if shape == "16x32bx2":
+        column = column + thread // 16 * apart
+    return lane, column
+
+
+def _bind(builder: KernelBuilder, node: Instruction, bound: Bound, at: int) -> tuple[ReadSlot, Image, list[Operand]]:
+    """The address, what is touched, and the registers; the address is operand `at`."""
+    shape, count = bound.modifiers["shape"] or "", int((bound.modifiers["num"] or "")[1:])
+    halves = shape == "16x32bx2"
+    expect(builder, node, 3 if halves else 2)
+    apart = 0
+    if halves:
+        operand = node.operands[2 - (at == 0)]
+        if not isinstance(operand, Immediate) or not isinstance(operand.value, int):
+            raise builder.error(
+                OperandError, f"{node.spelling}: the distance of the halves is a constant", operand.offset
+            )
+        apart = operand.value
+    packed = bool(bound.modifiers.get("pack::16b") or bound.modifiers.get("unpack::16b"))
+    base, displacement = address(builder, node.operands[at], "tensor")
+    lane, column = image(shape, count, packed, apart)
+    registers = elements(builder, node.operands[0 if at else -1], PER_COUNT[shape] * count)
+    return base, Image(lane, column, packed, 32 if shape == "32x32b" else 16, displacement), registers
+
+
+@binds("tcgen05_ld")
+def _bind_ld(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    base, detail, registers = _bind(builder, node, bound, 1)
+    writers = tuple(builder.destination(r, TYPES["b32"], bound) for r in registers)
+    return Step("tcgen05_ld", node, bound, (base,), writers, detail=detail)
+
+
+@binds("tcgen05_st")
+def _bind_st(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    base, detail, registers = _bind(builder, node, bound, 0)
+    readers = tuple(builder.read(r, TYPES["b32"], False, f"element of {bound.spelling}") for r in registers)
+    return Step("tcgen05_st", node, bound, (base, *readers), (), detail=detail)
+
+
+def _cells(frame: KernelFrame, step: Step, warps: Array, lanes: Array) -> Array:
+    """The cell of every register, by warp, register and thread. Raises MemoryFault."""
+    found: Image = step.detail
+    given = same(frame, step, step.sources[0], lanes, "the address in tensor memory") + found.behind
+    row, column = given >> 16, given & 0xFFFF
+    thread = frame.thread[warps * 32].astype(np.int64)
+    quarter = thread // 32 % 4 * 32
+    wrong = (row != quarter) & ((found.rows == 32) | (row != quarter + 16))
+    if wrong.any():
+        at = int(np.flatnonzero(wrong)[0])
+        text = f"{frame.who(int(warps[at]) * 32)} begins at lane {int(row[at])} of tensor memory; its warp, number "
+        text += f"{int(thread[at]) // 32}, begins at lane {int(quarter[at])}"
+        raise frame.fault(MemoryFault, step, text + (f" or {int(quarter[at]) + 16}" if found.rows == 16 else ""))
+    columns = found.column + column[:, None, None]
+    last = int(columns.max(initial=0)) + found.packed
+    if last >= COLUMNS or int(columns.min(initial=0)) < 0:
+        text = f"{frame.who(int(lanes[0]))} reaches column {last} of tensor memory, which has {COLUMNS}"
+        raise frame.fault(MemoryFault, step, text)
+    block = frame.block[warps * 32]
+    return np.asarray(block[:, None, None] * CELLS + cell(found.lane + row[:, None, None], columns))
+
+
+def _touch(frame: KernelFrame, step: Step, cells: Array, warps: Array, stores: bool) -> None:
+    """Check and record what each warp touches."""
+    verb = "stores to" if stores else "loads"
+    for warp, some in zip(warps.tolist(), cells, strict=True):
+        flat = some.reshape(-1)
+        flat = np.concatenate([flat, flat + 1]) if step.detail.packed else flat
+        lane = warp * 32
+        frame.tensor.refuse(step, lane, flat, verb, writes=stores, cores=False)
+        frame.tensor_waits.accessed(lane, flat, stores)
+
+
+@runs("tcgen05_ld")
+def _run_ld(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    warps, lanes = active_warps(frame, step, active)
+    if not len(warps):
+        return
+    cells = _cells(frame, step, warps, lanes)
+    _touch(frame, step, cells, warps, False)
+    memory = frame.tensor.memory
+    for number, writer in enumerate(step.destinations):
+        some = cells[:, number].reshape(-1)
+        value, doubt = memory.words[some], memory.undefined[some]
+        if step.detail.packed:
+            value, doubt = (
+                of[some] & np.uint32(0xFFFF) | of[some + 1] << np.uint32(16) for of in (memory.words, memory.undefined)
+            )
+        frame.write_lanes(writer, value, doubt if doubt.any() else None, lanes, active)
+
+
+@runs("tcgen05_st")
+def _run_st(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    warps, lanes = active_warps(frame, step, active)
+    if not len(warps):
+        return
+    cells = _cells(frame, step, warps, lanes)
+    _touch(frame, step, cells, warps, True)
+    memory = frame.tensor.memory
+    half, low = np.uint32(16), np.uint32(0xFFFF)
+    for number, reader in enumerate(step.sources[1:]):
+        value, mask = frame.read(reader)
+        some = cells[:, number].reshape(-1)
+        given = np.broadcast_to(value, (frame.lanes,))[lanes]
+        doubt = np.zeros_like(given) if mask is None else np.broadcast_to(mask, (frame.lanes,))[lanes]
+        if step.detail.packed:  # the upper halves are nobody's to read
+            memory.words[some], memory.words[some + 1] = given & low, given >> half
+            memory.undefined[some], memory.undefined[some + 1] = doubt | ~low, doubt >> half | ~low
+        else:
+            memory.words[some], memory.undefined[some] = given, doubt
+
+
+def _waits(what: str) -> None:
+    @binds(f"tcgen05_wait_{what}")
+    def bind(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+        expect(builder, node, 0)
+        return Step(f"tcgen05_wait_{what}", node, bound)
+
+    @runs(f"tcgen05_wait_{what}")
+    def run(frame: KernelFrame, step: Step, active: Array | None) -> None:
+        warps, _ = active_warps(frame, step, active)
+        frame.tensor_waits.waited(warps, what == "st")
+
+
+for _what in ("ld", "st"):
+    _waits(_what)

@@ -1,0 +1,122 @@
+"""Tensor memory: 128 lanes and 512 columns of 32 bits for each block, who holds columns, and who touched cells last.
+
+A cell has a number: block, lane and column. Accesses are arrays of these. Races are found by time, as in shared memory
+(`harness.ptx.kernel.memory.Shared`); here the ones who access are warps, which load and store together, and the tensor
+cores working for a thread.
+
+Columns are given from the highest on, aligned to their number (ISA 9.7.16.1.2 leaves the choice open): a kernel that
+takes column 0 for granted accesses columns that it does not hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.ptx.binding.program import Step
+from harness.ptx.numeric.vectorise import Array
+
+LANES, COLUMNS = 128, 512
+CELLS = LANES * COLUMNS
+CORES = 1 << 12
+"""Who accesses: a warp by its number; the tensor cores, by this plus the thread that they work for."""
+_NOBODY, _SEVERAL = -1, -2
+
+
+def cell(lane: Array | int, column: Array | int) -> Array:
+    """Numbers of cells in a block."""
+    return np.asarray(np.asarray(lane) * COLUMNS + np.asarray(column))
+
+
+@dataclass
+class Columns:
+    """Columns that a block holds: the first, how many, and the step that allocated them."""
+
+    first: int
+    count: int
+    step: Step
+
+
+class TensorMemory:
+    """The tensor memory of the blocks of a frame.
+
+    `undefined`: bits that nobody defined. `busy`, `lent`: operations under way that write to a cell, or read it.
+    `storing`: the warp, counted from 1, that has not waited for its store to a cell; `loading`: how many warps have not
+    waited for their load of one.
+    """
+
+    def __init__(self, blocks: int) -> None:
+        size = blocks * CELLS
+        self.words = np.zeros(size, np.uint32)
+        self.undefined = np.full(size, 0xFFFFFFFF, np.uint32)
+        self.busy, self.lent = np.zeros(size, np.int16), np.zeros(size, np.int16)
+        self.storing, self.loading = np.zeros(size, np.int8), np.zeros(size, np.int16)
+        self.unfenced = np.zeros(size, np.bool_)
+        self.held: list[list[Columns]] = [[] for _ in range(blocks)]
+        self.open = np.zeros((blocks, COLUMNS), np.bool_)
+        self.freed: list[dict[int, Step]] = [{} for _ in range(blocks)]
+        self.may_allocate: list[Step | None] = [None] * blocks
+        self.writer, self.reader = np.full(size, _NOBODY, np.int32), np.full(size, _NOBODY, np.int32)
+        self.written, self.read = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
+
+    # columns ---------------------------------------------------------------------------------------------
+
+    def allocate(self, step: Step, block: int, count: int) -> int | None:
+        """The first of so many free columns, which the block then holds; None where it has too few."""
+        for first in range(COLUMNS - count, -1, -count):
+            if not self.open[block, first : first + count].any():
+                self.open[block, first : first + count] = True
+                self.held[block].append(Columns(first, count, step))
+                for number in range(first, first + count):
+                    self.freed[block].pop(number, None)
+                self._forget(block, first, count)
+                return first
+        return None
+
+    def free(self, step: Step, block: int, found: Columns) -> None:
+        """Give columns back."""
+        self.held[block].remove(found)
+        self.open[block, found.first : found.first + found.count] = False
+        self.freed[block].update(dict.fromkeys(range(found.first, found.first + found.count), step))
+        self._forget(block, found.first, found.count)
+
+    def _forget(self, block: int, first: int, count: int) -> None:
+        """Nothing is known of cells that change hands."""
+        whole = slice(block * CELLS, (block + 1) * CELLS)
+        some = slice(first, first + count)
+        for of, value in ((self.undefined, 0xFFFFFFFF), (self.writer, _NOBODY), (self.reader, _NOBODY)):
+            of[whole].reshape(LANES, COLUMNS)[:, some] = value
+        self.unfenced[whole].reshape(LANES, COLUMNS)[:, some] = False
+
+    def cells_of(self, block: int, found: Columns) -> Array:
+        """The numbers of all cells of some columns."""
+        numbers = cell(np.arange(LANES)[:, None], np.arange(found.first, found.first + found.count))
+        return np.asarray(block * CELLS + numbers.reshape(-1))
+
+    # who touched what ------------------------------------------------------------------------------------
+
+    def note_read(self, cells: Array, who: Array | int, now: int, since: Array | int) -> None:
+        """Record reads at time `now`; `since`: when those who read last met the others."""
+        old = self.reader[cells]
+        recent = (self.read[cells] >= since) & (old != who) & (old != _NOBODY)
+        self.reader[cells] = np.where(recent, _SEVERAL, who)
+        self.read[cells] = now
+
+    def note_write(self, cells: Array, who: Array | int, now: int) -> None:
+        """Record writes at time `now`."""
+        self.writer[cells] = who
+        self.written[cells] = now
+
+    def written_by_others(self, cells: Array, who: Array | int, since: Array | int, cores: int = 0) -> Array:
+        """Which cells others wrote since `since`. cores: another number of the one who accesses; 0: none."""
+        return self._others(self.writer, self.written, cells, who, since, cores)
+
+    def read_by_others(self, cells: Array, who: Array | int, since: Array | int, cores: int = 0) -> Array:
+        """Which cells others read since `since`."""
+        return self._others(self.reader, self.read, cells, who, since, cores)
+
+    def _others(self, by: Array, when: Array, cells: Array, who: Array | int, since: Array | int, cores: int) -> Array:
+        found = by[cells]
+        mine = (found == who) | (found == _NOBODY) | ((found == cores) & (cores > 0))
+        return np.asarray(~mine & (when[cells] >= since))

@@ -1,0 +1,198 @@
+"""Where tcgen05.mma finds its matrices: a and b in shared memory, a, d and scales in tensor memory (ISA 9.7.16.10).
+
+Matrices are arrays of codes, rows by k; elements of fewer than 8 bits are codes in bytes as `mma` takes them: e2m1 in
+bits 2 to 5, formats of 6 bits from bit 0. In shared memory .kind::f8f6f4 has 16 of them in 16 bytes, the last 8 or 4 of
+which are padding (ISA 9.7.16.3.2); .kind::mxf4 and mxf4nvf4 have two in a byte.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from harness.ptx.binding.program import ReadSlot, Step
+from harness.ptx.errors import ExecutionError, MemoryFault
+from harness.ptx.kernel import tensordescriptors
+from harness.ptx.kernel.frame import KernelFrame
+from harness.ptx.kernel.memory import SHARED_BASE
+from harness.ptx.kernel.tensormemory import CELLS, COLUMNS, cell
+from harness.ptx.numeric.vectorise import UNSIGNED, Array
+
+BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "e2m3": 6, "e3m2": 6, "e2m1": 4, "s8": 8, "u8": 8}
+Codes = tuple[Array, Array | None]
+"""Codes, and which of them have undefined bits; None: none."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A matrix: rows of a (columns of b), k, its type, whether it is MN-major; `dense`: 4-bit elements, two a byte."""
+
+    name: str
+    rows: int
+    k: int
+    type: str
+    across: bool = False
+    dense: bool = False
+
+    @property
+    def element(self) -> int:
+        """Bits that an element takes where it is stored, its share of padding included."""
+        return max(BITS[self.type], 8) if not self.dense else 4
+
+
+def values(frame: KernelFrame, step: Step, readers: tuple[ReadSlot, ...], lanes: Array) -> list[list[int]]:
+    """Operands in each of some lanes."""
+    columns = []
+    for reader in readers:
+        value, mask = frame.read(reader)
+        if mask is not None:
+            doubt = np.broadcast_to(mask, (frame.lanes,))[lanes]
+            frame.refuse_undefined(step, doubt, lanes, f"an operand of {step.bound.spelling}")
+        columns.append(np.broadcast_to(value, (frame.lanes,))[lanes].tolist())
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+# shared memory ----------------------------------------------------------------------------------------------------
+
+
+def shared_offsets(frame: KernelFrame, step: Step, lane: int, code: int, found: Operand) -> Array:
+    """The bytes of shared memory, over all blocks, of a matrix's chunks. Raises ExecutionError and MemoryFault."""
+    descriptor = tensordescriptors.decoded(code)
+    who = f"the descriptor of {found.name} of {frame.who(lane)}"
+    if isinstance(descriptor, str):
+        raise frame.fault(ExecutionError, step, f"{who}: {descriptor}")
+    if (descriptor.swizzle.part == 32) != (found.across and found.type == "tf32"):
+        parts = "in parts of 32 bytes" if descriptor.swizzle.part == 32 else "otherwise than in parts of 32 bytes"
+        layout = "MN-major" if found.across else "K-major"
+        text = f"{who} swizzles {parts}; a {layout} matrix of {found.type} cannot be so (ISA 9.7.16.4.2)"
+        raise frame.fault(ExecutionError, step, text)
+    each = 128 // found.element
+    depth = found.k if found.across else found.k * found.element // 8
+    address = tensordescriptors.addresses(descriptor, found.across, found.rows, depth, each).reshape(-1)
+    offsets = address - SHARED_BASE
+    shared = frame.shared
+    if offsets.min() < 0 or offsets.max() + 16 > shared.limit:
+        bad = offsets[(offsets < 0) | (offsets + 16 > shared.limit)]
+        text = f"{who} reaches offset {int(bad[0])}, outside the {shared.limit} bytes of shared memory (start "
+        text += f"{descriptor.start - SHARED_BASE}, leading offset {descriptor.leading}, stride {descriptor.stride})"
+        raise frame.fault(MemoryFault, step, text)
+    frame.promises.note_layout(step, offsets, descriptor.swizzle.row, lane, found.name)
+    return np.asarray(offsets + int(frame.block[lane]) * shared.size)
+
+
+def from_shared(frame: KernelFrame, offsets: Array, found: Operand) -> Codes:
+    """The codes of a matrix, rows x k, from its chunks."""
+    shared = frame.shared
+    data = shared.bytes.reshape(-1, 16)[offsets // 16]
+    doubt = shared.undefined.reshape(-1, 16)[offsets // 16]
+    return _arranged(unpacked(data, found), found), None if not doubt.any() else _arranged(
+        _doubtful(doubt, found), found
+    )
+
+
+def unpacked(octets: Array, found: Operand) -> Array:
+    """Chunks of 16 bytes as elements: chunks x elements."""
+    bits = BITS[found.type]
+    if bits >= 8:
+        return np.asarray(np.ascontiguousarray(octets).view(UNSIGNED[bits]).astype(np.uint32))
+    if found.dense:
+        return np.asarray(np.stack([octets & 15, octets >> 4], -1).reshape(len(octets), -1).astype(np.uint32) << 2)
+    if bits == 4:
+        low = octets[:, :8]
+        return np.asarray(np.stack([low & 15, low >> 4], -1).reshape(-1, 16).astype(np.uint32) << 2)
+    triples = octets[:, :12].reshape(-1, 3).astype(np.uint32)
+    whole = triples[:, 0] | triples[:, 1] << 8 | triples[:, 2] << 16
+    return np.asarray(np.stack([whole >> 6 * n & 63 for n in range(4)], -1).reshape(-1, 16))
+
+
+def _doubtful(mask: Array, found: Operand) -> Array:
+    """Which elements have undefined bits; padding is nobody's."""
+    return np.asarray(unpacked(mask, found) != 0)
+
+
+def _arranged(elements: Array, found: Operand) -> Array:
+    if found.across:
+        wide = elements.reshape(found.k, -1)[:, : found.rows]
+        return np.ascontiguousarray(wide.T)
+    return np.ascontiguousarray(elements.reshape(found.rows, found.k))
+
+
+# tensor memory ----------------------------------------------------------------------------------------------------
+
+
+@cache
+def rows_of(m: int, n: int, ws: bool) -> tuple[Array, Array]:
+    """Lane and column, relative to the first, of every element of an m x n accumulator (ISA 9.7.16.10.5).
+
+    Layout D: 128 rows in as many lanes. F: 64 rows, 16 in each quarter of the lanes. E and G (.ws): 64 or 32 rows, and
+    halves or quarters of the columns in the other lanes.
+    """
+    row, column = np.meshgrid(np.arange(m), np.arange(n), indexing="ij")
+    if m == 128:
+        return row, column
+    if not ws:
+        return row // 16 * 32 + row % 16, column
+    each = n * m // 128
+    return row + column // each * m, column % each
+
+
+def cells(frame: KernelFrame, step: Step, lane: int, given: int, lanes: Array, columns: Array, name: str) -> Array:
+    """The numbers of cells, from an address on. Raises MemoryFault outside of tensor memory."""
+    first_lane, first = given >> 16, given & 0xFFFF
+    last_lane, last = first_lane + int(lanes.max()), first + int(columns.max())
+    if last_lane >= CELLS // COLUMNS or last >= COLUMNS:
+        text = f"{name} of {frame.who(lane)} at address 0x{given:x} reaches lane {last_lane}, column {last} of tensor "
+        raise frame.fault(MemoryFault, step, f"{text}memory, which has {CELLS // COLUMNS} lanes and {COLUMNS} columns")
+    return np.asarray(int(frame.block[lane]) * CELLS + cell(lanes + first_lane, columns + first))
+
+
+def refuse_unwritten(frame: KernelFrame, step: Step, lane: int, some: Array, name: str) -> None:
+    """Raise MemoryFault where an operand lies in cells that nobody wrote."""
+    memory = frame.tensor.memory
+    bad = (memory.writer[some] == -1) & (memory.undefined[some] == 0xFFFFFFFF)
+    if bad.any():
+        number = int(some.reshape(-1)[np.flatnonzero(bad.reshape(-1))[0]])
+        text = f"{frame.who(lane)} takes {name} from {frame.tensor.place(number)}, which nobody has written"
+        raise frame.fault(MemoryFault, step, text)
+
+
+def from_cells(frame: KernelFrame, some: Array, found: Operand) -> Codes:
+    """The codes of a matrix from cells, rows x columns of 32 bits. Elements of 6 and 4 bits have a byte each."""
+    memory = frame.tensor.memory
+    words, doubt = (np.ascontiguousarray(of[some]) for of in (memory.words, memory.undefined))
+    bits = max(BITS[found.type], 8)
+
+    def elements(of: Array) -> Array:
+        octets: Any = of.view(UNSIGNED[8 if found.dense else bits]).reshape(found.rows, -1)
+        if found.dense:
+            return np.asarray(np.stack([octets & 15, octets >> 4], -1).reshape(found.rows, -1).astype(np.uint32) << 2)
+        return np.asarray(octets.astype(np.uint32))
+
+    return elements(words), None if not doubt.any() else elements(doubt) != 0
+
+
+@cache
+def scale_cells(rows: int) -> tuple[Array, Array]:
+    """Lane and column of the scales of each row, in the four quarters of the lanes: 4 x rows (ISA 9.7.16.10.7)."""
+    quarter, row = np.meshgrid(np.arange(4), np.arange(rows), indexing="ij")
+    return quarter * 32 + row % 32, row // 32
+
+
+def scales(frame: KernelFrame, step: Step, lane: int, some: Array, part: int, count: int, name: str) -> Codes:
+    """The codes of scales, rows x blocks, from cells of the four quarters. Raises ExecutionError where these differ."""
+    memory = frame.tensor.memory
+    words, doubt = memory.words[some], memory.undefined[some]
+    shifts = (part + np.arange(count, dtype=np.uint32)) * np.uint32(8)
+    codes = words[..., None] >> shifts & np.uint32(0xFF)
+    masks = doubt[..., None] >> shifts & np.uint32(0xFF)
+    torn = ((codes != codes[0]) & (masks == 0) & (masks[0] == 0)).any(axis=2)
+    if torn.any():
+        quarter, row = (int(x[0]) for x in np.nonzero(torn))
+        text = f"{name} of row {row} differs between {frame.tensor.place(int(some[0, row]))} and lane "
+        text += f"{int(some[quarter, row]) % CELLS // COLUMNS}: all four quarters of the lanes have the same scales"
+        raise frame.fault(ExecutionError, step, text)
+    bad = (masks != 0).any(axis=0)
+    return np.ascontiguousarray(codes[0]), bad if bad.any() else None

@@ -1,0 +1,259 @@
+"""Products by the tensor cores of one block, in tensor memory (tcgen05.mma; ISA 9.7.16.10).
+
+The product is computed when it is issued; `harness.ptx.kernel.tensorwork` says what may touch it before its commit has
+been waited for. Collector hints (.collector::*) say what hardware may keep for reuse, and change no value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from harness.ptx.binding.builder import binds, expect
+from harness.ptx.binding.program import Step
+from harness.ptx.errors import ExecutionError, NotElementwise, OperandError
+from harness.ptx.isa.forms import Bound
+from harness.ptx.kernel import tensorinstructions, tensoroperands
+from harness.ptx.kernel.accesses import address
+from harness.ptx.kernel.builder import KernelBuilder
+from harness.ptx.kernel.frame import KernelFrame
+from harness.ptx.kernel.multiply import Arithmetic
+from harness.ptx.kernel.tensor import spread
+from harness.ptx.kernel.tensoraccumulators import accumulator, codes, store
+from harness.ptx.kernel.tensorcolumns import of_one_block
+from harness.ptx.kernel.tensorinstructions import InstructionDescriptor
+from harness.ptx.kernel.tensoroperands import BITS, Codes, Operand, values
+from harness.ptx.kernel.tensorwork import NONE, Work
+from harness.ptx.machine.operations import runs
+from harness.ptx.numeric import scaledproducts
+from harness.ptx.numeric.scaledproducts import BLACKWELL
+from harness.ptx.numeric.tensorcore import MODELS, Model
+from harness.ptx.numeric.vectorise import Array
+from harness.ptx.text.nodes import Address, Immediate, Instruction, Vector
+from harness.ptx.text.types import TYPES
+
+GENERATION = "Blackwell"
+_FLOATS = {
+    "f16": MODELS[GENERATION]["f16"], "tf32": MODELS[GENERATION]["tf32"], "f8f6f4": Model(25, 32, -133, -21),
+}  # fmt: skip
+"""By kind: MMA-Sim, arXiv 2511.10909, tcgen05.mma. Floats of 8 bits are not widened here, as `mma` does."""
+
+
+@dataclass(frozen=True)
+class TensorProduct:
+    """What a tcgen05.mma takes. `masks`: registers that disable lanes; `shift`: d is divided by 2^shift.
+
+    `places`: displacements of d's, a's and the scales' addresses, None where it is no address.
+    """
+
+    kind: str
+    ws: bool
+    block: int
+    masks: int
+    shift: int
+    places: tuple[int | None, ...]
+
+
+@binds("tcgen05_mma")
+def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    """`[d], a, b, idesc, {[scale a], [scale b] | {masks}}, enable-d{, shift}`."""
+    of_one_block(builder, node, bound)
+    kind = (bound.modifiers["kind"] or "").removeprefix("kind::")
+    scaled, ws = "block_scale" in node.modifiers, "ws" in node.modifiers
+    operands = list(node.operands)
+    shift, masks = 0, []
+    if not scaled and not ws and len(operands) > 5:
+        last = operands[-1]
+        if isinstance(last, Immediate):
+            shift = _shift(builder, last, kind)
+            operands.pop()
+        if len(operands) == 6 and isinstance(operands[4], Vector):
+            masks = builder.elements(operands.pop(4), 4)
+    elif ws and len(operands) == 6:
+        text = f"{node.spelling}: the emulator takes no mask of columns that are zero"
+        raise builder.error(NotElementwise, text, operands[5].offset)
+    if len(operands) != (7 if scaled else 5):
+        expect(builder, node, *((7,) if scaled else (5,) if ws else (5, 6, 7)))
+    readers, places = [], list[int | None]()
+    for number, operand in enumerate(operands[:-1]):
+        if number in (0, 4, 5) or (number == 1 and isinstance(operand, Address)):
+            base, displacement = address(builder, operand, "tensor")
+            readers.append(base)
+            places.append(displacement)
+        else:
+            width = "b32" if number == 3 else "b64"
+            readers.append(builder.read(operand, TYPES[width], False, f"a descriptor of {bound.spelling}"))
+            places.append(None)
+    readers.append(builder.read(operands[-1], TYPES["pred"], False, "enable-input-d"))
+    readers += [builder.read(o, TYPES["b32"], False, "disable-output-lane") for o in masks]
+    block = tensorinstructions.SCALE_BLOCKS[kind, bound.modifiers.get("size")] if scaled else 0
+    detail = TensorProduct(kind, ws, block, len(masks), shift, tuple(places))
+    return Step("tcgen05_mma", node, bound, tuple(readers), (), detail=detail)
+
+
+def _shift(builder: KernelBuilder, operand: Immediate, kind: str) -> int:
+    if not isinstance(operand.value, int) or not 0 <= operand.value <= 15:
+        raise builder.error(OperandError, "scale-input-d is a constant from 0 to 15", operand.offset)
+    if kind not in ("f16", "tf32"):
+        raise builder.error(OperandError, f"products of .kind::{kind} have no scale-input-d", operand.offset)
+    return operand.value
+
+
+@runs("tcgen05_mma")
+def _run_mma(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    lanes = frame.every if active is None else np.flatnonzero(active)
+    for lane, given in zip(lanes.tolist(), values(frame, step, step.sources, lanes), strict=True):
+        _product(frame, step, lane, given)
+
+
+def _decoded(frame: KernelFrame, step: Step, lane: int, code: int) -> InstructionDescriptor:
+    found: TensorProduct = step.detail
+    decoded = tensorinstructions.decoded(code, found.kind, found.ws, found.block)
+    if isinstance(decoded, str):
+        text = f"the instruction descriptor 0x{code:08x} of {frame.who(lane)}: {decoded}"
+        raise frame.fault(ExecutionError, step, text)
+    return decoded
+
+
+def _product(frame: KernelFrame, step: Step, lane: int, given: list[int]) -> None:
+    """One product, issued by one thread."""
+    found: TensorProduct = step.detail
+    at = [x + (p or 0) for x, p in zip(given, found.places, strict=False)]
+    what = _decoded(frame, step, lane, at[3])
+    _refuse_base(frame, step, lane, at[0], what.m, found.ws)
+    d = accumulator(frame, step, lane, at[0], (what.m, what.n), found.ws)
+    enabled, *masks = given[len(found.places) :]
+    to = _enabled(d.lanes, masks) if masks else None
+    written = d.cells if to is None else d.cells[to]
+    a = Operand("a", what.m, what.k, what.a, what.across_a, found.kind.startswith("mxf4"))
+    b = Operand("b", what.n, what.k, what.b, what.across_b, found.kind.startswith("mxf4"))
+    in_cells = None if found.places[1] is None else _a_in_cells(frame, step, lane, at[1], a, found.ws)
+    of_scales = [
+        _scale_cells(frame, step, lane, address, rows, f"the scale of {name}")
+        for address, rows, name in zip(at[4:], (what.m, what.n), "ab", strict=False)
+    ]
+    if enabled and d.read(frame.tensor.memory.undefined).any():
+        tensoroperands.refuse_unwritten(frame, step, lane, written, "d")
+    read = [x.reshape(-1) for x in (in_cells, *of_scales) if x is not None]
+    work = frame.tensor.issue(step, lane, written, np.concatenate(read) if read else NONE)
+    left = _matrix(frame, step, lane, at[1], a, in_cells, work)
+    right = _matrix(frame, step, lane, at[2], b, None, work)
+    c: Codes = np.zeros((what.m, what.n), np.uint32), None
+    if enabled:
+        c = codes(frame, d, what.d)
+        c = (_divided(frame, step, lane, c[0], what.d, 2.0**-found.shift), c[1]) if found.shift else c
+    factors = [
+        tensoroperands.scales(frame, step, lane, some, part, what.k // what.block, f"the scale of {name}")
+        for some, part, name in zip(of_scales, (what.part_a, what.part_b), "ab", strict=False)
+    ]
+    x = _signed(left[0], what.a, what.negate_a)
+    y = _signed(right[0], what.b, what.negate_b)
+    result = _computed(found, what, x, y, c[0], [f for f, _ in factors])
+    doubts = _doubts(left[1], right[1], c[1], [m for _, m in factors], result)
+    store(frame, d, result, doubts, what.d, to)
+
+
+def _doubts(a: Array | None, b: Array | None, c: Array | None, scales: list[Array | None], result: Array) -> Array:
+    """The masks of results: one that depends on an element or a scale with undefined bits is undefined."""
+    rows, columns = (_of_rows(x, y) for x, y in zip((a, b), scales or [None, None], strict=True))
+    if rows is None and columns is None and c is None:
+        return np.zeros(result.shape, np.uint32)
+    parts = [
+        None if rows is None else rows[None],
+        None if columns is None else columns[None].transpose(0, 2, 1),
+        None if c is None else c[None],
+    ]
+    return np.asarray(spread(parts, result[None], 32)[0])
+
+
+def _of_rows(of_elements: Array | None, of_scales: Array | None) -> Array | None:
+    """Which rows depend on undefined bits, of elements or of scales: rows x 1, or rows x k."""
+    if of_scales is None:
+        return of_elements
+    rows = np.asarray(of_scales.any(axis=1, keepdims=True))
+    return rows if of_elements is None else np.asarray(rows | of_elements.any(axis=1, keepdims=True))
+
+
+def _refuse_base(frame: KernelFrame, step: Step, lane: int, given: int, m: int, ws: bool) -> None:
+    base = given >> 16
+    allowed = (0, 16) if m == 64 and not ws else (0,)
+    if base not in allowed:
+        text = (
+            f"{frame.who(lane)}: a matrix of {m} rows begins at lane {' or '.join(map(str, allowed))} of tensor memory"
+        )
+        raise frame.fault(ExecutionError, step, f"{text}, not at lane {base}")
+
+
+def _a_in_cells(frame: KernelFrame, step: Step, lane: int, given: int, a: Operand, ws: bool) -> Array:
+    if ws and a.rows != 128:
+        text = f"a of {a.rows} rows in tensor memory: the emulator runs .ws so with 128 rows alone"
+        raise frame.fault(ExecutionError, step, text)
+    if a.across:
+        raise frame.fault(ExecutionError, step, "a in tensor memory is K-major (bit 15 of the instruction descriptor)")
+    _refuse_base(frame, step, lane, given, a.rows, ws)
+    columns = a.k * a.element // 32
+    some = tensoroperands.cells(frame, step, lane, given, *tensoroperands.rows_of(a.rows, columns, False), "a")
+    tensoroperands.refuse_unwritten(frame, step, lane, some, "a")
+    return some
+
+
+def _scale_cells(frame: KernelFrame, step: Step, lane: int, given: int, rows: int, name: str) -> Array:
+    """The two highest bits of the address are not read: CUTLASS leaves the scale factor's id there too."""
+    some = tensoroperands.cells(frame, step, lane, given & 0x3FFFFFFF, *tensoroperands.scale_cells(rows), name)
+    tensoroperands.refuse_unwritten(frame, step, lane, some, name)
+    return some
+
+
+def _enabled(lanes: Array, masks: list[int]) -> Array:
+    """Which elements of d lie in lanes that no mask disables."""
+    whole = sum(mask << 32 * number for number, mask in enumerate(masks))
+    off = np.array([whole >> number & 1 for number in range(128)], np.bool_)
+    return np.asarray(~off[lanes])
+
+
+def _matrix(
+    frame: KernelFrame, step: Step, lane: int, code: int, of: Operand, in_cells: Array | None, work: Work
+) -> Codes:
+    if in_cells is not None:
+        return tensoroperands.from_cells(frame, in_cells, of)
+    offsets = tensoroperands.shared_offsets(frame, step, lane, code, of)
+    frame.tensor.read_shared(work, offsets)
+    return tensoroperands.from_shared(frame, offsets, of)
+
+
+def _divided(frame: KernelFrame, step: Step, lane: int, numbers_of: Array, kind: str, by: float) -> Array:
+    """d times a power of two, which is exact but for subnormal results; nothing published says how these round."""
+    code, real = (np.uint16, np.float16) if kind == "f16" else (np.uint32, np.float32)
+    numbers: Any = numbers_of.astype(code).view(real)
+    scaled = (numbers * real(by)).astype(real)
+    exact = scaled.astype(np.float64) == numbers.astype(np.float64) * by
+    if (np.isfinite(numbers) & ~exact).any():
+        text = f"scale-input-d makes subnormal numbers of d of {frame.who(lane)}, and nothing says how they round"
+        raise frame.fault(ExecutionError, step, text)
+    return np.asarray(np.where(np.isnan(numbers), numbers_of, scaled.view(code).astype(np.uint32)))
+
+
+_SIGN_OF_NARROW = 5  # e2m1 stands in bits 2 to 5
+
+
+def _signed(codes: Array, kind: str, negative: bool) -> Array:
+    """The codes, or those of the opposite numbers."""
+    sign = BITS[kind] - 1 if BITS[kind] >= 8 else _SIGN_OF_NARROW
+    return np.asarray(codes ^ np.uint32(negative << sign))
+
+
+def _computed(
+    found: TensorProduct, what: InstructionDescriptor, a: Array, b: Array, c: Array, factors: list[Array]
+) -> Array:
+    """Codes of d, m x n, from m x k and n x k."""
+    if factors:
+        types = (what.a, what.b, what.scale)
+        return scaledproducts.dot(a, b, c, factors[0], factors[1], types, BLACKWELL[found.kind])
+    if found.kind == "i8":
+        word = "satfinite" if what.saturate else ""
+        how = Arithmetic((what.d, what.a, what.b, what.d), "integers", word=word)
+    else:
+        how = Arithmetic((what.d, what.a, what.b, what.d), "blocks", _FLOATS[found.kind], GENERATION)
+    return np.asarray(how(a[None], np.ascontiguousarray(b.T)[None], c[None])[0])

@@ -1,0 +1,304 @@
+"""What tensor cores do while threads go on (tcgen05.mma, cp, shift): what is under way, and what makes it known.
+
+An operation is computed when it is issued, which is one of the orders that hardware may choose. Until its commit has
+arrived at an mbarrier, the cells that it writes are nobody's to touch, those that it reads nobody's to write, and so
+are its bytes of shared memory; operations of the same thread follow each other in order (ISA 9.7.16.6.2). A commit
+arrives when no thread can go on, or when an mbarrier is asked, so that every wait that is missing meets operations
+under way.
+
+`tcgen05.fence` is asked for in programs that have one: Triton 3.9 writes none, and relies on what ptxas makes of
+volatile asm.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from harness.ptx.binding.program import Step
+from harness.ptx.errors import ExecutionError, MemoryFault
+from harness.ptx.kernel.copies import Reaching
+from harness.ptx.kernel.memory import CHUNK, Place, tally
+from harness.ptx.kernel.tensormemory import CELLS, COLUMNS, CORES, TensorMemory
+from harness.ptx.numeric.vectorise import Array
+
+NONE = np.zeros(0, np.int64)
+
+
+@dataclass
+class Work:
+    """An operation under way: its thread, the cells that it writes and reads, and its units of shared memory."""
+
+    step: Step
+    lane: int
+    written: Array
+    read: Array
+    units: list[Array] = field(default_factory=list)
+    barrier: int | None = None
+
+
+@dataclass
+class Committed:
+    """A commit that has not arrived at its mbarrier yet."""
+
+    step: Step
+    lane: int
+    barrier: int
+
+
+class TensorWork:
+    """The operations of a frame's tensor cores. `fences`: whether the program has fences, and is held to them."""
+
+    def __init__(self, frame: Reaching, blocks: int) -> None:
+        self.frame = frame
+        kinds = {s.kind for s in frame.program.steps}
+        self.used = any(kind.startswith("tcgen05") for kind in kinds)
+        self.fences = not kinds.isdisjoint({"tcgen05_before", "tcgen05_after"})
+        self.memory = TensorMemory(blocks if self.used else 0)
+        self.flying: list[Work] = []
+        self.commits: list[Committed] = []
+        self.after = np.full(frame.lanes if self.fences else 0, -1, np.int64)
+        self.touched: dict[int, list[Array]] = {}
+        self.accumulators: dict[tuple[object, ...], object] = {}
+
+    # words -----------------------------------------------------------------------------------------------
+
+    def place(self, number: int) -> str:
+        """A cell, in words."""
+        return f"lane {number % CELLS // COLUMNS}, column {number % COLUMNS} of tensor memory"
+
+    def line(self, step: Step) -> int:
+        """The line of a step."""
+        return int(self.frame.program.source.position(step.node.offset)[0])
+
+    def _missing(self, one: Work) -> str:
+        if one.barrier is None:
+            return ": tcgen05.commit, and a wait for its mbarrier, must come first"
+        at = one.barrier % self.frame.shared.size
+        return f": a wait for the mbarrier at offset {at}, to which it is committed, must come first"
+
+    def _fault(self, step: Step, text: str) -> MemoryFault:
+        return self.frame.fault(MemoryFault, step, text)
+
+    # checks ----------------------------------------------------------------------------------------------
+
+    def refuse(self, step: Step, lane: int, cells: Array, verb: str, *, writes: bool, cores: bool) -> None:
+        """Raise MemoryFault for an access to cells. cores: it is the tensor cores', working for the lane's thread."""
+        self._refuse_free(step, lane, cells, verb)
+        self._refuse_under_way(step, lane, cells, verb, writes, cores)
+        if self.frame.grid.races:
+            self._refuse_races(step, lane, cells, verb, writes, cores)
+
+    def _refuse_free(self, step: Step, lane: int, cells: Array, verb: str) -> None:
+        memory, frame = self.memory, self.frame
+        block = int(frame.block[lane])
+        bad = ~memory.open[block, cells % COLUMNS]
+        if bad.any():
+            number = int(cells[np.flatnonzero(bad)[0]])
+            freed = memory.freed[block].get(number % COLUMNS)
+            why = f"freed by the tcgen05.dealloc in line {self.line(freed)}" if freed else "held by no tcgen05.alloc"
+            raise self._fault(step, f"{frame.who(lane)} {verb} {self.place(number)}, which is {why}")
+
+    def _refuse_under_way(self, step: Step, lane: int, cells: Array, verb: str, writes: bool, cores: bool) -> None:
+        memory = self.memory
+        mine = CORES + int(self.frame.thread[lane]) if cores else -1
+        bad = (memory.busy[cells] > 0) & (memory.writer[cells] != mine)
+        if writes:
+            bad |= (memory.lent[cells] > 0) & (memory.reader[cells] != mine)
+        if bad.any():
+            self._name_work(step, lane, int(cells[np.flatnonzero(bad)[0]]), verb)
+        warp = 0 if cores else int(self.frame.thread[lane]) // 32 + 1
+        stored = memory.storing[cells]
+        for bad, name in (
+            ((stored != 0) & ~((stored == warp) & writes), "st"),
+            ((memory.loading[cells] > 0) & writes, "ld"),
+        ):
+            if bad.any():
+                at = int(cells[np.flatnonzero(bad)[0]])
+                text = f"{self.frame.who(lane)} {verb} {self.place(at)}, of which a tcgen05.{name} is under way"
+                raise self._fault(step, f"{text}: tcgen05.wait::{name} must come first")
+
+    def _name_work(self, step: Step, lane: int, number: int, verb: str) -> None:
+        for one in self.flying:
+            does = "writes" if (one.written == number).any() else "reads" if (one.read == number).any() else ""
+            if does:
+                text = f"{self.frame.who(lane)} {verb} {self.place(number)}, which the {one.step.bound.spelling} in "
+                text += f"line {self.line(one.step)} still {does}{self._missing(one)}"
+                raise self._fault(step, text)
+
+    def _refuse_races(self, step: Step, lane: int, cells: Array, verb: str, writes: bool, cores: bool) -> None:
+        memory, frame = self.memory, self.frame
+        thread = int(frame.thread[lane])
+        who, also = thread // 32, CORES + thread if cores else 0
+        first = lane - thread % 32
+        since = int(frame.block_time[lane] if cores else frame.block_time[first : first + 32].max())
+        checks = [("wrote", memory.written_by_others(cells, who, since, also), memory.written, memory.writer)]
+        if writes:
+            checks.append(("read", memory.read_by_others(cells, who, since, also), memory.read, memory.reader))
+        for did, bad, when, by in checks:
+            if bad.any():
+                number = int(cells[np.flatnonzero(bad)[0]])
+                text = (
+                    f"race: {frame.who(lane)} {verb} {self.place(number)}, which {self._other(int(by[number]))} {did}"
+                )
+                raise self._fault(step, f"{text}, and no barrier lies between")
+            if self.fences and step.kind != "tcgen05_dealloc":  # CUTLASS has no fence before it
+                self._refuse_unfenced(step, lane, cells, verb, when, by, who, also)
+
+    def _other(self, who: int) -> str:
+        return f"a tcgen05 operation of thread {who - CORES}" if who >= CORES else "another warp"
+
+    def _refuse_unfenced(
+        self, step: Step, lane: int, cells: Array, verb: str, when: Array, by: Array, who: int, also: int
+    ) -> None:
+        """What a barrier orders is ordered for tensor memory by fences before and behind it."""
+        found = by[cells]
+        foreign = (found != who) & (found != also) & (found != -1)
+        for bad, missing in (
+            (foreign & self.memory.unfenced[cells], "tcgen05.fence::before_thread_sync lies before"),
+            (foreign & (self.after[lane] <= when[cells]), "tcgen05.fence::after_thread_sync lies behind"),
+        ):
+            if bad.any():
+                number = int(cells[np.flatnonzero(bad)[0]])
+                text = f"{self.frame.who(lane)} {verb} {self.place(number)}, which {self._other(int(by[number]))} "
+                raise self._fault(step, text + f"accessed, and no {missing} the barrier between")
+
+    # fences ----------------------------------------------------------------------------------------------
+
+    def touch(self, lane: int, cells: Array) -> None:
+        """A warp has accessed cells."""
+        if self.fences:
+            self.memory.unfenced[cells] = True
+            self.touched.setdefault(lane // 32, []).append(cells)
+
+    def before(self, lanes: Array) -> None:
+        """tcgen05.fence::before_thread_sync."""
+        for warp in np.unique(lanes // 32).tolist():
+            for cells in self.touched.pop(warp, []):
+                self.memory.unfenced[cells] = False
+
+    def behind(self, lanes: Array) -> None:
+        """tcgen05.fence::after_thread_sync."""
+        self.after[lanes] = self.frame.clock
+
+    # operations ------------------------------------------------------------------------------------------
+
+    def issue(self, step: Step, lane: int, written: Array, read: Array = NONE) -> Work:
+        """An operation begins. Raises MemoryFault where its cells are another's.
+
+        Where it writes to the very array of cells that an operation of its thread still does, nobody else can have
+        touched these, and it takes them over.
+        """
+        name = step.bound.spelling.split(".")[1]
+        before = next((w for w in reversed(self.flying) if w.written is written and w.lane == lane), None)
+        if before is None:
+            self.refuse(step, lane, written, f"gives tcgen05.{name}", writes=True, cores=True)
+        if len(read):
+            self.refuse(step, lane, read, f"gives tcgen05.{name}", writes=False, cores=True)
+        memory, who, now = self.memory, CORES + int(self.frame.thread[lane]), self.frame.clock
+        if before is None:
+            memory.busy[written] += 1
+            memory.note_write(written, who, now)
+        else:
+            before.written = NONE
+        memory.lent[read] += 1
+        memory.note_read(read, who, now, self.frame.block_time[lane])
+        found = Work(step, lane, written, read)
+        self.flying.append(found)
+        return found
+
+    def read_shared(self, work: Work, offsets: Array) -> None:
+        """An operation reads chunks of shared memory at offsets over all blocks."""
+        frame, shared, lane, step = self.frame, self.frame.shared, work.lane, work.step
+        lanes = np.full(len(offsets), lane)
+        name = step.bound.spelling.split(".")[1]
+        frame.refuse_under_way(step, CHUNK, lanes, Place(shared, offsets), f"gives tcgen05.{name}")
+        units = shared.units(offsets, 16)
+        if frame.grid.races:
+            who = f"the tcgen05.{name} of {frame.who(lane)} reads shared memory at offset"
+            unknown = shared.unfenced[units].any(axis=1)
+            for bad, words in (
+                (
+                    shared.written_by_others(units, frame.member[lanes], frame.times(lanes)),
+                    "another thread wrote, and no barrier",
+                ),
+                (unknown, "a thread wrote, and no fence.proxy.async"),
+            ):
+                if bad.any():
+                    at = int(offsets[np.flatnonzero(bad)[0]]) % shared.size
+                    raise self._fault(step, f"{'race: ' * ('bar' in words)}{who} {at}, which {words} lies between")
+        tally(shared.taken, units, 1)
+        work.units.append(units.reshape(-1))
+
+    def reader(self, units: Array) -> str:
+        """Which operation still reads some units of shared memory, in words; "": none."""
+        for one in self.flying:
+            if any(np.isin(u, units).any() for u in one.units):
+                return f"the {one.step.bound.spelling} in line {self.line(one.step)} still reads{self._missing(one)}"
+        return ""
+
+    # commits ---------------------------------------------------------------------------------------------
+
+    def commit(self, step: Step, lane: int, barrier: int) -> None:
+        """An mbarrier is to be told when all that a thread has issued is complete."""
+        for one in self.flying:
+            if one.lane == lane and one.barrier is None:
+                one.barrier = barrier
+        self.commits.append(Committed(step, lane, barrier))
+
+    def land(self) -> bool:
+        """All that is committed is complete, and mbarriers are told; whether there was anything."""
+        commits, self.commits = self.commits, []
+        for one in commits:
+            for work in [w for w in self.flying if w.barrier == one.barrier and w.lane == one.lane]:
+                self._complete(work)
+            self._arrive(one)
+        return bool(commits)
+
+    def _complete(self, work: Work) -> None:
+        memory, frame = self.memory, self.frame
+        self.flying.remove(work)
+        who = CORES + int(frame.thread[work.lane])
+        memory.busy[work.written] -= 1
+        memory.note_write(work.written, who, frame.clock)
+        memory.lent[work.read] -= 1
+        memory.note_read(work.read, who, frame.clock, frame.clock)
+        for units in work.units:
+            tally(frame.shared.taken, units, -1)
+            if frame.grid.races:
+                frame.shared.note_group_read(units, frame.clock)
+
+    def _arrive(self, one: Committed) -> None:
+        frame = self.frame
+        found = frame.barriers.get(one.barrier)
+        at = one.barrier % frame.shared.size
+        if found is None:
+            text = f"the tcgen05.commit of {frame.who(one.lane)} tells an mbarrier at offset {at}, where none is"
+            raise frame.fault(ExecutionError, one.step, text)
+        if found.pending <= 0:
+            text = f"the tcgen05.commit of {frame.who(one.lane)} arrives at the mbarrier at offset {at}, whose phase"
+            raise frame.fault(ExecutionError, one.step, f"{text} takes no more arrivals")
+        found.pending -= 1
+        frame.landed(found, one.barrier // frame.shared.size)
+        frame.clock += found.settle(frame.clock + 1)
+
+    def refuse_bound_for(self, step: Step, barrier: int, lane: int) -> None:
+        """Raise ExecutionError where a commit is still to tell an mbarrier that a thread takes away."""
+        for one in self.commits:
+            if one.barrier == barrier:
+                text = f"{self.frame.who(lane)} takes away the mbarrier that the tcgen05.commit in line "
+                raise self.frame.fault(ExecutionError, step, f"{text}{self.line(one.step)} is still to tell")
+
+    def ended(self) -> None:
+        """Raise where blocks end with operations under way, or columns that they hold."""
+        frame = self.frame
+        if self.flying:
+            one = self.flying[0]
+            text = f"the block of {frame.who(one.lane)} ends while this is under way"
+            raise frame.fault(ExecutionError, one.step, text + self._missing(one))
+        for block, held in enumerate(self.memory.held):
+            if held:
+                lane = block * frame.grid.threads
+                text = f"the block of {frame.who(lane)} ends with {held[0].count} columns of tensor memory that no "
+                raise frame.fault(ExecutionError, held[0].step, text + "tcgen05.dealloc has freed")

@@ -1,0 +1,85 @@
+"""`ptxdiff sweep --cluster` and `ptxdiff fuzz --cluster`, by their command lines. Each connects for itself."""
+
+import json
+
+import pytest
+
+from harness.cli import main
+from tests.cluster.conftest import ROOT
+from tests.cluster.test_cluster_sweep import NEGATION, written
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+
+FLIPPING = str(ROOT / "tests" / "fuzz" / "flipping_ptxas.sh")
+
+SUMS = '''
+"""Sums of bytes."""
+from harness import Case, asm
+from references.formats import U8
+
+def total(x, y):
+    return (x + y) & 255
+
+case = Case(
+    inputs={"x": U8, "y": U8}, outputs={"z": U8}, reference=total,
+    variants={"right": asm("add.u32 $0, $1, $2;", "=r,r,r", pack=1)},
+)
+'''
+
+
+@pytest.fixture
+def project(tmp_path):
+    """Files of a user's own project."""
+    folder = tmp_path / "project"
+    (folder / "cases").mkdir(parents=True)
+    (folder / "pyproject.toml").touch()
+    (folder / "cases" / "negation.py").write_text(NEGATION)
+    (folder / "cases" / "sums.py").write_text(SUMS)
+    return folder
+
+
+def test_a_cluster_gives_the_journal_of_this_machine(three_nodes, project, tmp_path, capsys):
+    words = ["sweep", f"{project / 'cases' / 'negation.py'}::wrong", "--backend", "emulator", "--journal"]
+    assert main([*words, str(tmp_path / "here")]) == 1
+    assert main([*words, str(tmp_path / "there"), "--cluster", three_nodes.address]) == 1
+    here, there = written(tmp_path / "here"), written(tmp_path / "there")
+    assert here == there
+    assert here[0]["verdict"] == "fail"
+    assert capsys.readouterr().out.count("codes differ") == 2
+
+
+def test_a_gpu_of_the_cluster_runs_it_in_a_process_of_its_own(three_nodes, project, tmp_path, capsys):
+    """The stand-in adds, whatever the asm says; nobody names a target, as the cluster has one generation."""
+    words = ["sweep", f"{project / 'cases' / 'sums.py'}::right", "--cluster", three_nodes.address, "--journal"]
+    assert main([*words, str(tmp_path / "j"), "--timeout", "300"]) == 0
+    assert "1 of 1 shards of 2^16 inputs: 1 pass" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [("nonsense", "write HOST:PORT"), ("ray://here:10001", "Ray's client"), ("127.0.0.1:1", "no Ray cluster")],
+)
+def test_an_address_where_nobody_is(project, tmp_path, address, told, capsys):
+    if address == "127.0.0.1:1":
+        pytest.importorskip("ray")
+    words = ["sweep", f"{project / 'cases' / 'sums.py'}::right", "--backend", "emulator", "--journal"]
+    assert main([*words, str(tmp_path / "j"), "--cluster", address]) == 2
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "j").exists()
+
+
+FUZZ = ["fuzz", "--assembler", FLIPPING, "--opt", "3", "--family", "bits", "--batch", "4", "--programs", "4"]
+
+
+def test_a_campaign_on_a_cluster_writes_what_one_here_writes(three_nodes, tmp_path, capsys):
+    """Without a GPU: the assembler crashes on a node, and the driver writes the finding."""
+    words = [*FUZZ, "--no-gpu", "--output", str(tmp_path)]
+    assert main([*words, "--cluster", three_nodes.address]) == 1
+    said = capsys.readouterr().out
+    assert "4 programs" in said
+    assert "crashed" in said
+    found = [json.loads(p.read_text()) for p in tmp_path.glob("*/finding.json")]
+    assert {f["kind"] for f in found} == {"crashed"}
+    assert main([*words, "--cluster", three_nodes.address]) == 2  # the folder has a campaign already
+    assert main([*words, "--resume"]) == 1  # goes on here with what nodes did
+    assert "4 programs, 1 findings" in " ".join(capsys.readouterr().out.split())

@@ -1,0 +1,123 @@
+"""A campaign on a Ray cluster finds what one here finds; what nodes send wrongly is told, and counts as nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.cluster.connect import ClusterError
+from harness.cluster.joining import joined
+from harness.cluster.nodes import Needs, gpu
+from harness.fuzz import oncluster
+from harness.fuzz.assemblers import assembler
+from harness.fuzz.campaign import FuzzCampaign
+from harness.fuzz.judge import FuzzPlan, PtxasFault
+from harness.fuzz.oncluster import ClusterFuzz, digest_of_file, on_node, unfounded
+from harness.triton.ptxas import NoAssembler
+from tests.cluster.conftest import ROOT
+from tests.cluster.fuzz_deeds import judged
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+HERE = ROOT / "tests" / "cluster"
+FLIPPING = str(ROOT / "tests" / "fuzz" / "flipping_ptxas.sh")
+SHARED = Needs(1.0, 0.25, "sm_90a")
+
+
+@pytest.fixture(scope="module")
+def tasks(three_nodes):
+    with joined(three_nodes.address, HERE) as made:
+        yield made
+
+
+def plan(seed="a", batch=2):
+    return FuzzPlan(seed, "sm_90a", 90, (assembler(FLIPPING, 0), assembler(FLIPPING, 3)), {"bits": 1.0}, batch=batch)
+
+
+def fuzzed(tasks, folder, work, batches, made=None, needs=SHARED):
+    made = made or plan()
+    campaign = FuzzCampaign(made, None, folder / "journal.jsonl")
+    running = ClusterFuzz(tasks, campaign, needs, f"fuzz_deeds:{work}")
+    running.run(300.0, batches * made.batch)
+    return running
+
+
+def test_a_cluster_finds_what_is_found_here(tasks, tmp_path):
+    """Two batches: one in which an instruction is flipped, one at which the assembler crashes."""
+    there = fuzzed(tasks, tmp_path / "there", "right", 2, plan("b"))
+    here = FuzzCampaign(plan("b"), None, tmp_path / "here" / "journal.jsonl")
+    files = {FLIPPING: digest_of_file(FLIPPING)}
+    for number in range(2):
+        here.take(judged(here.plan, files, number, ()))
+    state = there.campaign.state
+    assert there.lost == {}
+    assert (state.batches, state.programs, state.runs) == ({0, 1}, 4, here.state.runs)
+    found = {(f.kind, f.skeleton) for f in state.findings.values()}
+    assert found == {(f.kind, f.skeleton) for f in here.state.findings.values()}
+    assert {kind for kind, _ in found} == {"wrong", "crashed"}
+    assert FuzzCampaign(plan("b"), None, tmp_path / "there" / "journal.jsonl").state.findings == state.findings
+
+
+@pytest.mark.parametrize(
+    ("work", "words"),
+    [
+        ("another_batch", "sent batch 0 where batch 1 was due"),
+        ("another_plan", "tried another plan, or other files"),
+        ("other_assemblers", "tried another plan, or other files"),
+        ("fewer_programs", "tried 1 programs of 2"),
+        ("nothing_ran", "ran 0 programs of 4"),
+        ("says_nothing", "its task ended without a result"),
+        ("no_finding", "sent a finding that is none"),
+        ("raises", "RuntimeError: what a node may raise"),
+        ("twice", "sent batch 1 a second time"),
+    ],
+)
+def test_what_was_not_asked_for_counts_as_nothing(tasks, tmp_path, work, words):
+    running = fuzzed(tasks, tmp_path, work, 4)
+    assert [*running.lost] == [1]
+    assert words in running.lost[1]
+    state = running.campaign.state
+    assert state.batches == ({0, 1, 2, 3} if work == "twice" else {0, 2, 3})
+    assert state.programs == 2 * len(state.batches)
+    assert state.findings == {}
+
+
+def test_a_batch_that_was_lost_is_tried_again_by_the_next_start(tasks, tmp_path):
+    assert fuzzed(tasks, tmp_path, "raises", 3).lost
+    again = fuzzed(tasks, tmp_path, "empty", 3)
+    assert again.lost == {}
+    assert again.campaign.state.batches == {0, 1, 2}
+    assert again.campaign.state.programs == 6
+
+
+def test_a_process_that_dies_costs_nothing_where_it_lives_the_second_time(tasks, tmp_path):
+    running = fuzzed(tasks, tmp_path, "dies_once", 2, plan(seed=str(tmp_path / "died")))
+    assert (tmp_path / "died").exists()
+    assert (running.lost, running.campaign.state.batches) == ({}, {0, 1})
+
+
+def test_a_generation_that_no_node_has_is_refused(tasks, tmp_path):
+    with pytest.raises(ClusterError, match="no node of the cluster has a whole GPU sm_80"):
+        fuzzed(tasks, tmp_path, "empty", 1, needs=gpu("sm_80", alone=True))
+
+
+def test_a_node_tries_with_the_drivers_own_assembler_or_not_at_all(tmp_path):
+    copy = tmp_path / "ptxas"
+    copy.write_text(Path(FLIPPING).read_text() + "\n# another\n")
+    with pytest.raises(NoAssembler, match=r"this node has not the file that the driver has at"):
+        oncluster._found(plan().assemblers[0], digest_of_file(str(copy)), "sm_90a")
+    found = oncluster._found(plan().assemblers[0], digest_of_file(FLIPPING), "sm_90a")
+    assert found == plan().assemblers[0]
+
+
+def test_a_node_without_the_gpu_tries_nothing(monkeypatch):
+    monkeypatch.setattr("harness.processes.gpus.gpu_visible", lambda: False)
+    with pytest.raises(RuntimeError, match="expected one GPU sm_90a"):
+        list(on_node(plan(), {FLIPPING: digest_of_file(FLIPPING)}, 0, (), True))
+
+
+def test_a_finding_is_emulated_again():
+    files = {FLIPPING: digest_of_file(FLIPPING)}
+    found = next(f for f in judged(plan("b"), files, 0, ()).findings if f.kind == "wrong")
+    assert unfounded(found) == ""
+    forged = PtxasFault(**{**vars(found), "expected": found.given})
+    assert "sent a finding that is none" in unfounded(forged)
+    assert "sent a finding that is none" in unfounded(PtxasFault(**{**vars(found), "inputs": (0,) * 8}))

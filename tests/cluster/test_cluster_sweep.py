@@ -1,0 +1,236 @@
+"""A sweep on a Ray cluster gives the journal of a local one; what nodes send wrongly is an error, never a result."""
+
+import contextlib
+import json
+from dataclasses import replace
+
+import pytest
+
+from harness.cli import main
+from harness.cluster.connect import ClusterError
+from harness.cluster.joining import joined, project_of
+from harness.running import shardworker
+from harness.sweep import oncluster
+from harness.sweep.oncluster import ClusterSweep
+from harness.sweep.shards import Journal, JournalError, ShardResult, Task
+from tests.cluster.conftest import ROOT, STORE, path_of
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+HERE = ROOT / "tests" / "cluster"
+TASK = Task(str(HERE / "case.py"), "case", "v", "emulator", "sm_90a", 1, 20, 16)
+
+
+@pytest.fixture(scope="module")
+def tasks(three_nodes):
+    with joined(three_nodes.address, HERE) as made:
+        yield made
+
+
+@pytest.fixture
+def in_fours(monkeypatch):
+    """Four shards a task, so that a task has more than the shard that goes wrong."""
+    monkeypatch.setattr(ClusterSweep, "_next", next_four)
+
+
+def next_four(self, places):
+    if self._again:
+        return self._again.popleft()
+    size = min(4, len(self._waiting))
+    return oncluster._Piece(oncluster.deque(self._waiting.popleft() for _ in range(size))) if size else None
+
+
+def swept(tasks, path, work, wanted=range(16), task=TASK, on_result=lambda _: None):
+    with contextlib.closing(Journal(path, task, resume=path.exists())) as journal:
+        sweep = ClusterSweep(tasks, task, journal, wanted, root=HERE, given=lambda s: f"given {s}",
+                             on_result=on_result, work=f"sweep_deeds:{work}")  # fmt: skip
+        sweep.run()
+    return journal.done
+
+
+def written(path):
+    """What a journal says of each shard, but for where and how long it ran."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    shards = {r.pop("shard"): {k: v for k, v in r.items() if k not in ("seconds", "node", "sum")} for r in lines}
+    assert len(shards) == len(lines)
+    return shards
+
+
+def test_every_shard_comes_once_from_all_nodes(tasks, tmp_path):
+    done = swept(tasks, tmp_path / "j", "slow")
+    assert sorted(done) == list(range(16))
+    assert {r.verdict for r in done.values()} == {"pass"}
+    assert all(done[s].given == f"given {s}" and done[s].node for s in done)
+
+
+@pytest.mark.parametrize(
+    ("work", "words"),
+    [
+        ("another_shard", "sent shard 3 where shard 2 was due"),
+        ("another_definition", "ran other inputs than those of the shard, or another definition"),
+        ("fewer_inputs", "judged 65535 codes of 2^16 inputs"),
+        ("no_result", "sent 'pass' where shard 2 was due"),
+    ],
+)
+def test_what_was_not_asked_for_is_an_error(tasks, tmp_path, in_fours, work, words):
+    done = swept(tasks, tmp_path / "j", work)
+    assert sorted(done) == list(range(16))
+    assert {s for s in done if done[s].verdict != "pass"} == {2}
+    assert done[2].verdict == "error"
+    assert words in done[2].words
+
+
+def test_a_shard_that_is_lost_is_no_pass(tasks, tmp_path, in_fours):
+    """The shard behind it stands in its place, and the last of the task has no result at all."""
+    done = swept(tasks, tmp_path / "j", "loses_one")
+    assert {s: r.words for s, r in done.items() if r.verdict == "error"} == {
+        2: f"{done[2].node.split()[0]}: sent shard 3 where shard 2 was due",
+        3: "its task ended without a result of it",
+    }
+
+
+def test_a_shard_that_comes_twice_ends_the_sweep(tasks, tmp_path, in_fours):
+    with pytest.raises(ClusterError, match="a result more than its task has shards"):
+        swept(tasks, tmp_path / "j", "twice", range(4))
+    assert sorted(written(tmp_path / "j")) == [0, 1, 2, 3]
+
+
+def test_a_journal_counts_no_shard_twice_and_none_that_there_is_not(tmp_path):
+    path = tmp_path / "j"
+    with contextlib.closing(Journal(path, TASK, resume=False)) as journal:
+        journal.write(ShardResult(1, "pass"))
+        with pytest.raises(JournalError, match="shard 1 came twice"):
+            journal.write(ShardResult(1, "pass"))
+        with pytest.raises(JournalError, match="no shard 16"):
+            journal.write(ShardResult(16, "pass"))
+        assert journal.missing(range(3)) == [0, 2]
+    lines = path.read_bytes().splitlines(keepends=True)
+    with contextlib.closing(Journal(tmp_path / "k", TASK, resume=False)) as other:
+        other._check = lambda result: None  # a driver that does not look
+        other.write(ShardResult(1, "pass"))
+        other.write(ShardResult(1, "pass"))
+    assert len(lines) == 2
+    with pytest.raises(JournalError, match="shard 1 came twice"):
+        Journal(tmp_path / "k", TASK, resume=True)
+
+
+def test_a_process_that_dies_costs_nothing_where_it_lives_the_second_time(tasks, tmp_path, in_fours):
+    task = replace(TASK, variant=str(tmp_path / "died"))
+    done = swept(tasks, tmp_path / "j", "dies_once", task=task)
+    assert (tmp_path / "died").exists()
+    assert sorted(written(tmp_path / "j")) == list(range(16))
+    assert {r.verdict for r in done.values()} == {"pass"}
+
+
+def test_a_shard_that_always_kills_its_process_costs_itself_alone(tasks, tmp_path, in_fours):
+    done = swept(tasks, tmp_path / "j", "dies_at_two", range(4))
+    assert {s: r.verdict for s, r in done.items()} == {0: "pass", 1: "pass", 2: "error", 3: "pass"}
+    assert "died" in done[2].words
+
+
+def test_a_node_that_dies_changes_nothing_in_the_journal(tasks, three_nodes, tmp_path, in_fours):
+    swept(tasks, tmp_path / "undisturbed", "right")
+    node = three_nodes.add_node(num_cpus=2, object_store_memory=STORE, env_vars={"PYTHONPATH": path_of(ROOT)})
+    (new,) = tasks.nodes.look()
+    killed = []
+
+    def kill(result):
+        if result.node.endswith(new.id[:12]) and not killed:  # it has the rest of its shards in hand
+            killed.append(result.shard)
+            three_nodes.remove_node(node, allow_graceful=False)
+
+    swept(tasks, tmp_path / "disturbed", "slow", range(16), on_result=kill)
+    assert killed
+    assert written(tmp_path / "disturbed") == written(tmp_path / "undisturbed")
+
+
+class Stopped(Exception):
+    pass
+
+
+def test_a_second_driver_goes_on_where_the_first_was_stopped(tasks, tmp_path):
+    told = []
+
+    def stop(result):
+        assert result.verdict == "pass", result
+        told.append(result.shard)
+        if len(told) == 5:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        swept(tasks, tmp_path / "j", "slow", on_result=stop)
+    assert not tasks.running
+    again = []
+    swept(tasks, tmp_path / "j", "right", on_result=lambda r: again.append(r.shard))
+    assert sorted(told + again) == list(range(16))
+    swept(tasks, tmp_path / "whole", "right")
+    assert written(tmp_path / "j") == written(tmp_path / "whole")
+
+
+def test_a_generation_that_no_node_has_is_refused_before_anything_runs(tasks, tmp_path):
+    task = replace(TASK, backend="gpu", target="sm_80")
+    with pytest.raises(ClusterError, match=r"no node of the cluster has a whole GPU sm_80; GPUs of .*: sm_90a"):
+        swept(tasks, tmp_path / "j", "right", task=task)
+    assert written(tmp_path / "j") == {}
+
+
+def test_a_node_runs_shards_of_its_target_alone(monkeypatch):
+    """Ray gives a task one GPU; one of another generation is not run for it."""
+    monkeypatch.setattr("harness.processes.gpus.gpu_visible", lambda: False)
+    with pytest.raises(RuntimeError, match=r"expected one GPU sm_80; Ray gave CUDA_VISIBLE_DEVICES=.*: no GPU"):
+        list(shardworker.on_node(replace(TASK, backend="gpu", target="sm_80"), (1,), 1.0))
+
+
+def test_what_a_shard_is_given_differs_with_shard_definition_and_place(tmp_path):
+    file = tmp_path / "negation.py"
+    file.write_text(NEGATION)
+    task = Task(str(file), "case", "right", "emulator", "sm_90a", 2, 16, 12)
+    given = shardworker.giver(task)
+    other = tmp_path / "other.py"
+    other.write_text(NEGATION.replace("a ^ 0x8000", "a ^ 0x8001"))
+    found = {given(0), given(1), shardworker.giver(replace(task, target="sm_80"))(0),
+             shardworker.giver(replace(task, path=str(other)))(0), shardworker.giver(replace(task, shard_bits=13))(0),
+             shardworker.giver(replace(task, variant="wrong"))(0)}  # fmt: skip
+    assert len(found) == 6
+    assert given(0) == shardworker.giver(task)(0)
+
+
+NEGATION = '''
+"""Negation."""
+from harness import Case, asm
+from references.formats import F16
+
+def reference(a):
+    return a ^ 0x8000
+
+case = Case(
+    inputs={"a": F16}, outputs={"y": F16}, reference=reference, nan="payload",
+    variants={
+        "right": asm("xor.b32 $0, $1, 0x80008000;", "=r,r", pack=2),
+        "wrong": asm("xor.b32 $0, $1, 0x80018000;", "=r,r", pack=2),
+    },
+)
+'''
+
+
+def test_a_project_is_the_folder_that_looks_like_one(tmp_path):
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "pyproject.toml").touch()
+    assert project_of(tmp_path / "project" / "cases" / "sums.py") == tmp_path.resolve() / "project"
+    assert project_of(tmp_path / "alone.py") == tmp_path.resolve()
+
+
+def test_a_sweep_that_misses_a_shard_is_no_pass(tmp_path, monkeypatch, capsys):
+    """A driver that loses one silently: the command counts what it asked for."""
+    from harness.sweep import shards
+
+    def loses(task, journal, wanted, **_):
+        for shard in wanted[:-1]:
+            journal.write(ShardResult(shard, "pass", total=1))
+
+    monkeypatch.setattr(shards, "sweep", loses)
+    file = tmp_path / "two.py"
+    file.write_text(NEGATION.replace("reference(a)", "reference(a, b)").replace('{"a": F16}', '{"a": F16, "b": F16}')
+                    .replace('"=r,r"', '"=r,r,r"'))  # fmt: skip
+    words = ["sweep", f"{file}::right", "--backend", "emulator", "--journal", str(tmp_path / "j"), "--limit", "3"]
+    assert main([*words, "--shard-bits", "16"]) == 1
+    assert "1 shards have no result, of which 2 is the first" in capsys.readouterr().out
