@@ -397,7 +397,7 @@ def test_many_blocks_run_in_several_frames() -> None:
 @pytest.mark.parametrize(
     ("body", "kind", "words"),
     [
-        ("tcgen05.fence::before_thread_sync;", NotElementwise, "tensor core instruction that the emulator does"),
+        ("wmma.mma.sync;", NotElementwise, "tensor core instruction that the emulator does"),
         ("trap;", ExecutionError, "stops the kernel"),
         ("ld.param.u32 %r5, [p9];", PtxError, "no parameter"),
         ("frob.b32 %r5, %r6;", PtxError, "unknown instruction"),

@@ -17,7 +17,7 @@ pytest.importorskip("triton", reason="Triton is not installed; it compiles the k
 import triton.language as tl
 
 from harness import emulated
-from harness.ptx.errors import MemoryFault, NotElementwise
+from harness.ptx.errors import MemoryFault
 from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
 from harness.triton.compile import compile_kernel
 from harness.triton.spec import Compilation, FunctionRef
@@ -90,14 +90,6 @@ def test_integer_products(target: str) -> None:
     zero = torch.zeros(M, N, dtype=torch.int64)
     expected = tensor_core.dot_integer(codes(x), codes(y), zero, a_format=I8, b_format=I8, to=I32)
     np.testing.assert_array_equal(codes(out).numpy(), expected.numpy())
-
-
-def test_products_in_tensor_memory_are_refused() -> None:
-    """What tiles of 64 rows become on sm_100a: tcgen05."""
-    x = np.zeros((128, 128), np.float16)
-    out = np.zeros((128, 128), np.float32)
-    with pytest.raises(NotElementwise, match="that the emulator does not run"):
-        emulated(triton_kernels.matmul, "sm_100a")[(1, 1)](x, x, out, 128, 128, 64, B=128, STEP=64, ACC=tl.float32)
 
 
 # mistakes, planted in what Triton wrote ------------------------------------------------------------------------

@@ -18,6 +18,7 @@ pytest.importorskip("triton", reason="Triton is not installed; it compiles the k
 
 import triton.language as tl
 
+from cases import block_scaled_matmul
 from harness import emulated
 from harness.ptx.errors import ExecutionError, MemoryFault, PtxError
 from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
@@ -25,7 +26,7 @@ from harness.triton.compile import compile_kernel
 from harness.triton.spec import Compilation, FunctionRef
 from harness.triton.specialise import Parameters, PointerType, specialise
 from references import scaled_matrices, tensor_core
-from references.formats import BF16, E2M1, E4M3, E5M2, F16, F32, I8, I32, TF32, UE8M0, Format
+from references.formats import BF16, E2M1, E4M3, E5M2, F16, F32, I8, I32, TF32, UE8M0, Format, to_float64
 from tests import descriptor_kernels
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -177,6 +178,15 @@ def test_block_scaled_products(a: str, b: str, block: int) -> None:
     meta = {"BM": 128, "BN": 64, "BK": 128, "A": a, "B": b, "BLOCK": block}
     emulated(kernels.scaled, TARGET)[(1, 1)](*given, out, 128, 64, 256, **meta)
     np.testing.assert_array_equal(codes(out).numpy(), expected)
+
+
+@pytest.mark.parametrize("name", ["mxfp8", "nvfp4"])
+def test_dequantised_products_lie_within_the_bound_of_the_cases(name: str) -> None:
+    case, plain = getattr(block_scaled_matmul, f"{name}_matmul"), getattr(block_scaled_matmul, f"{name}_dequantised")
+    made = case.generate(case.sizes[0], np.random.default_rng(7))
+    given = [torch.from_numpy(made[n].astype(np.int64)) for n in case.inputs]
+    scaled, other = (to_float64(F32, f(*given)).numpy() for f in (case.reference, plain))
+    assert np.abs(scaled - other).max() < block_scaled_matmul.BOUND < np.abs(scaled).max() / 100
 
 
 # mistakes, planted in what Triton wrote ---------------------------------------------------------------------------

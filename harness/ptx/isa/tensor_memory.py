@@ -1,7 +1,7 @@
 """The fifth generation of tensor cores (tcgen05): tensor memory, copies to it, and products (ISA 9.7.16).
 
-Declared is what the kernel machine runs: dense products of one block. Sparse products (`.sp`), the reducing load
-(`ld.red`) and `.ashift` are refused by name; `.cta_group::2` is declared, and refused when a kernel is loaded.
+Dense products of one block run. Pairs of blocks (`.cta_group::2`), sparse products (`.sp`), the reducing load
+(`ld.red`) and `.ashift` are declared, and refused in words when a kernel is loaded.
 """
 
 from __future__ import annotations
@@ -115,3 +115,31 @@ operation(
 )
 for _when in ("before", "after"):
     operation(f"tcgen05.fence::{_when}_thread_sync", f"tcgen05_{_when}", section="9.7.16.11.1", requires=_HAVE)
+
+_KINDS = " ".join(f".kind::{k}" for k in ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4"))
+_SIZES = ".scale_vec::1X .scale_vec::2X .scale_vec::4X .block16 .block32"
+for _pattern, _what in (
+    ("tcgen05.mma.sp.group.kind{.block_scale}{.size}{.ashift}{.collector}", "tcgen05_sparse"),
+    ("tcgen05.mma.ws.sp.group.kind{.collector}", "tcgen05_sparse"),
+    ("tcgen05.mma.group.kind.ashift{.collector}", "tcgen05_ashift"),
+):
+    operation(
+        _pattern,
+        _what,
+        section="9.7.16.10.9",
+        requires=_HAVE,
+        group=_GROUP,
+        kind=_KINDS,
+        size=_SIZES,
+        collector=f"{_OF_A} .collector::b0::fill .collector::b1::fill .collector::b2::fill .collector::b3::fill",
+    )
+operation(
+    "tcgen05.ld.red.sync.aligned.shape.num.op{.abs}{.NaN}.type",
+    "tcgen05_ld_red",
+    section="9.7.16.8.1",
+    requires="101a 103f 110f",
+    shape=".32x32b .16x32bx2",
+    num=_TO_128,
+    op=".min .max",
+    type=".u32 .s32 .f32",
+)

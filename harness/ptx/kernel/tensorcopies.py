@@ -20,7 +20,7 @@ from harness.ptx.kernel.accesses import address
 from harness.ptx.kernel.builder import KernelBuilder
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.kernel.tensorcolumns import of_one_block
-from harness.ptx.kernel.tensoroperands import Operand, values
+from harness.ptx.kernel.tensoroperands import TensorOperand, values
 from harness.ptx.machine.operations import runs
 from harness.ptx.numeric.vectorise import Array
 from harness.ptx.text.nodes import Instruction
@@ -69,7 +69,7 @@ def _run_cp(frame: KernelFrame, step: Step, active: Array | None) -> None:
     found: TensorCopy = step.detail
     for lane, (given, code) in zip(lanes.tolist(), values(frame, step, step.sources, lanes), strict=True):
         to = _cells(frame, step, lane, given + found.behind, found)
-        source = Operand("the source", found.lanes.shape[1], 4 * found.words, "u8")
+        source = TensorOperand("the source", found.lanes.shape[1], 4 * found.words, "u8")
         offsets = tensoroperands.shared_offsets(frame, step, lane, code, source)
         work = frame.tensor.issue(step, lane, to.reshape(-1))
         frame.tensor.read_shared(work, offsets)
@@ -96,7 +96,7 @@ def _unpacked(chunks: Array, packed: str | None, masks: bool) -> Array:
     """Chunks of 16 bytes with their elements in a byte each: e2m1 in bits 2 to 5, 6 bits from bit 0."""
     if packed is None:
         return chunks
-    found = Operand("", 0, 0, "e2m1" if packed == "b4x16_p64" else "e3m2")
+    found = TensorOperand("", 0, 0, "e2m1" if packed == "b4x16_p64" else "e3m2")
     elements = tensoroperands.unpacked(chunks, found)
     return np.asarray((elements != 0) * np.uint8(0xFF) if masks else elements.astype(np.uint8))
 

@@ -27,7 +27,7 @@ Codes = tuple[Array, Array | None]
 
 
 @dataclass(frozen=True)
-class Operand:
+class TensorOperand:
     """A matrix: rows of a (columns of b), k, its type, whether it is MN-major; `dense`: 4-bit elements, two a byte."""
 
     name: str
@@ -58,7 +58,7 @@ def values(frame: KernelFrame, step: Step, readers: tuple[ReadSlot, ...], lanes:
 # shared memory ----------------------------------------------------------------------------------------------------
 
 
-def shared_offsets(frame: KernelFrame, step: Step, lane: int, code: int, found: Operand) -> Array:
+def shared_offsets(frame: KernelFrame, step: Step, lane: int, code: int, found: TensorOperand) -> Array:
     """The bytes of shared memory, over all blocks, of a matrix's chunks. Raises ExecutionError and MemoryFault."""
     descriptor = tensordescriptors.decoded(code)
     who = f"the descriptor of {found.name} of {frame.who(lane)}"
@@ -83,7 +83,7 @@ def shared_offsets(frame: KernelFrame, step: Step, lane: int, code: int, found: 
     return np.asarray(offsets + int(frame.block[lane]) * shared.size)
 
 
-def from_shared(frame: KernelFrame, offsets: Array, found: Operand) -> Codes:
+def from_shared(frame: KernelFrame, offsets: Array, found: TensorOperand) -> Codes:
     """The codes of a matrix, rows x k, from its chunks."""
     shared = frame.shared
     data = shared.bytes.reshape(-1, 16)[offsets // 16]
@@ -93,7 +93,7 @@ def from_shared(frame: KernelFrame, offsets: Array, found: Operand) -> Codes:
     )
 
 
-def unpacked(octets: Array, found: Operand) -> Array:
+def unpacked(octets: Array, found: TensorOperand) -> Array:
     """Chunks of 16 bytes as elements: chunks x elements."""
     bits = BITS[found.type]
     if bits >= 8:
@@ -108,12 +108,12 @@ def unpacked(octets: Array, found: Operand) -> Array:
     return np.asarray(np.stack([whole >> 6 * n & 63 for n in range(4)], -1).reshape(-1, 16))
 
 
-def _doubtful(mask: Array, found: Operand) -> Array:
+def _doubtful(mask: Array, found: TensorOperand) -> Array:
     """Which elements have undefined bits; padding is nobody's."""
     return np.asarray(unpacked(mask, found) != 0)
 
 
-def _arranged(elements: Array, found: Operand) -> Array:
+def _arranged(elements: Array, found: TensorOperand) -> Array:
     if found.across:
         wide = elements.reshape(found.k, -1)[:, : found.rows]
         return np.ascontiguousarray(wide.T)
@@ -159,7 +159,7 @@ def refuse_unwritten(frame: KernelFrame, step: Step, lane: int, some: Array, nam
         raise frame.fault(MemoryFault, step, text)
 
 
-def from_cells(frame: KernelFrame, some: Array, found: Operand) -> Codes:
+def from_cells(frame: KernelFrame, some: Array, found: TensorOperand) -> Codes:
     """The codes of a matrix from cells, rows x columns of 32 bits. Elements of 6 and 4 bits have a byte each."""
     memory = frame.tensor.memory
     words, doubt = (np.ascontiguousarray(of[some]) for of in (memory.words, memory.undefined))

@@ -24,7 +24,7 @@ from harness.ptx.kernel.tensor import spread
 from harness.ptx.kernel.tensoraccumulators import accumulator, codes, store
 from harness.ptx.kernel.tensorcolumns import of_one_block
 from harness.ptx.kernel.tensorinstructions import InstructionDescriptor
-from harness.ptx.kernel.tensoroperands import BITS, Codes, Operand, values
+from harness.ptx.kernel.tensoroperands import BITS, Codes, TensorOperand, values
 from harness.ptx.kernel.tensorwork import NONE, Work
 from harness.ptx.machine.operations import runs
 from harness.ptx.numeric import scaledproducts
@@ -127,8 +127,8 @@ def _product(frame: KernelFrame, step: Step, lane: int, given: list[int]) -> Non
     enabled, *masks = given[len(found.places) :]
     to = _enabled(d.lanes, masks) if masks else None
     written = d.cells if to is None else d.cells[to]
-    a = Operand("a", what.m, what.k, what.a, what.across_a, found.kind.startswith("mxf4"))
-    b = Operand("b", what.n, what.k, what.b, what.across_b, found.kind.startswith("mxf4"))
+    a = TensorOperand("a", what.m, what.k, what.a, what.across_a, found.kind.startswith("mxf4"))
+    b = TensorOperand("b", what.n, what.k, what.b, what.across_b, found.kind.startswith("mxf4"))
     in_cells = None if found.places[1] is None else _a_in_cells(frame, step, lane, at[1], a, found.ws)
     of_scales = [
         _scale_cells(frame, step, lane, address, rows, f"the scale of {name}")
@@ -186,7 +186,7 @@ def _refuse_base(frame: KernelFrame, step: Step, lane: int, given: int, m: int, 
         raise frame.fault(ExecutionError, step, f"{text}, not at lane {base}")
 
 
-def _a_in_cells(frame: KernelFrame, step: Step, lane: int, given: int, a: Operand, ws: bool) -> Array:
+def _a_in_cells(frame: KernelFrame, step: Step, lane: int, given: int, a: TensorOperand, ws: bool) -> Array:
     if ws and a.rows != 128:
         text = f"a of {a.rows} rows in tensor memory: the emulator runs .ws so with 128 rows alone"
         raise frame.fault(ExecutionError, step, text)
@@ -214,7 +214,7 @@ def _enabled(lanes: Array, masks: list[int]) -> Array:
 
 
 def _matrix(
-    frame: KernelFrame, step: Step, lane: int, code: int, of: Operand, in_cells: Array | None, work: Work
+    frame: KernelFrame, step: Step, lane: int, code: int, of: TensorOperand, in_cells: Array | None, work: Work
 ) -> Codes:
     if in_cells is not None:
         return tensoroperands.from_cells(frame, in_cells, of)
@@ -257,3 +257,16 @@ def _computed(
     else:
         how = Arithmetic((what.d, what.a, what.b, what.d), "blocks", _FLOATS[found.kind], GENERATION)
     return np.asarray(how(a[None], np.ascontiguousarray(b.T)[None], c[None])[0])
+
+
+def _refuses(operation: str, what: str) -> None:
+    @binds(operation)
+    def bind(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+        raise builder.error(
+            NotElementwise, f"{node.spelling}: the emulator does not run {what} of tcgen05", node.offset
+        )
+
+
+_refuses("tcgen05_sparse", "sparse products")
+_refuses("tcgen05_ashift", "products of a shifted a")
+_refuses("tcgen05_ld_red", "reducing loads")
