@@ -15,6 +15,12 @@ host=$(hostname --ip-address | cut -d ' ' -f 1)
 address=$host:${PTXDIFF_PORT:-6379}
 trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT # the cluster ends with the job
 
+# Others have accounts on these machines: only who knows the token may use the cluster. Ray without tokens goes on
+# without. srun hands both variables on to the nodes.
+if token=$(ray get-auth-token --generate 2>/dev/null) && [[ -n "$token" ]]; then
+  export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=$token
+fi
+
 # --block: Slurm ends what a step leaves behind. --overlap: the step shares the node with this script.
 srun --overlap --nodes=1 --ntasks=1 --nodelist="$head" \
   ray start --head --block --disable-usage-stats --node-ip-address="$host" --port="${address##*:}" &

@@ -162,7 +162,8 @@ def test_the_script_is_installed_with_the_package():
 STAND_INS = {
     # Runs what follows its options, as Slurm does on a node, and notes it.
     "srun": 'echo "srun $*" >> "$LOG"; while [[ $1 == --* ]]; do shift; done; exec "$@"',
-    "ray": 'echo "ray $*" >> "$LOG"; exec sleep 60',
+    "ray": 'echo "ray $* ${RAY_AUTH_MODE:-} ${RAY_AUTH_TOKEN:-}" >> "$LOG"; '
+    '[[ $1 == get-auth-token ]] && { echo "${TOKEN-}"; exit; }; exec sleep 60',
     "ptxdiff": 'echo "ptxdiff $*" >> "$LOG"; [[ $1 == cluster ]] && { sleep 0.3; exit "${NODES_STATUS:-0}"; }; '
     'exit "${STATUS:-0}"',
 }
@@ -198,6 +199,18 @@ def test_the_slurm_script_starts_a_head_the_other_nodes_and_ptxdiff(tmp_path):
         f"ptxdiff cluster nodes {address} --expect 3 --wait 300",
         f"ptxdiff run --cluster {address} cases --effort full",
     ]
+
+
+def test_all_nodes_of_a_slurm_job_have_one_token(tmp_path):
+    _, called = slurm_job(tmp_path, 2, TOKEN="secret")
+    started = [c for c in called if c.startswith("ray start")]
+    assert len(started) == 2
+    assert all(c.endswith(" token secret") for c in started)
+
+
+def test_a_ray_without_tokens_runs_without(tmp_path):
+    _, called = slurm_job(tmp_path, 2)
+    assert not any("token" in c for c in called if c.startswith("ray start"))
 
 
 def test_one_node_is_its_own_head(tmp_path):
