@@ -26,12 +26,16 @@ hardware of this generation was at hand.
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from references.formats import E2M1, F32, UE8M0, Format, is_infinity, is_nan, is_zero, sign
+from references.lazily import torch
 from references.rounding import bit_length, decompose, nan_code, round_exact
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Operand = tuple[Format, Tensor]
 
 
 @dataclass(frozen=True)
@@ -71,9 +75,6 @@ def dot(
         y = (scale_format, scale_b[:, blocks].repeat_interleave(block, 1).unsqueeze(0))
         c = _instruction((a_format, a[:, some].unsqueeze(1)), (b_format, b[some].T.unsqueeze(0)), x, y, c, kind)
     return c
-
-
-Operand = tuple[Format, Tensor]
 
 
 def _unsigned(scale: Operand) -> Operand:

@@ -19,13 +19,15 @@ threads give scales. No such GPU has confirmed it.
 from __future__ import annotations
 
 from functools import cache
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from references.formats import E2M1, E4M3, F32, Format
 from references.formats import is_infinity as infinite
 from references.formats import is_nan as nan
+from references.lazily import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _QUIET, _INFINITY = 0x7FFFFFFF, 0x7F800000
 Number = tuple[int, int, "int | None"]

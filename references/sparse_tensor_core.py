@@ -14,9 +14,13 @@ A" (figures of the metadata); CUTLASS, `reorder_meta`, for which word of a group
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+from references.lazily import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 CHUNK = {32: 2, 16: 4, 8: 4, 4: 8}
 """Columns of a chunk, by the bits of an element."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,11 @@ pytest_plugins = ["pytester"]
 
 # Tests change the harness under the runs that they make, here and in processes of their own: nothing is reused there.
 os.environ["PTXDIFF_REUSE"] = "0"
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector of cycles what stays, torch and 15,000 items: it took a tenth of the time."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -23,6 +23,8 @@ from harness.fuzz.illegal import Illegal, illegal
 from harness.ptx import PtxError
 from harness.ptx.errors import InternalError
 from harness.ptx.kernel.load import load_kernel
+from harness.triton.given import other_target
+from harness.triton.ptxtext import without_comments
 
 EMULATOR = "the emulator"
 CHUNK = 8
@@ -76,7 +78,7 @@ def tried(plan: RefusalPlan, number: int) -> tuple[int, int, list[RefusalGroup]]
     found, refused = [], 0
     for place in range(CHUNK):
         made = illegal(f"{plan.seed}/{number * CHUNK + place}", plan.capability, plan.weights, plan.target)
-        said = {EMULATOR: emulators_word(made.text)}
+        said = {EMULATOR: emulators_word(made.text, plan.target)}
         for one in plan.assemblers:
             said[one.label] = _word(one.assemble(made.text, plan.target))
         refused += all(w is not None for w in said.values())
@@ -85,9 +87,11 @@ def tried(plan: RefusalPlan, number: int) -> tuple[int, int, list[RefusalGroup]]
     return CHUNK, refused, found
 
 
-def emulators_word(text: str) -> str | None:
-    """What the emulator has against a module; None where it would run its kernel."""
+def emulators_word(text: str, target: str) -> str | None:
+    """What the emulator has against a module on a target; None where it would run its kernel."""
     try:
+        if words := other_target(without_comments(text), target):
+            return words
         load_kernel.__wrapped__(text)
     except InternalError as error:
         return f"{FAILS}: {error.message}"

@@ -3,7 +3,8 @@
 Wrong bits are ptxas's when four things hold. The emulator runs the very PTX, and its bits pass. The machine code of
 this assembler gives other bits, twice the same. Another level of it, or another ptxas of the run, gives the emulator's
 bits, all of them. And the PTX leaves nothing open between them: where ptxas may fuse multiplications and additions, or
-the emulator's bits are a model, nothing is said. A crash and a hang of ptxas are its fault whatever the PTX is.
+the emulator's bits are a model, nothing is said. Machine code that stops the device, by a trap say, is held to the
+same. A crash and a hang of ptxas are its fault whatever the PTX is.
 """
 
 from __future__ import annotations
@@ -49,9 +50,10 @@ HANGS_TRIED = 2
 class PtxasBlame:
     """What is known of a fault of ptxas.
 
-    kind: "wrong", "crashed" or "hung". faulty, right: the assemblers; right is None where none was found. ptx: the text
-    that shows it. smaller: whether it is less than the variant's own. options: of ptxas, level and files apart.
-    first: the first code that differs, `expected` by the emulator and `got` by the faulty one; differ: how many do.
+    kind: "wrong", "stopped" (the device), "crashed" or "hung". faulty, right: the assemblers; right is None where none
+    was found. ptx: the text that shows it. smaller: whether it is less than the variant's own. options: of ptxas, level
+    and files apart. first: the first code that differs, `expected` by the emulator and `got` by the faulty one; differ:
+    how many do.
     evidence: what the emulator's bits rest on. target: that it is assembled for.
     """
 
@@ -90,11 +92,12 @@ Passes = Callable[[Job, Outcome], bool]
 def blamed(
     job: Job, outcome: Outcome, backend: object, others: Sequence[Chosen], passes: Passes, *, smallest: bool = True
 ) -> PtxasBlame | None:
-    """Why ptxas is at fault for the wrong bits of a job on a device; None where that is not proved.
+    """Why ptxas is at fault for the wrong bits of a job on a device, or for none; None where that is not proved.
 
     others: further assemblers of the run. smallest: whether to look for less PTX that shows it.
     """
-    if not isinstance(backend, MachineCodeBackend) or not outcome.outputs or outcome.contraction_open:
+    launched = bool(outcome.outputs) or (outcome.status == "error" and bool(outcome.artifacts.ptx))
+    if not isinstance(backend, MachineCodeBackend) or not launched or outcome.contraction_open:
         return None
     if any("differ between two runs" in finding for finding in outcome.findings):
         return None
@@ -103,11 +106,11 @@ def blamed(
         own = job.setup.assembler or tritons_own(job.target, compiler_of(job.case, job.variant))
     except (NoTriton, NoAssembler, CaseError, ReferenceFault):
         return None
-    if meant is None or same_bits(meant.outputs, outcome.outputs):
+    if meant is None or (outcome.status == "ran" and same_bits(meant.outputs, outcome.outputs)):
         return None
     # By the same way as all others, and for the second time: Triton's own launch may use other options.
     again = backend.run(by(job, own))
-    if again.status != "ran" or not same_bits(again.outputs, outcome.outputs):
+    if again.status != outcome.status or not same_bits(again.outputs, outcome.outputs):
         return None
     for other in candidates(own, others, job):
         found = backend.run(by(job, other))
@@ -176,6 +179,9 @@ def _blame(
     compilation = _compilation(job)
     if compilation is None:
         return None
+    if outcome.status == "error":  # its outputs are nobody's; each step of a reduction would cost a process
+        options = _options(compilation, pair[0])
+        return PtxasBlame("stopped", *pair, compilation.ptx, options, job.target, evidence=meant.evidence)
     judgement = judge_same(job.case, job.inputs, meant.outputs, outcome.outputs, job.setup.pack)
     found = PtxasBlame(
         "wrong", *pair, compilation.ptx, _options(compilation, pair[0]), job.target,

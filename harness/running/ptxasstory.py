@@ -18,16 +18,18 @@ _EVIDENCE = {
 }
 _WHAT = {
     "wrong": "makes machine code that gives other bits than this PTX means",
+    "stopped": "makes machine code that stops the device, where this PTX does nothing of the kind",
     "crashed": "crashes on this PTX, where it should assemble it or say what is wrong with it",
     "hung": "does not come to an end on this PTX",
 }
 _FOR_TRITON = "Triton takes it from TRITON_PTXAS_PATH and TRITON_PTXAS_BLACKWELL_PATH, which one by target and release"
+_LAUNCHED = ("wrong", "stopped")
 WIDTH = 12
 
 
 def in_brief(blame: PtxasBlame) -> str:
     """A few words, for one line: `ptxas 12.9.86 -O3 is at fault, ptxas 12.9.86 -O0 is right`."""
-    ends = "is right" if blame.kind == "wrong" else "assembles it"
+    ends = "is right" if blame.kind in _LAUNCHED else "assembles it"
     return f"{blame.faulty.name} is at fault" + (f", {blame.right.name} {ends}" if blame.right else "")
 
 
@@ -43,7 +45,7 @@ def _rows(blame: PtxasBlame, attachment: str) -> list[tuple[str, str]]:
     rows = [("at fault", f"{blame.faulty.label}, {blame.faulty.path}")]
     if blame.right is not None:
         does = "gives the emulator's bits for the same PTX, on all inputs"
-        rows.append(("right", f"{blame.right.label}: {does if blame.kind == 'wrong' else 'assembles the same PTX'}"))
+        rows.append(("right", f"{blame.right.label}: {does if blame.kind in _LAUNCHED else 'assembles the same PTX'}"))
     rows += _values(blame)
     if blame.first is not None:
         rows.append(("", f"output {blame.first.output}, code {blame.first.index}; {blame.differ} codes differ in all"))

@@ -23,7 +23,7 @@ from harness.model.match import DomainError
 from harness.model.policies import Policies, differs_on
 from harness.model.reference import ReferenceFault
 from harness.model.variants import CaseError
-from harness.records import PTXAS, Key, Result, Verdict
+from harness.records import Key, Verdict
 from harness.records.provenance import digest
 from harness.running import plan as planning
 from harness.running.asmfaults import fault_of, special_registers_in
@@ -34,10 +34,9 @@ from harness.running.dump import write_dump
 from harness.running.item import Item, ItemResults
 from harness.running.judged import judged
 from harness.running.plan import WorkItem
-from harness.running.ptxasfault import blamed, ended_badly, filled
-from harness.running.ptxasstory import attached, in_brief, told
+from harness.running.ptxasfault import ended_badly
+from harness.running.ptxastrial import PtxasTrial
 from harness.running.replay import Replay, check_formats
-from harness.running.result import Recording
 from harness.sweep import LARGE, OracleFault, Swept
 from harness.sweep.dispatch import sweep
 
@@ -95,7 +94,7 @@ def jobs(item: Item, backend: Backend, effort: str) -> Iterator[tuple[Key, Job |
     yield from _ItemRun(item, backend, effort, "").jobs()
 
 
-class _ItemRun(Recording):
+class _ItemRun(PtxasTrial):
     def all(self, replay: Replay | None, stop: bool = False, assemblers: Sequence[Chosen] = (None,)) -> ItemResults:
         item = WorkItem(Setup(), "")
         try:
@@ -305,12 +304,15 @@ class _ItemRun(Recording):
 
     def _not_run(self, item: WorkItem, job: Job, outcome: Outcome, seconds: float) -> None:
         """Record why a job gave no machine code, or no bits. A crash of ptxas is a failure: its own."""
-        if not outcome.ended:
-            verdict, words = self._refusal(job, outcome)
-            self._record(item, outcome, verdict, seconds, words)
-        else:
+        if outcome.ended:
             self._record(item, outcome, "fail", seconds, outcome.words)
-            self.found.results[-1] = self._crash(self.found.results[-1], item, job, outcome)
+            self._told(item, ended_badly(job, outcome, self.assemblers))
+            return
+        verdict, words = self._refusal(job, outcome)
+        blame = self._blamed(job, outcome) if outcome.status == "error" else None
+        self._record(item, outcome, "fail" if blame else verdict, seconds, words)
+        if blame is not None:
+            self._told(item, blame)
 
     def _refusal(self, job: Job, outcome: Outcome) -> tuple[Verdict, str]:
         """The verdict on a job that did not run: `unsupported` is accepted where the case declares it."""
@@ -379,34 +381,6 @@ class _ItemRun(Recording):
                 ),
             )
         self.found.results.append(result)
-
-    def _on_trial(self, result: Result, job: Job, outcome: Outcome) -> tuple[Result, list[str]]:
-        """A failure, and the lines that say so where ptxas is at fault: its words are then who is."""
-        if result.diagnosis or job.setup.context == "shared" or self.backend.name != "gpu":
-            return result, []
-        job = filled(job)
-        if not outcome.outputs:  # of a sweep, whose bits stayed on the device
-            outcome = self.backend.run(job)
-
-        def passes(job: Job, outcome: Outcome) -> bool:
-            return self._judgement(job, outcome).passed
-
-        # The search for less PTX takes half a minute at most: once an item, other failures have the variant's own.
-        blame = blamed(job, outcome, self.backend, self.assemblers, passes, smallest=not self.reduced)
-        if blame is None:
-            return result, []
-        self.reduced = True
-        result = replace(result, diagnosis=PTXAS, words=in_brief(blame))
-        return result, told(blame, attached(self.dump, result.key, blame))
-
-    def _crash(self, result: Result, item: WorkItem, job: Job, outcome: Outcome) -> Result:
-        """The failure that a crash or a hang of ptxas is."""
-        blame = ended_badly(job, outcome, self.assemblers)
-        if blame is None:
-            return replace(result, diagnosis=PTXAS)
-        story = told(blame, attached(self.dump, result.key, blame))
-        message = "\n".join([result.message, *story, f"  repeat    {self._command(result, item.setup.assembler)}"])
-        return replace(result, diagnosis=PTXAS, words=f"{result.words}; {in_brief(blame)}", message=message)
 
     def _settle_promises(self) -> None:
         """A policy that judges next to nothing would pass whatever the variant computed: an error."""

@@ -142,7 +142,7 @@ class ClusterSweep:
             return ""
         if result.given != self._given(shard):
             return "ran other inputs than those of the shard, or another definition of the variant"
-        if result.total < 1 << self.task.shard_bits:
+        if result.verdict == "pass" and result.total < 1 << self.task.shard_bits:
             return f"judged {result.total} codes of 2^{self.task.shard_bits} inputs"
         return ""
 

@@ -50,7 +50,7 @@ def taken_as_given(spec: KernelSpec) -> Compiled:
     required = _REQUIRED.search(directives)
     if required and tuple(int(size or 1) for size in required.groups()) != given.block:
         return _refused(f"kernel {entry} demands {required[0].strip()}, block= is {given.block}")
-    if words := _other_target(code, spec.target):
+    if words := other_target(code, spec.target):
         return Refusal("unsupported", words)
     return Compilation(spec, given.text, entry, given.shared, math.prod(given.block) // WARP, UNASKED)
 
@@ -107,7 +107,7 @@ def _refused(words: str) -> Refusal:
     return Refusal("error", f"the PTX {words}")
 
 
-def _other_target(code: str, target: str) -> str:
+def other_target(code: str, target: str) -> str:
     """Why PTX written for its target does not run on another; "" where it does: on the same and on later ones.
 
     What was written for an architecture (`sm_90a`) runs on that one, for a family (`sm_100f`) on that family.

@@ -27,6 +27,21 @@ case = Case(
 '''
 
 
+def test_the_nodes_of_a_cluster_are_listed_and_counted(three_nodes, capsys):
+    assert main(["cluster", "nodes", three_nodes.address, "--expect", "3"]) == 0
+    said = capsys.readouterr().out
+    assert len(said.splitlines()) == 3
+    assert said.count("2 GPUs sm_90a") == 1
+    assert said.count("no GPU") == 2
+    assert main(["cluster", "nodes", three_nodes.address, "--expect", "4"]) == 1
+    assert "3 of 3 nodes can be used; 4 were expected" in capsys.readouterr().out
+
+
+def test_nodes_of_a_cluster_that_is_not_there_are_waited_for_and_then_an_error(capsys):
+    assert main(["cluster", "nodes", "127.0.0.1:1", "--wait", "0.1"]) == 2
+    assert "no Ray cluster answers at 127.0.0.1:1" in capsys.readouterr().err
+
+
 @pytest.fixture
 def project(tmp_path):
     """Files of a user's own project."""

@@ -120,11 +120,11 @@ def test_a_batch_is_called_by_its_file_its_need_and_its_first_item():
 
 
 def test_the_line_on_progress():
-    cpu, waits = progress.State("CPU", 4, 12, 4, 2.0), progress.State("sm_90a", 0, 0, 1, 0.0)
+    cpu, waits = progress.QueueState("CPU", 4, 12, 4, 2.0), progress.QueueState("sm_90a", 0, 0, 1, 0.0)
     said = progress.line(10, 1, [cpu, waits])
     assert said == "cluster: 10 of 22 done, 1 failing; running 4 (CPU 4); waiting 8 (CPU 8); about 6 s left"
-    assert "left" not in progress.line(10, 1, [cpu, progress.State("sm_90a", 0, 3, 1, 0.0)])
-    assert progress.line(10, 1, [progress.State("CPU", 4, 400, 4, 6.0)]).endswith("about 10 min left")
+    assert "left" not in progress.line(10, 1, [cpu, progress.QueueState("sm_90a", 0, 3, 1, 0.0)])
+    assert progress.line(10, 1, [progress.QueueState("CPU", 4, 400, 4, 6.0)]).endswith("about 10 min left")
 
 
 def test_nodes_get_no_option_that_writes_or_chooses():

@@ -83,8 +83,12 @@ def test_a_task_that_always_dies_or_raises_is_lost_with_a_reason(ray, nodes):
     assert dies.received == raises.received == 1
 
 
+@pytest.mark.slow
 def test_a_full_object_store_costs_no_value(ray, nodes):
-    """Four tasks make twice what the stores of the nodes hold, before anybody takes a value: Ray spills to disk."""
+    """Four tasks make twice what the stores of the nodes hold, before anybody takes a value: Ray spills to disk.
+
+    Slow: moves 600 MB.
+    """
     tasks = Tasks(ray, nodes)
     size = STORE // 8
     made = [tasks.submit(k, "deeds:large", 12, size, needs=CPU, name="large") for k in range(4)]

@@ -34,14 +34,14 @@ def plan(path=FLIPPING, seed="t", **others):
 
 def test_before_the_change_a_program_is_legal():
     for number in range(40):
-        assert emulators_word(text_of([small(f"l/{number}", 90, WEIGHTS)], TARGET)) is None
+        assert emulators_word(text_of([small(f"l/{number}", 90, WEIGHTS)], TARGET), TARGET) is None
 
 
 def test_every_kind_of_change_is_made_and_one_place_differs():
     made = [illegal(f"k/{n}", 90, WEIGHTS, TARGET) for n in range(600)]
     assert {m.kind for m in made} == set(CHANGES)
     assert made[:5] == [illegal(f"k/{n}", 90, WEIGHTS, TARGET) for n in range(5)]
-    refused = sum(emulators_word(m.text) is not None for m in made)
+    refused = sum(emulators_word(m.text, TARGET) is not None for m in made)
     assert refused > 300
 
 
@@ -83,7 +83,7 @@ def test_what_is_a_disagreement():
     assert one.signature == same.signature
     failing = disagreement(made, {EMULATOR: "no", "ptxas": "fails: crashed: signal 11"})
     assert failing.refuses == ("ptxas",)
-    assert emulators_word("this is no PTX") is not None
+    assert emulators_word("this is no PTX", TARGET) is not None
 
 
 def test_a_fault_of_the_emulator_itself_is_a_group(monkeypatch):
@@ -93,7 +93,7 @@ def test_a_fault_of_the_emulator_itself_is_a_group(monkeypatch):
         raise InternalError("division by zero")
 
     monkeypatch.setattr("harness.fuzz.refusals.load_kernel.__wrapped__", broken)
-    found = disagreement(Illegal("s", "k", "c", "o", "t"), {EMULATOR: emulators_word("x"), "ptxas": "no"})
+    found = disagreement(Illegal("s", "k", "c", "o", "t"), {EMULATOR: emulators_word("x", TARGET), "ptxas": "no"})
     assert "the emulator fails" in found.signature
 
 

@@ -2,14 +2,22 @@
 
 import pytest
 
+from harness.backends import create
 from harness.fuzz.assemblers import assembler
-from harness.fuzz.campaign import FuzzCampaign
+from harness.fuzz.campaign import FuzzCampaign, finding_of
 from harness.fuzz.execution import GpuRunner
 from harness.fuzz.families import FAMILIES
+from harness.fuzz.files import write
 from harness.fuzz.judge import FuzzPlan
+from harness.fuzz.oracle import text_of
+from harness.fuzz.program import RandomProgram, Statement, Variable
+from harness.model.load import load
 from harness.model.targets import capability
 from harness.processes.child import of_target
 from harness.processes.gpus import gpu_visible, gpus
+from harness.running.item import Item
+from harness.running.run import run_item
+from harness.triton.ptxas import assembler_at
 from harness.triton.targets import assembler as bundled
 
 pytestmark = [
@@ -50,6 +58,36 @@ def test_an_assembler_that_flips_an_instruction_is_found_and_its_programs_cut_do
     assert wrong
     assert all("xor.b32" in f.skeleton.split() and f.size <= 3 for f in wrong)
     assert all(label.endswith("-O1") for f in wrong for label in f.assemblers)
+
+
+def test_the_case_of_a_finding_is_green_with_the_assembler_at_fault_and_red_with_a_repaired_one(tmp_path, target):
+    pytest.importorskip("torch")
+    made = tmp_path / "ptxas"
+    made.write_text(WRAPPER.format(ptxas=bundled(target).path))
+    made.chmod(0o755)
+    faulty, right = (assembler(str(made), level) for level in (1, 0))
+    program = text_of([flipped()], target)
+    fields = {"kind": "wrong", "seed": "f/1", "assemblers": [faulty.label], "right": [right.label], "size": 1}
+    words = {"skeleton": "xor.b32", "text": program, "inputs": [1] * 4, "expected": [0] * 4, "given": [1] * 4}
+    (place,) = write(tmp_path / "found", [finding_of(fields | words)], (), target)
+    (loaded,) = load(place / "case.py")
+    item, backend = Item(loaded, "program", target, "gpu"), create("gpu")
+
+    def ran(path, level):
+        return run_item(item, backend, "quick", assemblers=(assembler_at(path, level),))
+
+    done = ran(made, 1)
+    assert any(r.expected_failure for r in done.results), done.results[-1].message
+    assert all(r.expected_failure or r.verdict == "pass" for r in done.results)
+    assert ran(made, 0).verdict == "pass"
+    made.write_text(WRAPPER.format(ptxas=bundled(target).path).replace("s/xor.b32/or.b32/", "s/xor.b32/xor.b32/"))
+    assert ran(made, 1).verdict == "fail"
+
+
+def flipped():
+    """A program of one exclusive or."""
+    statement = Statement("xor.b32 {w0}, {r0}, {r1};", (Variable("r", 9),), (Variable("r", 0), Variable("r", 1)))
+    return RandomProgram((statement,), (Variable("r", 9), "0", "0", "0"))
 
 
 def test_unoptimised_code_gives_the_emulators_bits(tmp_path, runner, target):

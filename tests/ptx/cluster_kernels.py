@@ -14,7 +14,7 @@ SYNC = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
 
 def text(body: str, cluster: str = "2", target: str = "sm_90a", threads: int = THREADS) -> str:
     """%r1: the thread; %r2: its block's rank; %r3: the other rank of two; %r4: `word`, shared memory; %r5: the thread's
-    word there; `bar`: an mbarrier; %rd3: the input x; %p1: the first thread of a block.
+    word there; `bar`: two mbarriers; %rd3: the input x; %p1: the first thread of a block.
     """
     demanded = f".reqnctapercluster {cluster}" if cluster else ""
     return f"""
@@ -24,7 +24,7 @@ def text(body: str, cluster: str = "2", target: str = "sm_90a", threads: int = T
 .visible .entry k(.param .u64 y, .param .u64 x)
 .reqntid {threads} {demanded}
 {{
-.shared .align 8 .b64 bar; .shared .align 128 .b8 word[1024];
+.shared .align 8 .b64 bar[2]; .shared .align 128 .b8 word[1024];
 .reg .b32 %r<20>; .reg .b64 %rd<9>; .reg .pred %p<9>; .reg .b16 %h<3>;
 ld.param.u64 %rd1, [y]; ld.param.u64 %rd3, [x]; mov.u32 %r1, %tid.x; mov.u32 %r2, %cluster_ctarank; xor.b32 %r3, %r2, 1;
 mov.u32 %r4, word; shl.b32 %r6, %r1, 2; add.u32 %r5, %r4, %r6; setp.eq.u32 %p1, %r1, 0;

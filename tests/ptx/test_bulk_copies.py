@@ -144,3 +144,41 @@ def test_boxes_go_to_the_blocks_of_a_mask() -> None:
     np.testing.assert_array_equal(y, [np.arange(THREADS)] * 2)
     with pytest.raises(ExecutionError, match=r"deadlock: .* lacks 256 bytes"):
         run_kernel(written.replace("%h1, 3;", "%h1, 2;"), [Buffer(y, "y"), given, tensor], (2,))
+
+
+# a pipeline of two blocks: each loads half of a stage and sends it to both ------------------------------------------
+
+STAGES = 3
+RING = f"""mov.u32 %r16, bar; add.u32 %r16, %r16, 8;
+@%p1 mbarrier.init.shared.b64 [bar], 1; @%p1 mbarrier.init.shared.b64 [%r16], {2 * THREADS};
+fence.mbarrier_init.release.cluster; barrier.cluster.arrive.relaxed; barrier.cluster.wait;
+mov.b32 %r13, 0; mov.b16 %h1, 3; shl.b32 %r14, %r2, 7; add.u32 %r14, %r14, %r4; mul.wide.u32 %rd4, %r2, 128;
+add.s64 %rd4, %rd3, %rd4;
+LOOP: setp.eq.u32 %p4, %r13, 0; @%p4 bra FULL;
+sub.u32 %r15, %r13, 1; and.b32 %r15, %r15, 1;
+EMPTY: mbarrier.try_wait.parity.acquire.cluster.shared.b64 %p2, [%r16], %r15; @!%p2 bra EMPTY;
+FULL: @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [bar], {BYTES};
+@%p1 cp.async.bulk.shared::cluster.global.{TELLS}.multicast::cluster [%r14], [%rd4], 128, [bar], %h1;
+and.b32 %r15, %r13, 1;
+W: mbarrier.try_wait.parity.shared.b64 %p2, [bar], %r15; @!%p2 bra W;
+ld.shared.b32 %r7, [%r5]; add.u32 %r9, %r9, %r7;
+mapa.shared::cluster.u32 %r17, %r16, 0; mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r17];
+mapa.shared::cluster.u32 %r17, %r16, 1; mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r17];
+add.s64 %rd4, %rd4, {BYTES}; add.u32 %r13, %r13, 1; setp.lt.u32 %p4, %r13, {STAGES}; @%p4 bra LOOP;
+{SYNC}"""
+
+
+def test_a_pipeline_of_multicasts() -> None:
+    stages = np.arange(STAGES * THREADS).reshape(STAGES, THREADS)
+    np.testing.assert_array_equal(run(RING), [stages.sum(0)] * 2)
+
+
+def test_a_pipeline_without_its_arrivals_or_waits() -> None:
+    second = "mapa.shared::cluster.u32 %r17, %r16, 1; mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r17];"
+    with pytest.raises(ExecutionError, match=r"deadlock: .* arrivals"):
+        run(RING.replace(second, ""))
+    wait = "EMPTY: mbarrier.try_wait.parity.acquire.cluster.shared.b64 %p2, [%r16], %r15; @!%p2 bra EMPTY;"
+    with pytest.raises(MemoryFault, match=r"race: .* copies to shared memory .* another thread read or wrote"):
+        run(RING.replace(wait, ""))
+    with pytest.raises((MemoryFault, ExecutionError), match=r"may have ended|while the copy"):
+        run(RING.removesuffix(SYNC))

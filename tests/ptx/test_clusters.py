@@ -89,6 +89,27 @@ def test_an_arrival_from_another_block_orders_its_accesses() -> None:
     np.testing.assert_array_equal(run(body), EXCHANGED)
 
 
+def test_what_one_thread_heard_its_block_hears_at_a_barrier() -> None:
+    body = f"""{MAKE.format(count=1)} {SYNC} {STORE} bar.sync 0; mapa.shared::cluster.u32 %r8, bar, %r3;
+    @%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r8]; @!%p1 bra S; {WAIT}
+    S: bar.sync 0; {REMOTE} {SYNC}"""
+    np.testing.assert_array_equal(run(body), EXCHANGED)
+    refused(MemoryFault, "race: .* reads shared memory", body.replace("S: bar.sync 0;", "S:"))
+
+
+def test_a_loop_needs_a_barrier_behind_its_reads_too() -> None:
+    body = f"""mov.b32 %r13, 0; L: st.shared.b32 [%r5], %r13; {SYNC} {REMOTE} {{}} add.u32 %r13, %r13, 1;
+    setp.lt.u32 %p3, %r13, 3; @%p3 bra L; {SYNC}"""
+    np.testing.assert_array_equal(run(body.format(SYNC)), np.full((2, THREADS), 2))
+    refused(MemoryFault, "race: .* overwrites shared memory", body.format(""))
+
+
+def test_clusters_of_sixteen() -> None:
+    found = run(EXCHANGE, (32,), cluster="16")
+    rank = np.arange(32) % 16 ^ 1
+    np.testing.assert_array_equal(found, rank[:, None] * 1000 + np.arange(THREADS))
+
+
 @pytest.mark.parametrize("opcode", ["st.async", "red.async.relaxed.cluster"])
 def test_asynchronous_stores_land_behind_their_mbarrier(opcode: str) -> None:
     reduces = opcode.startswith("red")

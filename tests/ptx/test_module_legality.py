@@ -29,7 +29,7 @@ TAKEN = [
        (".param", "p")]),
     "cvta.shared.u64 %d0, s;", "cvta.global.u64 %d0, gv;", "{ .reg .b32 p; mov.b32 p, 1; }", "%q: bra %q;",
     "ld.shared.b32 %d0, [s];", "ld.shared.v2.b32 {%r0, %f0}, [s];", "shfl.sync.bfly.b32 %f0, %f1, 1, 31, -1;",
-    ".reg .b32 add, ret, k;",
+    ".reg .b32 add, ret, k;", "redux.sync.and.b32 %r0, %r1, -1;",
 ]  # fmt: skip
 REFUSED = [
     *(f"ld{space}.b32 %r0, [{name}];" for space, name in
@@ -40,7 +40,9 @@ REFUSED = [
     ".reg .b32 %tid; mov.u32 %r0, %tid.x;",
     "ld.shared.v2.b32 {%r0, %d0}, [s];", "st.shared.v2.b32 [s], {%r0, %d0};", "ld.shared.v2.u32 (%r0, %r1), [s];",
     "shfl.sync.bfly.b32 %d0, %r1, 1, 31, -1;", "vote.sync.ballot.b32 %d0, %p0, -1;", "activemask.b32 %d0;",
-    "redux.sync.add.u32 %d0, %r0, -1;", "match.any.sync.b32 %d0, %r0, -1;", "elect.sync %d0|%p0, -1;",
+    "redux.sync.add.u32 %d0, %r0, -1;",
+    "redux.sync.and.b32 %f0, %f1, -1;", "redux.sync.and.b32 %r0, %x1, -1;", "redux.sync.and.b32 %x0, %r1, -1;",
+    "match.any.sync.b32 %d0, %r0, -1;", "elect.sync %d0|%p0, -1;",
     "atom.shared.add.u32 %d0, [s], %r0;", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%d0}, [s];",
 ]  # fmt: skip
 TAKEN_WHOLE = [

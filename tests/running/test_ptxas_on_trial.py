@@ -5,6 +5,7 @@ There is no GPU: machine code is PTX, as planted assemblers give it, and the pro
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 from pathlib import Path
@@ -195,6 +196,23 @@ def test_bits_that_do_not_come_again_are_not_the_assembler_s(backend, tried, pla
     assert (found.verdict, found.diagnosis) == ("fail", "")
 
 
+def test_a_finding_beside_the_emulator_s_own_bits_is_not_the_assembler_s(backend, tried, planted):
+    """The level that fails agrees with the emulator: what it wrote elsewhere, nothing here explains."""
+
+    class Overwrites:
+        name = "gpu"
+        unavailable = staticmethod(backend.unavailable)
+        run_built = staticmethod(backend.run_built)
+
+        def run(self, job):
+            outcome = backend.run(job)
+            beyond = ("4 bytes outside y were overwritten",) if job.setup.assembler.level == 3 else ()
+            return dataclasses.replace(outcome, findings=beyond)
+
+    found = tried(Overwrites(), "right", planted('cp "$source" "$made"'))
+    assert (found.verdict, found.diagnosis) == ("fail", "")
+
+
 def test_a_crash_is_the_assembler_s_on_the_assembler_too(backend, tried, tmp_path):
     for where in (AssemblerBackend("never"), backend):
         found = tried(where, "crashes", dump=tmp_path)
@@ -234,4 +252,19 @@ def test_a_hang_is_the_assembler_s_and_ends_in_time(tried, planted, monkeypatch)
 
 def test_a_refusal_is_no_fault_of_the_assembler(tried, planted):
     found = tried(AssemblerBackend("never"), "right", planted('echo "ptxas fatal   : no such instruction"; exit 255'))
+    assert (found.verdict, found.diagnosis) == ("error", "")
+
+
+def test_machine_code_that_stops_the_device_is_the_assembler_s_too(backend, tried, planted, tmp_path):
+    stops = '[ "$lowest" ] && cp "$source" "$made" || sed "s/^.*xor.b32.*$/trap;/" "$source" > "$made"'
+    found = tried(backend, "right", planted(stops), dump=tmp_path)
+    assert (found.verdict, found.diagnosis) == ("fail", "ptxas"), found.message
+    assert found.words.endswith("; ptxas 99.9.2 -O3 is at fault, ptxas 99.9.2 -O0 is right")
+    assert "makes machine code that stops the device, where this PTX does nothing of the kind" in found.message
+    assert "gives the emulator's bits for the same PTX" in found.message
+    assert len(list(tmp_path.glob("*.ptx"))) == 1
+
+
+def test_a_device_that_stops_at_every_level_proves_nothing(backend, tried, planted):
+    found = tried(backend, "right", planted('sed "s/^.*xor.b32.*$/trap;/" "$source" > "$made"'))
     assert (found.verdict, found.diagnosis) == ("error", "")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from harness import diskcache
 from harness.backends import create
 from harness.jobs import Outcome
 from harness.model import load as loader
@@ -179,6 +180,9 @@ def test_what_was_found_out_is_kept_for_the_same_bits_of_the_same_items_alone(tm
     assert jobs == 2 * len(first)
     assert look(results, ()) == (first, 0)
     assert look(results, None) == (first, jobs), "nothing is reused"
+    diskcache.find_nothing("pairs")  # as --ptx-fresh does
+    assert look(results, ()) == (first, jobs)
+    diskcache.find_nothing()
     assert look(results, ("another limit",)) == (first, jobs)
     bits = [replace(r, outputs_digest=tuple(replace(b, digest=f"{b.digest}{r.key.target}") for b in r.outputs_digest))
             for r in results]  # fmt: skip

@@ -151,8 +151,9 @@ class ClusterFrame(KernelFrame):
                 text = f"{self.who(int(lanes[at]))} reaches the shared memory of block {block}, {words}"
                 raise self.fault(MemoryFault, step, text)
         if waits:
-            for block, own, lane in zip(target.tolist(), self.rank[lanes].tolist(), lanes.tolist(), strict=True):
-                self._reached[block, own] = (self.clock, step, lane)
+            pairs, first = np.unique(target * self.size + self.rank[lanes], return_index=True)
+            for pair, at in zip(pairs.tolist(), first.tolist(), strict=True):
+                self._reached[divmod(pair, self.size)] = (self.clock, step, int(lanes[at]))
 
     # what is known ---------------------------------------------------------------------------------------
 
@@ -190,10 +191,11 @@ class ClusterFrame(KernelFrame):
 
     def heeds(self, lanes: Array, offsets: Sequence[int]) -> None:
         """See `KernelFrame`; of other blocks they hear what those who arrived knew."""
-        for lane, offset in zip(lanes.tolist(), offsets, strict=True):
+        asked = np.array(offsets)
+        for offset in np.unique(asked).tolist():
             told = self.barriers[offset].told
             if told is not None:
-                self.learn(np.array([lane]), told)
+                self.learn(lanes[asked == offset], told)
 
     def destination(self, step: Step, lane: int, address: int) -> tuple[int, int]:
         """See `KernelFrame`."""

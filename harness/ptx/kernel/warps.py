@@ -178,7 +178,12 @@ def _run_match(frame: KernelFrame, step: Step, active: Array | None) -> None:
 def _bind_redux(builder: Builder, node: Instruction, bound: Bound) -> Step:
     kind = bound.modifiers.get("type") or "f32"
     readers = _readers(builder, node, bound, kind, "u32")
-    return Step("redux", node, bound, readers, (builder.destination(node.operands[0], TYPES[kind], bound),))
+    writer = builder.destination(node.operands[0], TYPES[kind], bound)
+    held = [builder.registers[slot].type for slot in (writer.slot, readers[0].slot) if slot >= 0]
+    if kind != "f32" and any(register.kind in "fp" for register in held):
+        text = f"{bound.spelling} takes no floating-point registers, whatever its type is"
+        raise builder.error(OperandError, text, node.offset)
+    return Step("redux", node, bound, readers, (writer,))
 
 
 @runs("redux")

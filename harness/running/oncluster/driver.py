@@ -316,7 +316,7 @@ class ClusterRun:
             sent = sum(len(batch.items) - task.received for task, batch in out.items())
             slots = self.nodes.slots(queue.needs)
             states.append(
-                progress.State(queue.needs.words, min(len(out), slots), queue.waiting + sent, slots, queue.mean)
+                progress.QueueState(queue.needs.words, min(len(out), slots), queue.waiting + sent, slots, queue.mean)
             )
         reporter = self.config.pluginmanager.getplugin("terminalreporter")
         if reporter is not None:

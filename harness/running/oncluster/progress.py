@@ -11,7 +11,7 @@ EVERY = 20.0
 
 
 @dataclass(frozen=True)
-class State:
+class QueueState:
     """How far items with the same needs have come.
 
     needs: in words. running: how many run now. left: how many have no report. slots: how many can run at once. mean:
@@ -25,7 +25,7 @@ class State:
     mean: float
 
 
-def line(done: int, failing: int, states: Sequence[State]) -> str:
+def line(done: int, failing: int, states: Sequence[QueueState]) -> str:
     """The line."""
     running, waiting = Counter[str](), Counter[str]()
     for state in states:
@@ -37,7 +37,7 @@ def line(done: int, failing: int, states: Sequence[State]) -> str:
     return f"{words}; about {_time(seconds)} left" if seconds is not None else words
 
 
-def estimate(states: Sequence[State]) -> float | None:
+def estimate(states: Sequence[QueueState]) -> float | None:
     """Seconds until the slowest kind is done; None while one of them has finished nothing."""
     waiting = [s for s in states if s.left]
     if any(not s.mean for s in waiting):

@@ -27,11 +27,21 @@ def used(kind, began):
             file.write(f"{uuid} {kind} {began} {time.time()}\n")
 
 
+def elements(flat, *shape):
+    """What lies between the gaps: rows of two dimensions may have one behind each."""
+    if len(shape) == 1:
+        return flat[: shape[0]]
+    rows, columns = shape
+    stride = (flat.numel() - columns) // (rows - 1)
+    return flat.as_strided(shape, (stride, 1), flat.storage_offset())
+
+
 def start(job, launch, pointers):
     began = time.time()
     if job.variant_name == "hangs":
         time.sleep(600)
-    pointers["z"].copy_(pointers["x"] + pointers["y"])
+    x, y, z = (elements(pointers[name].view(-1), *job.setup.shape) for name in "xyz")
+    z.copy_(x + y)
     used("launch", began)
 
 

@@ -49,15 +49,7 @@ def _child(module):
     module.Device.__init__ = begin_on_host
 
 
-def _in_registers(module):
-    module.time_in_registers = lambda loaded, target, limit=None: ()
-
-
-PATCHES = {
-    "harness.processes.gpus": _gpus,
-    "harness.processes.child": _child,
-    "harness.timing.inregisters": _in_registers,
-}
+PATCHES = {"harness.processes.gpus": _gpus, "harness.processes.child": _child}
 
 
 class _Finder(importlib.abc.MetaPathFinder):
