@@ -1,4 +1,4 @@
-"""References and inputs of block-scaled products: scaled by the tensor cores, and dequantised before."""
+"""What products of block-scaled matrices should give, by the scaled instruction and dequantised, and their inputs."""
 
 import numpy as np
 import torch
@@ -6,15 +6,6 @@ import torch
 from references import arithmetic, block_scaling, conversion, scaled_matrices, tensor_core
 from references.formats import BF16, E2M1, E4M3, F16, F32
 from references.scaled_matrices import FOUR, MX8
-
-BOUND = 2.0**-6
-"""128 products of at most 16: sums stay below 2^11, so that a term loses at most 2^-15 when it is cut, and a sum 2^-13
-when it is rounded; 4 sums of 33 terms here and 8 of 17 there: (4 (33 / 4 + 1) + 8 (17 / 4 + 1)) 2^-13."""
-
-
-def tiles(values):
-    """A program for each tile of d."""
-    return (values["M"] // values["TM"], values["N"] // values["TN"])
 
 
 def mxfp8(a, x, b, y):
