@@ -20,13 +20,17 @@ from harness.ptx.numeric.vectorise import Array
 
 @dataclass(frozen=True, eq=False)
 class Accumulator:
-    """m x n elements of a block from an address on. `cells`: the number of each cell; `lanes`: its lane."""
+    """m x n elements of a block from an address on. `cells`: the number of each cell; `lanes`: its lane.
+
+    `flat`: the same numbers in one dimension, always the same array (see `TensorWork.issue`).
+    """
 
     block: int
     first_lane: int
     first: int
     ws: bool
     cells: Array
+    flat: Array
     lanes: Array
 
     def window(self, of: Array) -> Array | None:
@@ -61,7 +65,7 @@ def accumulator(frame: KernelFrame, step: Step, lane: int, given: int, shape: tu
         return found
     lanes, columns = tensoroperands.rows_of(*shape, ws)
     cells = tensoroperands.cells(frame, step, lane, given, lanes, columns, "d")
-    made = Accumulator(key[0], given >> 16, given & 0xFFFF, ws, cells, lanes + (given >> 16))
+    made = Accumulator(key[0], given >> 16, given & 0xFFFF, ws, cells, cells.reshape(-1), lanes + (given >> 16))
     frame.tensor.accumulators[key] = made
     return made
 

@@ -126,7 +126,7 @@ def _product(frame: KernelFrame, step: Step, lane: int, given: list[int]) -> Non
     d = accumulator(frame, step, lane, at[0], (what.m, what.n), found.ws)
     enabled, *masks = given[len(found.places) :]
     to = _enabled(d.lanes, masks) if masks else None
-    written = d.cells if to is None else d.cells[to]
+    written = d.flat if to is None else d.cells[to]
     a = TensorOperand("a", what.m, what.k, what.a, what.across_a, found.kind.startswith("mxf4"))
     b = TensorOperand("b", what.n, what.k, what.b, what.across_b, found.kind.startswith("mxf4"))
     in_cells = None if found.places[1] is None else _a_in_cells(frame, step, lane, at[1], a, found.ws)
