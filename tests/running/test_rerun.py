@@ -171,7 +171,7 @@ def test_what_was_found_out_is_kept_for_the_same_bits_of_the_same_items_alone(tm
 
     def look(among, settings):
         info = [case_info(loaded, "square.py")]
-        agreement = Agreement(tmp_path, info, lambda name: Counting(), "quick", settings)
+        agreement = Agreement(tmp_path, info, lambda name: Counting(), "quick", settings=settings)
         before = len(ran)
         return agreement.disagreements(among, splits(among)), len(ran) - before
 
