@@ -69,7 +69,7 @@ def test_a_file_with_a_line_too_many_is_found():
 
 
 def test_no_two_case_files_share_a_paragraph():
-    assert not shared(files_in("*.py", "_device/*.py", "_host/*.py"))
+    assert not shared(files_in("*.py", "_host/*.py"))  # kernels in one file of `_device` may share a signature
 
 
 def test_a_shared_paragraph_is_found_whatever_stands_around_it():

@@ -13,7 +13,7 @@ from harness.jobs import Job, Outcome
 from harness.ptx.errors import PtxError
 from harness.ptx.kernel.following import (
     Launched,
-    Operand,
+    SeenOperand,
     Stored,
     ThreadStep,
     ThreadTrace,
@@ -262,7 +262,7 @@ def _shown(file: str, trace: ThreadTrace, step: ThreadStep | None) -> ShownStep 
     )  # fmt: skip
 
 
-def _entry(operand: Operand) -> tuple[str, str, int | None]:
+def _entry(operand: SeenOperand) -> tuple[str, str, int | None]:
     return operand.name, operand.kind, operand.value
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal
 
-from harness.ptx.kernel.following import WARP, Operand, Stored, ThreadStep, ThreadTrace
+from harness.ptx.kernel.following import WARP, SeenOperand, Stored, ThreadStep, ThreadTrace
 
 Kind = Literal["operands", "values", "branch", "elsewhere"]
 MOST_BRANCHES = 3000
@@ -75,11 +75,11 @@ class _Known:
                 name, first, _ = step.memory
                 self.loaded |= {(name, first + k, byte) for k, byte in enumerate(step.data)}
 
-    def maker(self, operand: Operand) -> ThreadStep | None:
+    def maker(self, operand: SeenOperand) -> ThreadStep | None:
         """The instruction that made an operand."""
         return self.trace.steps[operand.maker] if operand.maker >= 0 else None
 
-    def has(self, operand: Operand, made: ThreadStep) -> bool:
+    def has(self, operand: SeenOperand, made: ThreadStep) -> bool:
         """Whether the trace has a value of the other one: bytes by their place in memory, others by the value."""
         if operand.width == 1:
             return False  # every trace has both
@@ -128,7 +128,7 @@ class _Sides:
         return Parting("values", _first(self.a, self.b, one), _first(self.b, self.a, other))
 
     def _followable(
-        self, stores: bool, x: Operand, y: Operand, one: ThreadStep | None, other: ThreadStep | None
+        self, stores: bool, x: SeenOperand, y: SeenOperand, one: ThreadStep | None, other: ThreadStep | None
     ) -> bool:
         """Whether the makers of two operands are worth comparing. stores: for stores, which compute nothing."""
         if one is None or other is None:
@@ -262,14 +262,14 @@ def _first(own: _Known, other: _Known, start: ThreadStep) -> ThreadStep:
     return own.trace.steps[min(found)]
 
 
-def _new(own: _Known, other: _Known, operand: Operand, made: ThreadStep) -> bool:
+def _new(own: _Known, other: _Known, operand: SeenOperand, made: ThreadStep) -> bool:
     """Whether the other trace lacks a value. A predicate is new where it compares a new value."""
     if operand.width == 1:
         return any((m := own.maker(o)) is not None and _new(own, other, o, m) for o in made.reads)
     return not other.has(operand, made)
 
 
-def _unmatched(one: Sequence[Operand], other: Sequence[Operand]) -> tuple[list[Operand], list[Operand]]:
+def _unmatched(one: Sequence[SeenOperand], other: Sequence[SeenOperand]) -> tuple[list[SeenOperand], list[SeenOperand]]:
     """The operands of each side without one of equal value on the other; the place of an operand does not count."""
     left, right = [], list(other)
     for operand in one:

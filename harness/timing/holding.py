@@ -10,7 +10,8 @@ from typing import Any
 
 _PAIRS = frozenset({"e4m3x2", "e5m2x2", "e2m3x2", "e3m2x2", "e2m1x2"})
 # Opcode, modifiers of which the instruction has one (none asked for where empty), and the machine code's opcodes of
-# which the loop has one. From disassemblies by ptxas 12.9 and 13.4, sm_80 to sm_120.
+# which the loop has one. Read from the loops of the catalogue's asm: for sm_90a all of these; popc and dp4a for sm_80
+# (ptxas 12.9) and sm_100a (ptxas 13.4) too, and for sm_100a the conversions and tanh.
 HOLDS: tuple[tuple[str, frozenset[str], tuple[str, ...]], ...] = (
     *((name, frozenset({"approx", "full"}), ("MUFU",)) for name in ("rcp", "rsqrt", "sqrt", "div", "ex2", "lg2")),
     *((name, frozenset({"approx"}), ("MUFU",)) for name in ("sin", "cos", "tanh")),

@@ -252,20 +252,24 @@ def fake_ptxas(folder: Path, monkeypatch: pytest.MonkeyPatch, deed: str, mark: s
 
 
 @pytest.mark.parametrize(
-    ("mark", "deed", "words"),  # each a kernel of its own: no process compiles one twice
+    ("mark", "deed", "words", "diagnosis"),  # each a kernel of its own: no process compiles one twice
     [
-        ("0x01010111", "os.kill(os.getpid(), signal.SIGSEGV)", r"ptxas \S+ ended by signal 11"),
-        ("0x01010121", "sys.exit(3)", r"ptxas \S+ failed with status 3"),
-        ("0x01010131", "os.system('sleep 600')", r"ptxas \S+ did not finish in 2 s"),
+        ("0x01010111", "os.kill(os.getpid(), signal.SIGSEGV)", r"ptxas \S+ ended by signal 11", "ptxas"),
+        ("0x01010121", "sys.exit(3)", r"ptxas \S+ failed with status 3", ""),
+        ("0x01010131", "os.system('sleep 600')", r"ptxas \S+ did not finish in 2 s", "ptxas"),
     ],
 )
-def test_a_ptxas_that_crashes_or_hangs_costs_its_own_items_only(run_cases, tmp_path, monkeypatch, mark, deed, words):
+def test_a_ptxas_that_crashes_or_hangs_costs_its_own_items_only(
+    run_cases, tmp_path, monkeypatch, mark, deed, words, diagnosis
+):
     from harness.processes import pool
+    from harness.running import ptxasfault
     from harness.triton import assemble
 
     pytest.importorskip("triton")
     fake_ptxas(tmp_path, monkeypatch, deed, mark)
     monkeypatch.setattr(assemble, "PTXAS_TIMEOUT", 2.0)
+    monkeypatch.setattr(ptxasfault, "REDUCING", 1.0)
     monkeypatch.setattr(pool, "_shared", {})
     began = time.monotonic()
     result = run_cases(
@@ -277,6 +281,6 @@ def test_a_ptxas_that_crashes_or_hangs_costs_its_own_items_only(run_cases, tmp_p
     result.assert_outcomes(passed=1, failed=1)
     found = {r.key.variant: r for r in read(Path("run.jsonl")).results}
     assert found["right"].verdict == "pass"
-    assert found["wrong"].verdict == "error"
+    assert (found["wrong"].verdict, found["wrong"].diagnosis) == ("fail" if diagnosis else "error", diagnosis)
     assert re.search(words, found["wrong"].words), found["wrong"].words
     assert time.monotonic() - began < 120  # the program that the hanging one had started would have held us up

@@ -62,6 +62,12 @@ done
 """
 
 
+@pytest.fixture(autouse=True)
+def _brief(monkeypatch):
+    """What is cut down is looked at by one test; a few seconds do for that kernel."""
+    monkeypatch.setattr(ptxasfault, "REDUCING", 4.0)
+
+
 @pytest.fixture(scope="module")
 def device():
     sys.path.insert(0, str(Path(__file__).parents[1] / "backends"))

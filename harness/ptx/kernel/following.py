@@ -41,7 +41,7 @@ class TooLong(ExecutionError):
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class SeenOperand:
     """A register, or a constant, as one instruction saw it.
 
     name: as written; "" for a constant. value: None where bits are undefined. maker: the number of the thread's
@@ -78,8 +78,8 @@ class ThreadStep:
     step: Step
     line: int
     text: str
-    reads: tuple[Operand, ...]
-    writes: tuple[Operand, ...] = ()
+    reads: tuple[SeenOperand, ...]
+    writes: tuple[SeenOperand, ...] = ()
     executed: bool = True
     memory: tuple[str, int, int] | None = None
     data: bytes = b""
@@ -275,24 +275,24 @@ class _Notes(_Watching):
         self._current.writes = tuple(made)
         self._current = None
 
-    def _read(self, reader: ReadSlot) -> Operand:
+    def _read(self, reader: ReadSlot) -> SeenOperand:
         frame = self.frame
         value, mask = frame.read(reader)
         if reader.slot < 0:
-            return Operand("", "", reader.width, None if mask is not None else int(value[self.lane]))
+            return SeenOperand("", "", reader.width, None if mask is not None else int(value[self.lane]))
         register = frame.program.registers[reader.slot]
         pattern = _pattern(frame, value, mask, self.lane)
-        return Operand(register.name, register.type.name, reader.width, pattern, self._makers.get(reader.slot, -1))
+        return SeenOperand(register.name, register.type.name, reader.width, pattern, self._makers.get(reader.slot, -1))
 
     def _warp(self, reader: ReadSlot) -> tuple[int, ...]:
         value, _ = self.frame.read(reader)
         first = self.lane // WARP * WARP
         return tuple(np.broadcast_to(value, (self.frame.lanes,))[first : first + WARP].tolist())
 
-    def _written(self, frame: Frame, slot: int) -> Operand:
+    def _written(self, frame: Frame, slot: int) -> SeenOperand:
         register, value = frame.program.registers[slot], frame.values[slot]
         pattern = None if value is None else _pattern(frame, value, frame.undefined[slot], self.lane)
-        return Operand(register.name, register.type.name, register.type.width, pattern, self._makers.get(slot, -1))
+        return SeenOperand(register.name, register.type.name, register.type.width, pattern, self._makers.get(slot, -1))
 
     # memory ------------------------------------------------------------------------------------------------------
 
