@@ -7,6 +7,7 @@ carries its number and where it was made; a number that is out of order is an er
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from typing import Any
 from harness.cluster.facts import difference, here
 from harness.cluster.nodes import Needs, Nodes, selector
 from harness.cluster.shipping import arrived
+from harness.processes.pool import CPUS_VARIABLE
 from harness.processes.worker import resolve
 
 RETRIES = 2
@@ -210,7 +212,9 @@ def call(mine: Mapping[str, str], function: str, arguments: tuple[Any, ...]) -> 
     """Run a generator function here, and number what it yields. Raises OtherEnvironment where this is not `mine`."""
     import ray
 
-    node = ray.get_runtime_context().get_node_id()
+    context = ray.get_runtime_context()
+    node = context.get_node_id()
+    os.environ[CPUS_VARIABLE] = str(max(1, int(context.get_assigned_resources().get("CPU", 1))))
     key = tuple(mine.items())
     if key not in _checked:
         arrived()

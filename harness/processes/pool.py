@@ -308,9 +308,13 @@ class Pool:
             thread.join(timeout=10)
 
 
+CPUS_VARIABLE = "PTX_CPUS"
+"""The environment variable that says how many CPUs a task of a cluster was given: others run beside it."""
+
+
 def default_size() -> int:
-    """One worker a CPU, at most four, shared with the other processes of a pytest-xdist run."""
-    cpus = len(os.sched_getaffinity(0))
+    """One worker a CPU, at most four, shared with the other processes of a pytest-xdist run, or of a cluster's node."""
+    cpus = int(os.environ.get(CPUS_VARIABLE) or len(os.sched_getaffinity(0)))
     beside = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     return max(1, min(MAX_WORKERS, cpus // beside))
 

@@ -19,6 +19,12 @@ def sees():
     yield os.environ.get("CUDA_VISIBLE_DEVICES")
 
 
+def compiles_with():
+    from harness.processes.pool import default_size
+
+    yield default_size()
+
+
 def dies_once(marker, many, at):
     """Ends its process at one value, the first time it comes there."""
     for number in range(many):

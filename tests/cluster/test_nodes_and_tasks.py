@@ -7,7 +7,7 @@ import pytest
 
 from harness.cluster import nodes as nodes_module
 from harness.cluster.connect import connected
-from harness.cluster.nodes import CPU, Nodes, gpu
+from harness.cluster.nodes import CPU, Needs, Nodes, gpu
 from harness.cluster.shipping import shipment
 from harness.cluster.tasks import Ended, Lost, Misreported, Tasks, Yielded
 from tests.cluster.conftest import ROOT, STORE, path_of
@@ -63,6 +63,14 @@ def test_a_gpu_task_runs_where_the_generation_is_and_sees_one_device(ray, nodes)
     assert {e.node for e in found} == {nodes.serving(gpu("sm_90a"))[0].id}
     assert all(e.value in ("0", "1") for e in found)
     assert tasks.submit(0, "deeds:sees", needs=gpu("sm_80"), name="sees") is None
+
+
+def test_a_task_starts_as_many_compilers_as_it_has_cpus(ray, nodes):
+    """Otherwise each task of a node with 64 cores would start four."""
+    tasks = Tasks(ray, nodes)
+    for cpus in (1, 2):
+        tasks.submit(cpus, "deeds:compiles_with", needs=Needs(cpus), name="compiles")
+    assert {e.task.label: e.value for e in all_of(tasks) if isinstance(e, Yielded)} == {1: 1, 2: 2}
 
 
 def test_a_task_whose_process_died_is_repeated_and_counted_once(ray, nodes, tmp_path):
