@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from test_tensor_products import PRODUCTS, SCALED, Product
+from test_tensor_memory_products import PRODUCTS, SCALED, Product
 
 from harness.ptx.kernel import tensorinstructions
 
