@@ -14,8 +14,7 @@ from harness.backends import create
 from harness.model import load as loader
 from harness.running.item import Item
 from harness.running.run import run_item
-
-CASES = Path(__file__).parents[2] / "cases"
+from tests.planting import planted
 
 # One row, one line. Columns: file, case in it, variant, target, what is wrong, the right text, the wrong text
 MISTAKES = [
@@ -92,11 +91,7 @@ def test_a_planted_mistake_fails(
     tmp_path: Path, file: str, attribute: str, variant: str, target: str, part: str, right: str, wrong: str
 ) -> None:
     """Two minutes together: most compile a Triton kernel."""
-    text = (CASES / f"{file}.py").read_text()
-    assert right in text, f"{file}.py has changed: {right} is not in it"
-    (tmp_path / "_device").symlink_to(CASES / "_device")
-    path = tmp_path / f"{file}.py"
-    path.write_text(text.replace(right, wrong))
+    path = planted(tmp_path, file, lambda text: (text.replace(right, wrong), text.count(right)))
     (loaded,) = (case for case in loader.load(path) if case.attribute == attribute)
     found = run_item(Item(loaded, variant, target, "emulator"), create("emulator"), "quick")
     assert found.verdict == "fail", [r.words for r in found.results if r.verdict == "error"]

@@ -1,6 +1,6 @@
 """Mistakes that people make, planted in the real cases: each must make its variant fail, with a message that names it.
 
-A mistake is a replacement in the text of the case file, so that this stays in step with the cases.
+A mistake is a replacement in the text of the case file, or of what it imports: this stays in step with the cases.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from harness.jobs import Backend
 from harness.model import load as loader
 from harness.running.item import Item, ItemResults
 from harness.running.run import run_item
-
-CASES = Path(__file__).parents[2] / "cases"
+from tests.planting import planted
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +27,9 @@ def run_planted(
     tmp_path: Path, backend: Backend, file: str, variant: str, old: str, new: str, target: str = "sm_100a"
 ) -> ItemResults:
     """The variant's results with every match of the pattern `old`, from the variant's name on, replaced by `new`."""
-    text = (CASES / f"{file}.py").read_text()
-    start = 0 if variant == "triton-integers" else text.index(f'"{variant}":')
-    planted, count = re.subn(old, new, text[start:], count=0 if variant in ("cvt-pack4",) else 1)
-    assert count, f"{file}.py has changed: {old} is not in it"
-    (tmp_path / "_device").symlink_to(CASES / "_device")
-    path = tmp_path / f"{file}.py"
-    path.write_text(text[:start] + planted)
+    start = "" if variant == "triton-integers" else f'"{variant}":'
+    times = 0 if variant == "cvt-pack4" else 1
+    path = planted(tmp_path, file, lambda text: re.subn(old, new, text, count=times), start)
     (loaded,) = (case for case in loader.load(path) if case.attribute == "case")
     return run_item(Item(loaded, variant, target, backend.name), backend, "quick")
 
@@ -116,11 +111,7 @@ def test_a_mistake_in_triton_code_fails_and_is_named(tmp_path, backend, mistake)
 )
 def test_a_misspelt_instruction_is_an_error_never_a_skip(tmp_path, file, variant, old, new, name, target):
     """Also on a target that lacks the right one."""
-    text = (CASES / f"{file}.py").read_text()
-    start = text.index(f'"{variant}": asm("') + len(f'"{variant}": asm("')
-    (tmp_path / "_device").symlink_to(CASES / "_device")
-    path = tmp_path / f"{file}.py"
-    path.write_text(text[:start] + re.sub(old, new, text[start:], count=1))
+    path = planted(tmp_path, file, lambda text: re.subn(old, new, text, count=1), f'"{variant}": asm("')
     loaded = loader.load(path)[0]
     found = run_item(Item(loaded, variant, target, name), create(name), "quick")
     assert found.verdict == "error"
