@@ -99,6 +99,10 @@ def _searched(root: Path, path: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f.relative_to(root).as_posix() for f in inside))
 
 
+_OF_THE_MACHINE = ("__main__", "sitecustomize", "usercustomize")
+"""Modules that each machine's Python has for itself: Debian's has a `sitecustomize` outside of all its folders."""
+
+
 def _outside(root: Path, loaded: Iterable[str] | None) -> tuple[str, ...]:
     """Top packages and modules that are neither in the project, nor installed, nor ptxdiff's own."""
     names = sorted({name.partition(".")[0] for name in (sys.modules if loaded is None else loaded)})
@@ -109,7 +113,7 @@ def _outside(root: Path, loaded: Iterable[str] | None) -> tuple[str, ...]:
         except (ValueError, ImportError):  # a module without a spec, such as __main__
             continue
         origin = spec.origin if spec else None
-        if not origin or not origin.endswith(".py") or name == "__main__":
+        if not origin or not origin.endswith(".py") or name in _OF_THE_MACHINE:
             continue
         file = Path(origin).resolve()
         place = file.parent if file.name == "__init__.py" else file

@@ -390,7 +390,8 @@ def _regressions(comparison: Comparison, policy: Policy) -> Iterator[Objection]:
         change = {True: "slower", False: "faster", None: "speed"}[d.worse]
         where = f"in registers, {d.key.shape}" if d.key.shape in MODES else f"at {d.key.shape}"
         text = f"{change} on {d.key.target} {where}: {d.detail}"
-        gated = "speed is not gated" if not policy.speed else "" if ours else f"{d.key.variant} is not gated"
+        others = "what PyTorch does" if d.key.variant == PYTORCH else d.key.variant
+        gated = "speed is not gated" if not policy.speed else "" if ours else f"{others} is not gated"
         yield Objection(code, _subject(d.key), text + (f"; {gated}" if gated else ""))
 
 

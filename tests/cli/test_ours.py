@@ -118,8 +118,12 @@ def test_new_copies_what_an_example_imports_from_beside_it_and_keeps_what_is_the
     (tmp_path / "cases" / "_device" / "narrow.py").write_text("mine = 1")
     assert main(["new", "mine", "--from", "nvfp4_quantize"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "cases/mine.py", "cases/_device/blocks.py", "run it: pytest cases/mine.py"
-    ]  # fmt: skip
+        "cases/mine.py",
+        "cases/_device/blocks.py",
+        "cases/_device/nvfp4_quantize.py",
+        "cases/_host/inputs.py",
+        "run it: pytest cases/mine.py",
+    ]
     assert (tmp_path / "cases" / "_device" / "narrow.py").read_text() == "mine = 1"
 
 

@@ -22,10 +22,17 @@ def three_nodes(tmp_path_factory):
     imported()
     from ray.cluster_utils import Cluster
 
-    ours = {"PYTHONPATH": path_of(ROOT)}
+    alone = {"PYTEST_XDIST_WORKER_COUNT": "1"}  # a node does not share its cores with the tests' other processes
+    ours = {"PYTHONPATH": path_of(ROOT), **alone}
     path = path_of(STAND_IN, ROOT / "tests" / "backends", ROOT)
     log = tmp_path_factory.mktemp("stand_in") / "log"
-    gpus = {"STAND_IN_GPUS": "sm_90a,sm_90a", "STAND_IN_HOST": "third", "STAND_IN_LOG": str(log), "PYTHONPATH": path}
+    gpus = {
+        "STAND_IN_GPUS": "sm_90a,sm_90a",
+        "STAND_IN_HOST": "third",
+        "STAND_IN_LOG": str(log),
+        "PYTHONPATH": path,
+        **alone,
+    }
     small = {"object_store_memory": STORE, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args={**small, "num_cpus": 1, "env_vars": ours})
     cluster.add_node(num_cpus=1, env_vars=ours, **small)

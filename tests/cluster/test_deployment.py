@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -244,7 +245,7 @@ def unknown_options(command):
     words = command.split()
     verb = words[: 2 if words[0] == "cluster" else 1]
     helped = subprocess.run(
-        ["python", "-m", "harness.cli", *verb, "--help"], capture_output=True, text=True, cwd=ROOT, check=True
+        [sys.executable, "-m", "harness.cli", *verb, "--help"], capture_output=True, text=True, cwd=ROOT, check=True
     ).stdout
     known = set(re.findall(r"--[a-z][-a-z]*", helped))
     return [w for w in words if w.startswith("--") and w.partition("=")[0] not in known]

@@ -111,10 +111,11 @@ def test_what_travels(tmp_path, monkeypatch):
     for folder in (root / "src" / "inside", elsewhere / "theirs"):
         folder.mkdir(parents=True)
         (folder / "__init__.py").write_text("")
-    (elsewhere / "single.py").write_text("")
+    for name in ("single", "usercustomize"):
+        (elsewhere / f"{name}.py").write_text("")
     monkeypatch.syspath_prepend(root / "src")
     monkeypatch.syspath_prepend(elsewhere)
-    made = shipping.shipment(root, ["theirs.part", "single", "inside", "json", "numpy", "harness", "nothing"])
+    made = shipping.shipment(root, ["theirs.part", "single", "inside", "json", "numpy", "usercustomize"])
     assert set(made.modules) == {str(elsewhere / "theirs"), str(elsewhere / "single.py")}
     assert made.path == ("src",)
     sent = made.runtime_env()

@@ -12,7 +12,7 @@ HOST = tuple(Gpu(visible, "", visible, target, 0) for visible, target in
 
 def test_a_sweep_takes_every_gpu_of_its_target(monkeypatch):
     monkeypatch.setattr("harness.processes.gpus.gpus", lambda: HOST)
-    assert _target("gpu") == "sm_90a"
+    assert _target("gpu", None) == "sm_90a"
     assert _places("sm_90a") == [HOST[0], HOST[2]]
     assert _places("sm_80") == [HOST[1]]
     with pytest.raises(UsageError, match="--target sm_100a: no GPU here is of that kind; there is sm_90a, sm_80"):
@@ -21,6 +21,6 @@ def test_a_sweep_takes_every_gpu_of_its_target(monkeypatch):
 
 def test_without_a_gpu_the_emulator_is_named(monkeypatch):
     monkeypatch.setattr("harness.processes.gpus.gpus", lambda: ())
-    assert _target("emulator") == "sm_90a"
+    assert _target("emulator", None) == "sm_90a"
     with pytest.raises(UsageError, match="--backend emulator"):
-        _target("gpu")
+        _target("gpu", None)
