@@ -115,7 +115,8 @@ def test_what_travels(tmp_path, monkeypatch):
         (elsewhere / f"{name}.py").write_text("")
     monkeypatch.syspath_prepend(root / "src")
     monkeypatch.syspath_prepend(elsewhere)
-    made = shipping.shipment(root, ["theirs.part", "single", "inside", "json", "numpy", "usercustomize"])
+    loaded = ["theirs.part", "single", "usercustomize", "inside", "json", "numpy", "harness", "nothing"]
+    made = shipping.shipment(root, loaded)
     assert set(made.modules) == {str(elsewhere / "theirs"), str(elsewhere / "single.py")}
     assert made.path == ("src",)
     sent = made.runtime_env()
