@@ -138,6 +138,7 @@ def test_a_shard_that_always_kills_its_process_costs_itself_alone(tasks, tmp_pat
     assert "died" in done[2].words
 
 
+@pytest.mark.slow  # nodes and drivers die: seconds each, and Ray's clean-up is not ours to time
 def test_a_node_that_dies_changes_nothing_in_the_journal(tasks, three_nodes, tmp_path, in_fours):
     whole(tasks, tmp_path / "undisturbed", "right")
     node = three_nodes.add_node(num_cpus=2, object_store_memory=STORE, env_vars={"PYTHONPATH": path_of(ROOT)})
@@ -158,6 +159,7 @@ class Stopped(Exception):
     pass
 
 
+@pytest.mark.slow  # nodes and drivers die: seconds each, and Ray's clean-up is not ours to time
 def test_a_second_driver_goes_on_where_the_first_was_stopped(tasks, tmp_path):
     told = []
 
