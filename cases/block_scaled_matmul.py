@@ -13,6 +13,9 @@ from ._host.block_scaled_matmul import mxfp8, mxfp8_dequantised, nvfp4, nvfp4_de
 
 SIZES = [{"M": 128, "N": 32, "K": 128, "KA": 128, "KX": 4}]
 FIFTH = only("sm_100a", "sm_103a")
+ON_HOPPER_TOO = only("sm_90a", "sm_100a", "sm_103a")
+DEQUANTISED = "Triton dequantises, and uses wgmma"
+SIGNED = f"{DEQUANTISED}; a scale's top bit, which tensor cores ignore (ue4m3), is a sign there"
 BOUND = 2.0**-6
 """128 products of at most 16: sums stay below 2^11, so that a term loses at most 2^-15 when it is cut, and a sum 2^-13
 when it is rounded; 4 sums of 33 terms here and 8 of 17 there: (4 (33 / 4 + 1) + 8 (17 / 4 + 1)) 2^-13."""
@@ -31,7 +34,7 @@ mxfp8_matmul = Case(
     generate=values(0x40, (126, 129)),  # to 2, and scales of 1/2 to 2: products to 16
     sizes=SIZES,
     variants={
-        "dot_scaled": kernel(scaled, grid=tiles, meta=META),
+        "dot_scaled": kernel(scaled, grid=tiles, meta=META, targets=ON_HOPPER_TOO, differs={"sm_90a": DEQUANTISED}),
         "dequantised": kernel(dequantised, grid=tiles, meta=META, reference=mxfp8_dequantised),
     },
     targets=FIFTH,
@@ -47,7 +50,7 @@ nvfp4_matmul = Case(
     generate=values(0xFF, (0x20, 0x29)),  # scales of 1/8 to 9/32, products of 36 at most: to 3
     sizes=[SIZES[0] | {"KA": 64, "KX": 8}],
     variants={
-        "dot_scaled": kernel(scaled, grid=tiles, meta=META_FOUR),
+        "dot_scaled": kernel(scaled, grid=tiles, meta=META_FOUR, targets=ON_HOPPER_TOO, differs={"sm_90a": SIGNED}),
         "dequantised": kernel(dequantised, grid=tiles, meta=META_FOUR, reference=nvfp4_dequantised),
     },
     targets=FIFTH,
