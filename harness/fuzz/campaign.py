@@ -6,11 +6,10 @@ finished batch and each finding; a campaign that is started again with it goes o
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import get_context
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.fuzz.execution import MachineCodeRunner
+from harness.fuzz.journal import CampaignJournal
 from harness.fuzz.judge import Batch, BatchJudge, FuzzPlan, JudgedBatch, PtxasFault, prepared
 
 
@@ -39,8 +39,8 @@ class FuzzCampaign:
     def __init__(self, plan: FuzzPlan, runner: MachineCodeRunner | None, journal: Path, *, jobs: int = 1) -> None:
         self.plan, self.runner, self.jobs = plan, runner, jobs
         self.state = Tried()
-        self._journal = journal
-        self._resume()
+        self._journal = CampaignJournal(journal, plan.identity())
+        self._take_up(self._journal.earlier)
 
     def run(self, seconds: float, most: int | None = None, tell: Callable[[Tried], None] = lambda _: None) -> Tried:
         """Go on for some seconds, or until `most` programs were tried in all."""
@@ -88,29 +88,16 @@ class FuzzCampaign:
         self.state.programs += judged.programs
         self.state.refused_here += judged.refused
         self.state.batches.add(judged.number)
-        self._note({"batch": judged.number, "programs": judged.programs, "refused": judged.refused})
+        self._journal.note({"batch": judged.number, "programs": judged.programs, "refused": judged.refused})
 
     def _add(self, finding: PtxasFault) -> None:
         key = (finding.kind, finding.skeleton, finding.assemblers)
         before = self.state.findings.get(key)
         self.state.findings[key] = finding if before is None else replace(before, seen=before.seen + 1)
-        self._note({"finding": asdict(self.state.findings[key])})
+        self._journal.note({"finding": asdict(self.state.findings[key])})
 
-    # the journal -------------------------------------------------------------------------------------------------
-
-    def _note(self, line: Mapping[str, Any]) -> None:
-        with self._journal.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-
-    def _resume(self) -> None:
-        """Take up a journal, or begin one. Raises ValueError for one of another plan."""
-        if not self._journal.exists():
-            self._journal.parent.mkdir(parents=True, exist_ok=True)
-            self._note({"plan": self.plan.identity()})
-            return
-        first, *lines = map(json.loads, self._journal.read_text(encoding="utf-8").splitlines())
-        if first.get("plan") != self.plan.identity():
-            raise ValueError(f"{self._journal} is of another campaign ({first.get('plan')}); name another folder")
+    def _take_up(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Count what an earlier start has noted."""
         for line in lines:
             if "batch" in line:
                 self.state.batches.add(line["batch"])

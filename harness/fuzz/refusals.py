@@ -20,6 +20,7 @@ from typing import Any
 
 from harness.fuzz.assemblers import Ptxas, PtxasResult
 from harness.fuzz.illegal import Illegal, illegal
+from harness.fuzz.journal import CampaignJournal
 from harness.ptx import PtxError
 from harness.ptx.errors import InternalError
 from harness.ptx.kernel.load import load_kernel
@@ -140,8 +141,9 @@ class RefusalCampaign:
     def __init__(self, plan: RefusalPlan, journal: Path, *, jobs: int = 1) -> None:
         self.plan, self.jobs = plan, jobs
         self.state = RefusalsTried()
-        self._journal = journal
-        self._resume()
+        self._journal = CampaignJournal(journal, plan.identity())
+        for line in self._journal.earlier:
+            self._count(line["chunk"], line["programs"], line["refused"], [_group(fields) for fields in line["groups"]])
 
     def run(
         self, seconds: float, most: int | None = None, tell: Callable[[RefusalsTried], None] = lambda _: None
@@ -165,7 +167,7 @@ class RefusalCampaign:
     def _take(self, number: int, programs: int, refused: int, found: Sequence[RefusalGroup]) -> None:
         self._count(number, programs, refused, found)
         groups = [asdict(g) for g in found]
-        self._note({"chunk": number, "programs": programs, "refused": refused, "groups": groups})
+        self._journal.note({"chunk": number, "programs": programs, "refused": refused, "groups": groups})
 
     def _count(self, number: int, programs: int, refused: int, found: Sequence[RefusalGroup]) -> None:
         for one in found:
@@ -177,23 +179,6 @@ class RefusalCampaign:
         self.state.programs += programs
         self.state.refused += refused
         self.state.chunks.add(number)
-
-    def _note(self, line: Mapping[str, Any]) -> None:
-        with self._journal.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-
-    def _resume(self) -> None:
-        """Take up a journal, or begin one. Raises ValueError for one of another plan."""
-        if not self._journal.exists():
-            self._journal.parent.mkdir(parents=True, exist_ok=True)
-            self._note({"plan": self.plan.identity()})
-            return
-        first, *lines = map(json.loads, self._journal.read_text(encoding="utf-8").splitlines())
-        if first.get("plan") != self.plan.identity():
-            raise ValueError(f"{self._journal} is of another campaign ({first.get('plan')}); name another folder")
-        for line in lines:
-            found = [_group(fields) for fields in line["groups"]]
-            self._count(line["chunk"], line["programs"], line["refused"], found)
 
 
 def _group(fields: Mapping[str, Any]) -> RefusalGroup:

@@ -20,7 +20,7 @@ from harness.ptx.kernel.accesses import elements
 from harness.ptx.kernel.builder import KernelBuilder
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.kernel.matrices import active_warps
-from harness.ptx.kernel.tensor import gathered, scattered, spread
+from harness.ptx.kernel.tensor import factors, scattered, spread
 from harness.ptx.machine.operations import runs
 from harness.ptx.numeric import scaledproducts
 from harness.ptx.numeric.scaledproducts import ScaledModel
@@ -102,14 +102,8 @@ def _selector(builder: KernelBuilder, node: Instruction, operand: Operand, legal
 def _run_scaled(frame: KernelFrame, step: Step, active: Array | None) -> None:
     product: BlockScaled = step.detail
     warps, lanes = active_warps(frame, step, active)
-    operands: list[Array] = []
-    doubts: list[Array | None] = []
-    at = 0
-    for table, width, count in zip(product.tables[1:], product.widths[1:], product.counts[1:], strict=True):
-        value, doubt = gathered(frame, step.sources[at : at + count], warps, table, width)
-        at += count
-        operands.append(value)
-        doubts.append(doubt)
+    operands, doubts = factors(frame, step, warps, product.tables, product.widths, product.counts)
+    at = sum(product.counts[1:])
     rows = np.arange(16)
     scales_of_a = _scales(frame, step, at, warps, 2, rows % 8 * 4 + rows // 8)
     scales_of_b = _scales(frame, step, at + 3, warps, 1, np.arange(8) * 4)

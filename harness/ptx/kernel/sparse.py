@@ -24,7 +24,7 @@ from harness.ptx.kernel.builder import KernelBuilder
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.kernel.matrices import active_warps
 from harness.ptx.kernel.multiply import Arithmetic, arithmetic
-from harness.ptx.kernel.tensor import gathered, generation, scattered, types_of
+from harness.ptx.kernel.tensor import factors, generation, scattered, types_of
 from harness.ptx.machine.operations import runs
 from harness.ptx.numeric.tensorcore import BITS
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
@@ -135,14 +135,7 @@ def _bind_mma_sp(builder: KernelBuilder, node: Instruction, bound: Bound) -> Ste
 def _run_mma_sp(frame: KernelFrame, step: Step, active: Array | None) -> None:
     product: SparseProduct = step.detail
     warps, lanes = active_warps(frame, step, active)
-    operands: list[Array] = []
-    doubts: list[Array | None] = []
-    at = 0
-    for table, width, count in zip(product.tables[1:], product.widths[1:], product.counts[1:], strict=True):
-        value, doubt = gathered(frame, step.sources[at : at + count], warps, table, width)
-        at += count
-        operands.append(value)
-        doubts.append(doubt)
+    operands, doubts = factors(frame, step, warps, product.tables, product.widths, product.counts)
     a, b, c = operands
     where = _columns(frame, step, warps)
     result = multiplied(product.arithmetic, a, b, c, where)

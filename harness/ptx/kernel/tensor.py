@@ -124,19 +124,26 @@ def _register(name: str) -> str:
 def _run_mma(frame: KernelFrame, step: Step, active: Array | None) -> None:
     product: Product = step.detail
     warps, lanes = active_warps(frame, step, active)
-    operands: list[Array] = []
-    doubts: list[Array | None] = []
-    at = 0
-    for table, width, count in zip(product.tables[1:], product.widths[1:], product.counts[1:], strict=True):
-        readers = step.sources[at : at + count]
-        at += count
-        value, doubt = gathered(frame, readers, warps, table, width)
-        operands.append(value)
-        doubts.append(doubt)
+    operands, doubts = factors(frame, step, warps, product.tables, product.widths, product.counts)
     result = product.arithmetic(*operands)
     width = product.widths[0]
     doubt = spread(doubts, result, width) if any(d is not None for d in doubts) else None
     scattered(frame, step.destinations, lanes, product.tables[0], width, result, doubt, active)
+
+
+def factors(
+    frame: KernelFrame, step: Step, warps: Array, tables: Sequence[Array], widths: Sequence[int], counts: Sequence[int]
+) -> tuple[list[Array], list[Array | None]]:
+    """a, b and c of a product, each as `gathered`, from a step's first sources.
+
+    tables, widths, counts: of d, a, b and c, as `Product` has them.
+    """
+    found = []
+    at = 0
+    for table, width, count in zip(tables[1:], widths[1:], counts[1:], strict=True):
+        found.append(gathered(frame, step.sources[at : at + count], warps, table, width))
+        at += count
+    return [value for value, _ in found], [doubt for _, doubt in found]
 
 
 def gathered(
