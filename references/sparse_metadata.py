@@ -2,9 +2,9 @@
 
 `references.sparse_tensor_core` has this as a table read from figures. Here it follows from one rule: metadata has the
 order of the stored elements. Four threads of a group hold a's registers. Register by register, of each the four
-threads, of each the elements from the low bits up, the indices follow each other, low bits first, two bits an element (of
-tf32 four, of 4-bit integers two a pair). Each 32 bits are a word, and the words lie in neighbouring threads of the group,
-from the one that the sparsity selector names on.
+threads, of each the elements from the low bits up, the indices follow each other, low bits first, two bits an element
+(of tf32 four, of 4-bit integers two a pair). Each 32 bits are a word, and the words lie in neighbouring threads of the
+group, from the one that the sparsity selector names on.
 
 Sources: PTX ISA 9, 9.7.14.6.2, the formulas `row = ...`, `firstcol = ...` of a's fragments, and 9.7.15.6.2, the table
 of warps and rows; for the order of the indices, comments ("Representation of E") in a public CUDA emulation of

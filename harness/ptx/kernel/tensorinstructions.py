@@ -40,7 +40,7 @@ def _plain(d: Mapping[int, object], a: Mapping[int, object], *, integer: bool = 
         Field("across_a", 15, 1, _FLAG),
         Field("across_b", 16, 1, _FLAG),
         Field("n", 17, 6, _COLUMNS),
-        Field("m", 24, 5, {m >> 4: m for m in (32, 64, 128)}),
+        Field("m", 24, 5, {m >> 4: m for m in (32, 64, 128, 256)}),
         Field("shift", 30, 2, _ANY_TWO),
     )
 
@@ -59,7 +59,7 @@ def _scaled(
         Field("across_b", 16, 1, _FLAG if across else _NO),
         Field("n", 17, 6, _COLUMNS),
         Field("scale", 23, 1, scales),
-        Field("m", 27, 2, {1: 128}),
+        Field("m", 27, 2, {1: 128, 2: 256}),
         Field("part_a", 29, 2, parts),
     )
 
@@ -110,8 +110,8 @@ class InstructionDescriptor:
 
 
 @cache
-def decoded(code: int, kind: str, ws: bool, block: int) -> InstructionDescriptor | str:
-    """What 32 bits say for a kind; words where ISA 9.7.16.4.2 does not let them stand."""
+def decoded(code: int, kind: str, ws: bool, block: int, pair: bool = False) -> InstructionDescriptor | str:
+    """What 32 bits say for a kind; words where ISA 9.7.16.4.2 does not let them stand. pair: two blocks multiply."""
     left, values = code, dict[str, object]()
     for one in FIELDS[kind]:
         value = code >> one.at & (1 << one.bits) - 1
@@ -125,18 +125,26 @@ def decoded(code: int, kind: str, ws: bool, block: int) -> InstructionDescriptor
     if values.pop("shift", 0) and not ws:
         return "the largest shift (bits 30, 31) is for tcgen05.mma.ws"
     found = InstructionDescriptor(k=K[kind], block=block, **{"d": "f32", **values})  # type: ignore[arg-type]
-    return _unshaped(found, kind, ws) or found
+    return _unshaped(found, kind, ws, pair) or found
 
 
-def _unshaped(found: InstructionDescriptor, kind: str, ws: bool) -> str:
+def _unshaped(found: InstructionDescriptor, kind: str, ws: bool, pair: bool) -> str:
     """What is wrong with a shape, or with types that stand together; "": nothing."""
     m, n = found.m, found.n
+    sizes: object
     if kind == "f16" and found.a != found.b:
         return f"a is {found.a} and b is {found.b}; .kind::f16 multiplies numbers of one type"
     if kind == "f16" and found.d == "f16" and found.a == "bf16":
         return "products of bf16 go to f32"
-    if ws:
-        sizes: object = (64, 128, 256)
+    if pair and m not in (128, 256):
+        return f"it has {m} rows; a pair of blocks (.cta_group::2) multiplies 128 or 256"
+    if m == 256 and not pair:
+        return "it has 256 rows, which a pair of blocks (.cta_group::2) alone takes"
+    if pair:
+        step = 32 if kind == "i8" or (found.across_b and found.b in ("e4m3", "e5m2")) else 16
+        sizes, good = f"multiples of {step} from a pair of blocks", n % step == 0
+    elif ws:
+        sizes = "64, 128 or 256"
         good = n in (64, 128, 256)
     elif found.block:
         sizes, good = "multiples of 8", True

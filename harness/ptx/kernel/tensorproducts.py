@@ -1,4 +1,4 @@
-"""Products by the tensor cores of one block, in tensor memory (tcgen05.mma; ISA 9.7.16.10).
+"""Products by the tensor cores of one block, or of a pair, in tensor memory (tcgen05.mma; ISA 9.7.16.10).
 
 The product is computed when it is issued; `harness.ptx.kernel.tensorwork` says what may touch it before its commit has
 been waited for. Collector hints (.collector::*) say what hardware may keep for reuse, and change no value.
@@ -21,10 +21,10 @@ from harness.ptx.kernel.builder import KernelBuilder
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.kernel.multiply import Arithmetic
 from harness.ptx.kernel.tensor import spread
-from harness.ptx.kernel.tensoraccumulators import accumulator, codes, store
-from harness.ptx.kernel.tensorcolumns import of_one_block
+from harness.ptx.kernel.tensoraccumulators import Accumulator, accumulator, codes, store
 from harness.ptx.kernel.tensorinstructions import InstructionDescriptor
 from harness.ptx.kernel.tensoroperands import BITS, Codes, TensorOperand, values
+from harness.ptx.kernel.tensorpairs import members, of_a_pair
 from harness.ptx.kernel.tensorwork import NONE, Work
 from harness.ptx.machine.operations import runs
 from harness.ptx.numeric import scaledproducts
@@ -45,7 +45,7 @@ _FLOATS = {
 class TensorProduct:
     """What a tcgen05.mma takes. `masks`: registers that disable lanes; `shift`: d is divided by 2^shift.
 
-    `places`: displacements of d's, a's and the scales' addresses, None where it is no address.
+    `places`: displacements of d's, a's and the scales' addresses, None where it is no address. `pair`: of two blocks.
     """
 
     kind: str
@@ -54,12 +54,13 @@ class TensorProduct:
     masks: int
     shift: int
     places: tuple[int | None, ...]
+    pair: bool = False
 
 
 @binds("tcgen05_mma")
 def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     """`[d], a, b, idesc, {[scale a], [scale b] | {masks}}, enable-d{, shift}`."""
-    of_one_block(builder, node, bound)
+    pair = of_a_pair(builder, node, bound)
     kind = (bound.modifiers["kind"] or "").removeprefix("kind::")
     scaled, ws = "block_scale" in node.modifiers, "ws" in node.modifiers
     operands = list(node.operands)
@@ -70,6 +71,9 @@ def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
             shift = _shift(builder, last, kind)
             operands.pop()
         if len(operands) == 6 and isinstance(operands[4], Vector):
+            if pair:
+                text = f"{node.spelling}: the ISA does not say which of two blocks a mask of lanes is about"
+                raise builder.error(NotElementwise, text, operands[4].offset)
             masks = builder.elements(operands.pop(4), 4)
     elif ws and len(operands) == 6:
         text = f"{node.spelling}: the emulator takes no mask of columns that are zero"
@@ -89,7 +93,7 @@ def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     readers.append(builder.read(operands[-1], TYPES["pred"], False, "enable-input-d"))
     readers += [builder.read(o, TYPES["b32"], False, "disable-output-lane") for o in masks]
     block = tensorinstructions.SCALE_BLOCKS[kind, bound.modifiers.get("size")] if scaled else 0
-    detail = TensorProduct(kind, ws, block, len(masks), shift, tuple(places))
+    detail = TensorProduct(kind, ws, block, len(masks), shift, tuple(places), pair)
     return Step("tcgen05_mma", node, bound, tuple(readers), (), detail=detail)
 
 
@@ -110,7 +114,7 @@ def _run_mma(frame: KernelFrame, step: Step, active: Array | None) -> None:
 
 def _decoded(frame: KernelFrame, step: Step, lane: int, code: int) -> InstructionDescriptor:
     found: TensorProduct = step.detail
-    decoded = tensorinstructions.decoded(code, found.kind, found.ws, found.block)
+    decoded = tensorinstructions.decoded(code, found.kind, found.ws, found.block, found.pair)
     if isinstance(decoded, str):
         text = f"the instruction descriptor 0x{code:08x} of {frame.who(lane)}: {decoded}"
         raise frame.fault(ExecutionError, step, text)
@@ -118,41 +122,76 @@ def _decoded(frame: KernelFrame, step: Step, lane: int, code: int) -> Instructio
 
 
 def _product(frame: KernelFrame, step: Step, lane: int, given: list[int]) -> None:
-    """One product, issued by one thread."""
+    """One product, issued by one thread; that of a pair is two products, of half of a's rows each and all of b."""
     found: TensorProduct = step.detail
     at = [x + (p or 0) for x, p in zip(given, found.places, strict=False)]
     what = _decoded(frame, step, lane, at[3])
-    _refuse_base(frame, step, lane, at[0], what.m, found.ws)
-    d = accumulator(frame, step, lane, at[0], (what.m, what.n), found.ws)
+    blocks = members(frame, step, lane, found.pair)
+    rows = what.m // len(blocks)
+    halves = found.ws or (found.pair and rows == 64)
+    _refuse_base(frame, step, lane, at[0], rows, halves)
     enabled, *masks = given[len(found.places) :]
-    to = _enabled(d.lanes, masks) if masks else None
-    written = d.flat if to is None else d.cells[to]
-    a = TensorOperand("a", what.m, what.k, what.a, what.across_a, found.kind.startswith("mxf4"))
-    b = TensorOperand("b", what.n, what.k, what.b, what.across_b, found.kind.startswith("mxf4"))
-    in_cells = None if found.places[1] is None else _a_in_cells(frame, step, lane, at[1], a, found.ws)
-    of_scales = [
-        _scale_cells(frame, step, lane, address, rows, f"the scale of {name}")
-        for address, rows, name in zip(at[4:], (what.m, what.n), "ab", strict=False)
-    ]
-    if enabled and d.read(frame.tensor.memory.undefined).any():
-        tensoroperands.refuse_unwritten(frame, step, lane, written, "d")
-    read = [x.reshape(-1) for x in (in_cells, *of_scales) if x is not None]
-    work = frame.tensor.issue(step, lane, written, np.concatenate(read) if read else NONE)
-    left = _matrix(frame, step, lane, at[1], a, in_cells, work)
-    right = _matrix(frame, step, lane, at[2], b, None, work)
-    c: Codes = np.zeros((what.m, what.n), np.uint32), None
+    a = TensorOperand("a", rows, what.k, what.a, what.across_a, found.kind.startswith("mxf4"))
+    b = TensorOperand("b", what.n // len(blocks), what.k, what.b, what.across_b, found.kind.startswith("mxf4"))
+    parts = []
+    for block in blocks:
+        d = accumulator(frame, step, lane, at[0], (rows, what.n), halves, block)
+        in_cells = None if found.places[1] is None else _a_in_cells(frame, step, lane, at[1], a, halves, block)
+        of_scales = _scales(frame, step, lane, at[4:], (rows, what.n), block)
+        parts.append(Part(block, d, in_cells, of_scales))
+    to = _enabled(parts[0].d.lanes, masks) if masks else None
+    written = [part.d.flat if to is None else part.d.cells[to] for part in parts]
+    for part, some in zip(parts, written, strict=True):
+        if enabled and part.d.read(frame.tensor.memory.undefined).any():
+            tensoroperands.refuse_unwritten(frame, step, lane, some, "d")
+    read = [x.reshape(-1) for part in parts for x in (part.a, *part.scales) if x is not None]
+    whole = written[0] if len(written) == 1 else np.concatenate(written)
+    work = frame.tensor.issue(step, lane, whole, np.concatenate(read) if read else NONE)
+    left = [_matrix(frame, step, lane, at[1], a, part.a, work, part.block) for part in parts]
+    right = _joined([_matrix(frame, step, lane, at[2], b, None, work, part.block) for part in parts])
+    for part, own in zip(parts, left, strict=True):
+        _part(frame, step, lane, what, part, own, right, bool(enabled), to)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What of a product lies in one block: its accumulator, and cells of a (None: in shared memory) and of scales."""
+
+    block: int
+    d: Accumulator
+    a: Array | None
+    scales: list[Array]
+
+
+def _part(
+    frame: KernelFrame, step: Step, lane: int, what: InstructionDescriptor, part: Part, left: Codes, right: Codes,
+    enabled: bool, to: Array | None,
+) -> None:  # fmt: skip
+    """The product of one block's rows."""
+    found: TensorProduct = step.detail
+    c: Codes = np.zeros(part.d.cells.shape, np.uint32), None
     if enabled:
-        c = codes(frame, d, what.d)
+        c = codes(frame, part.d, what.d)
         c = (_divided(frame, step, lane, c[0], what.d, 2.0**-found.shift), c[1]) if found.shift else c
     factors = [
-        tensoroperands.scales(frame, step, lane, some, part, what.k // what.block, f"the scale of {name}")
-        for some, part, name in zip(of_scales, (what.part_a, what.part_b), "ab", strict=False)
+        tensoroperands.scales(frame, step, lane, some, first, what.k // what.block, f"the scale of {name}")
+        for some, first, name in zip(part.scales, (what.part_a, what.part_b), "ab", strict=False)
     ]
     x = _signed(left[0], what.a, what.negate_a)
     y = _signed(right[0], what.b, what.negate_b)
     result = _computed(found, what, x, y, c[0], [f for f, _ in factors])
     doubts = _doubts(left[1], right[1], c[1], [m for _, m in factors], result)
-    store(frame, d, result, doubts, what.d, to)
+    store(frame, part.d, result, doubts, what.d, to)
+
+
+def _joined(parts: list[Codes]) -> Codes:
+    """Columns of b from each block, one behind the other."""
+    if len(parts) == 1:
+        return parts[0]
+    doubts = None
+    if any(d is not None for _, d in parts):
+        doubts = np.concatenate([np.zeros(c.shape, np.bool_) if d is None else d for c, d in parts])
+    return np.concatenate([c for c, _ in parts]), doubts
 
 
 def _doubts(a: Array | None, b: Array | None, c: Array | None, scales: list[Array | None], result: Array) -> Array:
@@ -186,24 +225,40 @@ def _refuse_base(frame: KernelFrame, step: Step, lane: int, given: int, m: int, 
         raise frame.fault(ExecutionError, step, f"{text}, not at lane {base}")
 
 
-def _a_in_cells(frame: KernelFrame, step: Step, lane: int, given: int, a: TensorOperand, ws: bool) -> Array:
-    if ws and a.rows != 128:
-        text = f"a of {a.rows} rows in tensor memory: the emulator runs .ws so with 128 rows alone"
+def _a_in_cells(
+    frame: KernelFrame, step: Step, lane: int, given: int, a: TensorOperand, halves: bool, block: int
+) -> Array:
+    """halves: d's columns lie in halves or quarters of the lanes."""
+    if halves and a.rows != 128:
+        text = f"a of {a.rows} rows in tensor memory: the emulator runs .ws so with 128 rows alone, and a pair with 256"
         raise frame.fault(ExecutionError, step, text)
     if a.across:
         raise frame.fault(ExecutionError, step, "a in tensor memory is K-major (bit 15 of the instruction descriptor)")
-    _refuse_base(frame, step, lane, given, a.rows, ws)
+    _refuse_base(frame, step, lane, given, a.rows, halves)
     columns = a.k * a.element // 32
-    some = tensoroperands.cells(frame, step, lane, given, *tensoroperands.rows_of(a.rows, columns, False), "a")
+    some = tensoroperands.cells(frame, step, lane, given, *tensoroperands.rows_of(a.rows, columns, False), "a", block)
     tensoroperands.refuse_unwritten(frame, step, lane, some, "a")
     return some
 
 
-def _scale_cells(frame: KernelFrame, step: Step, lane: int, given: int, rows: int, name: str) -> Array:
-    """The two highest bits of the address are not read: CUTLASS leaves the scale factor's id there too."""
-    some = tensoroperands.cells(frame, step, lane, given & 0x3FFFFFFF, *tensoroperands.scale_cells(rows), name)
-    tensoroperands.refuse_unwritten(frame, step, lane, some, name)
-    return some
+def _scales(
+    frame: KernelFrame, step: Step, lane: int, given: list[int], rows: tuple[int, int], block: int
+) -> list[Array]:
+    """The cells of both matrices' scales. The two highest bits of an address are not read: CUTLASS leaves the scale
+    factor's id there too. In a pair each block has the scales of its own rows of a, and of all columns of b.
+    """
+    if given and rows[0] != 128:
+        text = (
+            f"scales of {rows[0]} rows in each of two blocks: the emulator runs scaled products of a pair with 256 rows"
+        )
+        raise frame.fault(ExecutionError, step, text)
+    found = []
+    for first, count, name in zip(given, rows, "ab", strict=False):
+        places = tensoroperands.scale_cells(count)
+        some = tensoroperands.cells(frame, step, lane, first & 0x3FFFFFFF, *places, f"the scale of {name}", block)
+        tensoroperands.refuse_unwritten(frame, step, lane, some, f"the scale of {name}")
+        found.append(some)
+    return found
 
 
 def _enabled(lanes: Array, masks: list[int]) -> Array:
@@ -214,11 +269,12 @@ def _enabled(lanes: Array, masks: list[int]) -> Array:
 
 
 def _matrix(
-    frame: KernelFrame, step: Step, lane: int, code: int, of: TensorOperand, in_cells: Array | None, work: Work
-) -> Codes:
+    frame: KernelFrame, step: Step, lane: int, code: int, of: TensorOperand, in_cells: Array | None, work: Work,
+    block: int,
+) -> Codes:  # fmt: skip
     if in_cells is not None:
         return tensoroperands.from_cells(frame, in_cells, of)
-    offsets = tensoroperands.shared_offsets(frame, step, lane, code, of)
+    offsets = tensoroperands.shared_offsets(frame, step, lane, code, of, block)
     frame.tensor.read_shared(work, offsets)
     return tensoroperands.from_shared(frame, offsets, of)
 
