@@ -1,7 +1,7 @@
 """The fifth generation of tensor cores (tcgen05): tensor memory, copies to it, and products (ISA 9.7.16).
 
-Dense products of one block run. Pairs of blocks (`.cta_group::2`), sparse products (`.sp`), the reducing load
-(`ld.red`) and `.ashift` are declared, and refused in words when a kernel is loaded.
+Dense products of one block and of pairs (`.cta_group::2`) run. Sparse products (`.sp`), the reducing load (`ld.red`)
+and `.ashift` are declared, and refused in words when a kernel is loaded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Products by the tensor cores of one block, or of a pair, in tensor memory (tcgen05.mma; ISA 9.7.16.10).
 
 The product is computed when it is issued; `harness.ptx.kernel.tensorwork` says what may touch it before its commit has
-been waited for. Collector hints (.collector::*) say what hardware may keep for reuse, and change no value.
+been waited for. Hints (.collector::*) are checked by `harness.ptx.kernel.tensorcollectors`; they change no value.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.kernel.multiply import Arithmetic
 from harness.ptx.kernel.tensor import spread
 from harness.ptx.kernel.tensoraccumulators import Accumulator, accumulator, codes, store
+from harness.ptx.kernel.tensorcollectors import collected
 from harness.ptx.kernel.tensorinstructions import InstructionDescriptor
 from harness.ptx.kernel.tensoroperands import BITS, Codes, TensorOperand, values
 from harness.ptx.kernel.tensorpairs import members, of_a_pair
@@ -149,6 +150,8 @@ def _product(frame: KernelFrame, step: Step, lane: int, given: list[int]) -> Non
     work = frame.tensor.issue(step, lane, whole, np.concatenate(read) if read else NONE)
     left = [_matrix(frame, step, lane, at[1], a, part.a, work, part.block) for part in parts]
     right = _joined([_matrix(frame, step, lane, at[2], b, None, work, part.block) for part in parts])
+    kept = (b, right) if found.ws else (a, _joined(left))
+    collected(frame, step, lane, blocks[0], kept[0], kept[1][0], found.ws)
     for part, own in zip(parts, left, strict=True):
         _part(frame, step, lane, what, part, own, right, bool(enabled), to)
 
@@ -185,7 +188,7 @@ def _part(
 
 
 def _joined(parts: list[Codes]) -> Codes:
-    """Columns of b from each block, one behind the other."""
+    """Rows of a, or columns of b, from each block, one behind the other."""
     if len(parts) == 1:
         return parts[0]
     doubts = None

@@ -61,6 +61,7 @@ class TensorWork:
         self.after = np.full(frame.lanes if self.fences else 0, -1, np.int64)
         self.touched: dict[int, list[Array]] = {}
         self.accumulators: dict[tuple[object, ...], object] = {}
+        self.collectors: dict[tuple[int, str], tuple[str, Array, int]] = {}
 
     # words -----------------------------------------------------------------------------------------------
 
