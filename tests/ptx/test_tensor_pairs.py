@@ -64,7 +64,7 @@ def run(kernel: str, data: np.ndarray, out: np.ndarray, blocks: int = 2) -> np.n
 
 def ran(
     product: Product, a: np.ndarray, b: np.ndarray, cells: np.ndarray, *, enable: int = 1, issuer: int = 0,
-    change: Any = lambda text: text,
+    change: Any = lambda text: text, sparse: bool = False,
 ) -> np.ndarray:  # fmt: skip
     """Codes of d, m x n, by the emulator. cells: the tensor memory of both blocks before, 2 x 128 lanes of columns."""
     memories, codes = [], []
@@ -89,7 +89,7 @@ def ran(
     head += f".block_scale{'.' * bool(product.size)}{product.size}" if product.scale else ""
     scales_of = f"[%base+{SCALE_A}], [%base+{SCALE_B}], " if product.scale else ""
     left = "%a" if product.swizzle[0] is not None else "[%base+32]"
-    places = [pairs.place_of_d(product.m, product.n, r, c) for r in range(product.m) for c in range(product.n)]
+    places = [pairs.place_of_d(product.m, product.n, *at, sparse) for at in np.ndindex(product.m, product.n)]
     count = max(c for _, _, c in places) + 1
     low = "".join(f"  and.b32 %r{i}, %r{i}, 0xffff;\n" for i in range(10, 10 + count)) * (product.d == "f16")
     body = tm.product(head, f"{left}, %b, %x, {scales_of}%p0", count, cells.shape[2], before, low)

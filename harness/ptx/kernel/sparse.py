@@ -91,9 +91,13 @@ def selectors(kind: str, k: int) -> int:
 
 
 def arithmetic_of_sparse(bound: Bound, target: AnyTarget | None) -> Arithmetic | None:
-    """How a target computes a form; None where nothing is known of it."""
-    how = arithmetic(types_of(bound), generation(target), False, bound.modifiers.get("satfinite") or "")
-    return None if how is None or how.way == "widened" else how
+    """How a target computes a form; None where nothing is known of it.
+
+    8-bit floats where tensor cores take none are widened as in dense products: ptxas (13.4, sm_90a and sm_100a) has one
+    HMMA.SP.16832 begin at zero with every other chunk, a second one go on with the rest, and adds c. Of each register's
+    four stored elements the first two are in the first, so the dense rule holds for what is stored.
+    """
+    return arithmetic(types_of(bound), generation(target), False, bound.modifiers.get("satfinite") or "")
 
 
 def selector_of(builder: KernelBuilder, node: Instruction, operand: Operand, kind: str, k: int) -> int:

@@ -71,6 +71,9 @@ def shared_offsets(frame: KernelFrame, step: Step, lane: int, code: int, found: 
         raise frame.fault(ExecutionError, step, text)
     each = 128 // found.element
     depth = found.k if found.across else found.k * found.element // 8
+    if not found.across and 16 < descriptor.swizzle.row < depth:
+        text = f"{who} states a swizzle of {descriptor.swizzle.row} bytes, and {depth} bytes lie along k: the ISA does "
+        raise frame.fault(ExecutionError, step, f"{text}not say where those beyond its rows are")
     address = tensordescriptors.addresses(descriptor, found.across, found.rows, depth, each).reshape(-1)
     offsets = address - SHARED_BASE
     shared = frame.shared

@@ -15,7 +15,7 @@ from harness.ptx.binding.builder import binds, expect
 from harness.ptx.binding.program import Step
 from harness.ptx.errors import ExecutionError, NotElementwise, OperandError
 from harness.ptx.isa.forms import Bound
-from harness.ptx.kernel import tensorinstructions, tensoroperands
+from harness.ptx.kernel import tensorinstructions, tensoroperands, tensorsparse
 from harness.ptx.kernel.accesses import address
 from harness.ptx.kernel.builder import KernelBuilder
 from harness.ptx.kernel.frame import KernelFrame
@@ -46,7 +46,8 @@ _FLOATS = {
 class TensorProduct:
     """What a tcgen05.mma takes. `masks`: registers that disable lanes; `shift`: d is divided by 2^shift.
 
-    `places`: displacements of d's, a's and the scales' addresses, None where it is no address. `pair`: of two blocks.
+    `places`: displacements of d's, a's and the scales' addresses, None where it is no address; the last is that of
+    a sparse a's metadata. `pair`: of two blocks.
     """
 
     kind: str
@@ -56,15 +57,18 @@ class TensorProduct:
     shift: int
     places: tuple[int | None, ...]
     pair: bool = False
+    sparse: bool = False
 
 
 @binds("tcgen05_mma")
 def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-    """`[d], a, b, idesc, {[scale a], [scale b] | {masks}}, enable-d{, shift}`."""
+    """`[d], a, b, idesc, {[scale a], [scale b] | {masks}}, enable-d{, shift}`; of a sparse a `[metadata]` behind b."""
     pair = of_a_pair(builder, node, bound)
+    sparse = "sp" in node.modifiers
     kind = (bound.modifiers["kind"] or "").removeprefix("kind::")
     scaled, ws = "block_scale" in node.modifiers, "ws" in node.modifiers
     operands = list(node.operands)
+    metadata = [operands.pop(3)] if sparse and len(operands) > 3 else []
     shift, masks = 0, []
     if not scaled and not ws and len(operands) > 5:
         last = operands[-1]
@@ -80,7 +84,8 @@ def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
         text = f"{node.spelling}: the emulator takes no mask of columns that are zero"
         raise builder.error(NotElementwise, text, operands[5].offset)
     if len(operands) != (7 if scaled else 5):
-        expect(builder, node, *((7,) if scaled else (5,) if ws else (5, 6, 7)))
+        counts = (7,) if scaled else (5,) if ws else (5, 6, 7)
+        expect(builder, node, *(count + sparse for count in counts))
     readers, places = [], list[int | None]()
     for number, operand in enumerate(operands[:-1]):
         if number in (0, 4, 5) or (number == 1 and isinstance(operand, Address)):
@@ -91,10 +96,14 @@ def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
             width = "b32" if number == 3 else "b64"
             readers.append(builder.read(operand, TYPES[width], False, f"a descriptor of {bound.spelling}"))
             places.append(None)
+    for operand in metadata:
+        base, displacement = address(builder, operand, "tensor")
+        readers.append(base)
+        places.append(displacement)
     readers.append(builder.read(operands[-1], TYPES["pred"], False, "enable-input-d"))
     readers += [builder.read(o, TYPES["b32"], False, "disable-output-lane") for o in masks]
     block = tensorinstructions.SCALE_BLOCKS[kind, bound.modifiers.get("size")] if scaled else 0
-    detail = TensorProduct(kind, ws, block, len(masks), shift, tuple(places), pair)
+    detail = TensorProduct(kind, ws, block, len(masks), shift, tuple(places), pair, sparse)
     return Step("tcgen05_mma", node, bound, tuple(readers), (), detail=detail)
 
 
@@ -115,7 +124,7 @@ def _run_mma(frame: KernelFrame, step: Step, active: Array | None) -> None:
 
 def _decoded(frame: KernelFrame, step: Step, lane: int, code: int) -> InstructionDescriptor:
     found: TensorProduct = step.detail
-    decoded = tensorinstructions.decoded(code, found.kind, found.ws, found.block, found.pair)
+    decoded = tensorinstructions.decoded(code, found.kind, found.ws, found.block, found.pair, found.sparse)
     if isinstance(decoded, str):
         text = f"the instruction descriptor 0x{code:08x} of {frame.who(lane)}: {decoded}"
         raise frame.fault(ExecutionError, step, text)
@@ -129,23 +138,28 @@ def _product(frame: KernelFrame, step: Step, lane: int, given: list[int]) -> Non
     what = _decoded(frame, step, lane, at[3])
     blocks = members(frame, step, lane, found.pair)
     rows = what.m // len(blocks)
-    halves = found.ws or (found.pair and rows == 64)
+    halves = found.ws or (found.pair and rows == 64 and not found.sparse)
     _refuse_base(frame, step, lane, at[0], rows, halves)
     enabled, *masks = given[len(found.places) :]
-    a = TensorOperand("a", rows, what.k, what.a, what.across_a, found.kind.startswith("mxf4"))
+    a = TensorOperand("a", rows, what.stored, what.a, what.across_a, found.kind.startswith("mxf4"))
     b = TensorOperand("b", what.n // len(blocks), what.k, what.b, what.across_b, found.kind.startswith("mxf4"))
     parts = []
     for block in blocks:
         d = accumulator(frame, step, lane, at[0], (rows, what.n), halves, block)
         in_cells = None if found.places[1] is None else _a_in_cells(frame, step, lane, at[1], a, halves, block)
-        of_scales = _scales(frame, step, lane, at[4:], (rows, what.n), block)
-        parts.append(Part(block, d, in_cells, of_scales))
+        of_scales = _scales(frame, step, lane, at[4:6] if what.block else [], (rows, what.n), block)
+        metadata = None
+        if found.sparse:
+            _refuse_base(frame, step, lane, at[-1], rows, halves, at[0])
+            shape = found.kind, rows, what.k
+            metadata = tensorsparse.cells_of(frame, step, lane, at[-1], shape, what.selector, block)
+        parts.append(Part(block, d, in_cells, of_scales, metadata))
     to = _enabled(parts[0].d.lanes, masks) if masks else None
     written = [part.d.flat if to is None else part.d.cells[to] for part in parts]
     for part, some in zip(parts, written, strict=True):
         if enabled and part.d.read(frame.tensor.memory.undefined).any():
             tensoroperands.refuse_unwritten(frame, step, lane, some, "d")
-    read = [x.reshape(-1) for part in parts for x in (part.a, *part.scales) if x is not None]
+    read = [x.reshape(-1) for part in parts for x in (part.a, *part.scales, part.metadata) if x is not None]
     whole = written[0] if len(written) == 1 else np.concatenate(written)
     work = frame.tensor.issue(step, lane, whole, np.concatenate(read) if read else NONE)
     left = [_matrix(frame, step, lane, at[1], a, part.a, work, part.block) for part in parts]
@@ -158,12 +172,13 @@ def _product(frame: KernelFrame, step: Step, lane: int, given: list[int]) -> Non
 
 @dataclass(frozen=True)
 class Part:
-    """What of a product lies in one block: its accumulator, and cells of a (None: in shared memory) and of scales."""
+    """What of a product lies in one block: its accumulator, cells of a (None: in shared memory), scales, metadata."""
 
     block: int
     d: Accumulator
     a: Array | None
     scales: list[Array]
+    metadata: Array | None = None
 
 
 def _part(
@@ -177,13 +192,20 @@ def _part(
         c = codes(frame, part.d, what.d)
         c = (_divided(frame, step, lane, c[0], what.d, 2.0**-found.shift), c[1]) if found.shift else c
     factors = [
-        tensoroperands.scales(frame, step, lane, some, first, what.k // what.block, f"the scale of {name}")
+        tensoroperands.scales(frame, step, lane, some, first, what.stored // what.block, f"the scale of {name}")
         for some, first, name in zip(part.scales, (what.part_a, what.part_b), "ab", strict=False)
     ]
     x = _signed(left[0], what.a, what.negate_a)
     y = _signed(right[0], what.b, what.negate_b)
-    result = _computed(found, what, x, y, c[0], [f for f, _ in factors])
-    doubts = _doubts(left[1], right[1], c[1], [m for _, m in factors], result)
+    where = None
+    if part.metadata is not None:
+        shape = found.kind, len(part.d.cells), what.k
+        where = tensorsparse.columns_of(frame, step, lane, part.metadata, shape)
+    result = _computed(found, what, x, y, c[0], [f for f, _ in factors], where)
+    if where is None:
+        doubts = _doubts(left[1], right[1], c[1], [m for _, m in factors], result)
+    else:
+        doubts = tensorsparse.doubts(left[1], right[1], c[1], [m for _, m in factors], where, result)
     store(frame, part.d, result, doubts, what.d, to)
 
 
@@ -218,8 +240,14 @@ def _of_rows(of_elements: Array | None, of_scales: Array | None) -> Array | None
     return rows if of_elements is None else np.asarray(rows | of_elements.any(axis=1, keepdims=True))
 
 
-def _refuse_base(frame: KernelFrame, step: Step, lane: int, given: int, m: int, ws: bool) -> None:
+def _refuse_base(frame: KernelFrame, step: Step, lane: int, given: int, m: int, ws: bool, d: int | None = None) -> None:
+    """d: the address of a matrix with whose first lane this one's has to agree (ISA 9.7.16.10.8.5)."""
     base = given >> 16
+    if d is not None and base != d >> 16:
+        text = (
+            f"{frame.who(lane)}: metadata begins at lane {base} of tensor memory, and d at lane {d >> 16}; they agree"
+        )
+        raise frame.fault(ExecutionError, step, text)
     allowed = (0, 16) if m == 64 and not ws else (0,)
     if base not in allowed:
         text = (
@@ -304,17 +332,22 @@ def _signed(codes: Array, kind: str, negative: bool) -> Array:
 
 
 def _computed(
-    found: TensorProduct, what: InstructionDescriptor, a: Array, b: Array, c: Array, factors: list[Array]
-) -> Array:
-    """Codes of d, m x n, from m x k and n x k."""
+    found: TensorProduct, what: InstructionDescriptor, a: Array, b: Array, c: Array, factors: list[Array],
+    where: Array | None,
+) -> Array:  # fmt: skip
+    """Codes of d, m x n, from m x k and n x k. where: of a sparse a the columns of its stored elements."""
     if factors:
         types = (what.a, what.b, what.scale)
+        if where is not None:
+            return tensorsparse.scaled(a, b, c, factors, types, BLACKWELL[found.kind], where)
         return scaledproducts.dot(a, b, c, factors[0], factors[1], types, BLACKWELL[found.kind])
     if found.kind == "i8":
         word = "satfinite" if what.saturate else ""
         how = Arithmetic((what.d, what.a, what.b, what.d), "integers", word=word)
     else:
         how = Arithmetic((what.d, what.a, what.b, what.d), "blocks", _FLOATS[found.kind], GENERATION)
+    if where is not None:
+        return tensorsparse.product(how, a, b, c, where)
     return np.asarray(how(a[None], np.ascontiguousarray(b.T)[None], c[None])[0])
 
 
@@ -326,6 +359,6 @@ def _refuses(operation: str, what: str) -> None:
         )
 
 
-_refuses("tcgen05_sparse", "sparse products")
+_refuses("tcgen05_sparse", "sparse products with .ws")
 _refuses("tcgen05_ashift", "products of a shifted a")
 _refuses("tcgen05_ld_red", "reducing loads")
