@@ -108,9 +108,7 @@ def inflated(raw):
 
 
 def packet(text, case):
-    (raw,) = (
-        m[2] for m in re.finditer(r'data-case="([^"]*)">([\w+/=]+)</script>', text) if unescape(m[1]) == case
-    )
+    (raw,) = (m[2] for m in re.finditer(r'data-case="([^"]*)">([\w+/=]+)</script>', text) if unescape(m[1]) == case)
     return json.loads(inflated(raw))
 
 
