@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +16,9 @@ LOCAL, AUTO = "local", "auto"
 
 REACH = 10.0
 """Seconds in which the head of a cluster has to answer."""
+
+SILENCE = 20.0
+"""Seconds of joining after which a reader is told what may be wrong."""
 
 
 class ClusterError(RuntimeError):
@@ -71,7 +76,10 @@ def connected(address: str, shipment: Shipment, **local: Any) -> Iterator[Any]:
         raise ClusterError("this process is connected to a Ray cluster already; ptxdiff needs a connection of its own")
     own = local if address == LOCAL else {}
     try:
-        ray.init(address=address, runtime_env=shipment.runtime_env(), log_to_driver=False, logging_level="ERROR", **own)
+        with _telling(address):
+            ray.init(
+                address=address, runtime_env=shipment.runtime_env(), log_to_driver=False, logging_level="ERROR", **own
+            )
     except Exception as error:  # Ray raises many kinds here: no answer, another version, files that are too large
         ray.shutdown()
         raise ClusterError(_words(address, error)) from error
@@ -79,6 +87,26 @@ def connected(address: str, shipment: Shipment, **local: Any) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+@contextlib.contextmanager
+def _telling(address: str) -> Iterator[None]:
+    """Say on standard error what may be wrong where joining takes long; Ray waits for minutes and says nothing."""
+    timer = threading.Timer(SILENCE, lambda: print(_waiting(address), file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _waiting(address: str) -> str:
+    if os.environ.get("RAY_AUTH_MODE") == "token":
+        why = "a head that runs without a token, or with another one, does not answer"
+    else:
+        why = "a head that asks for a token does not answer: copy its ~/.ray/auth_token, and set RAY_AUTH_MODE=token"
+    return f"--cluster {address}: Ray has been joining for {SILENCE:g} s; {why}"
 
 
 def _words(address: str, error: Exception) -> str:
