@@ -82,7 +82,7 @@ def connected(address: str, shipment: Shipment, **local: Any) -> Iterator[Any]:
             )
     except Exception as error:  # Ray raises many kinds here: no answer, another version, files that are too large
         ray.shutdown()
-        raise ClusterError(_words(address, error)) from error
+        raise ClusterError(_words(address, error, listens=address not in (LOCAL, AUTO))) from error
     try:
         yield ray
     finally:
@@ -102,16 +102,21 @@ def _telling(address: str) -> Iterator[None]:
 
 
 def _waiting(address: str) -> str:
+    return f"--cluster {address}: Ray has been joining for {SILENCE:g} s; {_token()}"
+
+
+def _token() -> str:
+    """What about tokens may keep a driver out."""
     if os.environ.get("RAY_AUTH_MODE") == "token":
-        why = "a head that runs without a token, or with another one, does not answer"
-    else:
-        why = "a head that asks for a token does not answer: copy its ~/.ray/auth_token, and set RAY_AUTH_MODE=token"
-    return f"--cluster {address}: Ray has been joining for {SILENCE:g} s; {why}"
+        return "a head that runs without a token, or with another one, does not answer"
+    return "a head that asks for a token does not answer: copy its ~/.ray/auth_token, and set RAY_AUTH_MODE=token"
 
 
-def _words(address: str, error: Exception) -> str:
+def _words(address: str, error: Exception, *, listens: bool = False) -> str:
     told = " ".join(str(error).split()) or type(error).__name__
-    if isinstance(error, ConnectionError | TimeoutError) or "Failed to connect" in told:
-        where = "this machine belongs to no Ray cluster" if address == AUTO else f"no Ray cluster answers at {address}"
-        return f"{where}; start one with `ray start --head`, and name the address that it prints ({told})"
-    return f"the Ray cluster at {address} cannot be used: {told}"
+    if not (isinstance(error, ConnectionError | TimeoutError) or "Failed to connect" in told):
+        return f"the Ray cluster at {address} cannot be used: {told}"
+    if listens:
+        return f"what listens at {address} does not let this process join; {_token()} ({told})"
+    where = "this machine belongs to no Ray cluster" if address == AUTO else f"no Ray cluster answers at {address}"
+    return f"{where}; start one with `ray start --head`, and name the address that it prints ({told})"

@@ -168,6 +168,12 @@ def test_a_node_that_never_answers_is_refused_with_the_time(monkeypatch):
     assert ray.cancelled
 
 
+def test_a_head_that_listens_and_lets_nobody_in_may_want_a_token():
+    refused = ConnectionError("Failed to connect to Ray cluster at 1.2.3.4:6379")
+    assert "set RAY_AUTH_MODE=token" in connect._words("head:6379", refused, listens=True)
+    assert "no Ray cluster answers at head:6379" in connect._words("head:6379", refused)
+
+
 def test_a_node_offers_the_generation_of_its_devices():
     node = _node(listed(GPU=2.0, sm_90a=2.0), NodeFacts("host", MINE, (device("sm_90a"), device("sm_90a", 1))), MINE)
     assert (node.refused, node.targets) == ("", ("sm_90a",))
