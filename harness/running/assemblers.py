@@ -45,7 +45,7 @@ class AssemblerChoice:
         for place in self.places:
             for level in self.levels:
                 if place != BUNDLED:
-                    found.append(assembler_at(place, level))
+                    found.append(assembler_at(place, level, options=tritons_options(target, compiler)))
                 elif level == TRITONS_LEVEL:
                     found.append(None)
                 else:
@@ -66,9 +66,20 @@ def tritons_own(target: str, compiler: str = "", level: int = TRITONS_LEVEL) -> 
     from harness.triton.targets import assembler_of
 
     try:
-        return assembler_at(assembler_of(target, compiler).path, level, bundled=True)
+        own = assembler_of(target, compiler)
+        return assembler_at(own.path, level, bundled=True, options=own.options)
     except IndexError:
         raise NoAssembler("the installed Triton assembles for no target") from None
+
+
+def tritons_options(target: str, compiler: str = "") -> tuple[str, ...]:
+    """The options with which Triton, or a build of it, calls ptxas for a target; none where there is no Triton."""
+    from harness.triton.targets import assembler_of
+
+    try:
+        return assembler_of(target, compiler).options
+    except (NoTriton, IndexError):
+        return ()
 
 
 def by(chosen: Chosen, work: Sequence[WorkItem]) -> list[WorkItem]:

@@ -230,7 +230,7 @@ def _compilation(job: Job) -> Compilation | None:
 
 
 def _options(compilation: Compilation, by: PtxasChoice) -> tuple[str, ...]:
-    words = options_of(compilation.spec, Tool.of(by))
+    words = options_of(replace(compilation, ptxas=Tool.of(by)))
     return tuple(w for w in words if w not in ("-v", "-lineinfo") and not w.startswith("-O"))
 
 
