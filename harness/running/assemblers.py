@@ -34,6 +34,11 @@ class AssemblerChoice:
         usual = (TRITONS_LEVEL, 0) if effort == "full" else (TRITONS_LEVEL,)
         return cls(tuple(dict.fromkeys(places or (BUNDLED,))), tuple(dict.fromkeys(levels or usual)))
 
+    @property
+    def tritons_own(self) -> bool:
+        """Whether what Triton uses, at its level, is among them."""
+        return BUNDLED in self.places and TRITONS_LEVEL in self.levels
+
     def resolved(self, backend: str, target: str, compiler: str = "") -> tuple[Chosen, ...]:
         """The assemblers of an item, each once. Raises NoAssembler, and NoTriton where Triton's own is asked for.
 

@@ -10,8 +10,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.model.assemblers import PtxasChoice
+from harness.model.assemblers import TRITONS_LEVEL, PtxasChoice
 from harness.triton.assemble import run_tool
+from harness.triton.spec import Tool
 
 ASKED = 60.0  # seconds that --version may take
 _MACHINE_CODE = b"\x7fELF"
@@ -56,3 +57,11 @@ def _knows(option: str, path: str, size: int, changed: int, number: int) -> bool
     except subprocess.TimeoutExpired:
         raise NoAssembler(f"{path} {option} --version does not end in {ASKED:g} s") from None
     return not (status and re.search(r"unknown option", said, re.I))
+
+
+def label_of_tool(tool: Tool) -> str:
+    """What records call the assembler of a build; "" where no ptxas answers there any more."""
+    try:
+        return (tool.chosen or assembler_at(tool.path, TRITONS_LEVEL, options=tool.options)).label
+    except NoAssembler:
+        return ""
