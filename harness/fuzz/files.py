@@ -89,10 +89,14 @@ def write(folder: Path, findings: Iterable[PtxasFault], assemblers: Sequence[Ptx
         if finding.kind in _ENDS:
             _write_case(place, finding, target)
         for one in assemblers:
-            name = re.sub(r"[^\w.-]+", "-", one.label).strip("-")
-            (place / f"{name}.sass").write_text(sass(finding, one, target))
+            (place / f"{file_stem(one.label)}.sass").write_text(sass(finding, one, target))
         written.append(place)
     return written
+
+
+def file_stem(label: str) -> str:
+    """`ptxas-12.9.86--O3-1a2b3c4d5e6f`: an assembler's name, as a file has it."""
+    return re.sub(r"[^\w.-]+", "-", label).strip("-")
 
 
 def name_of(finding: PtxasFault, number: int) -> str:
