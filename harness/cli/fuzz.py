@@ -233,8 +233,9 @@ def _assemblers(args: argparse.Namespace, target: str) -> tuple[Ptxas, ...]:
     found = []
     try:
         for path in args.assembler or ["bundled"]:
-            named = bundled(target).path if path == "bundled" else path
-            found += [assembler(named, level) for level in args.opt or LEVELS]
+            own = bundled(target)
+            named = own.path if path == "bundled" else path
+            found += [assembler(named, level, own.options) for level in args.opt or LEVELS]
     except (NoAssembler, NoTriton) as error:
         raise UsageError(f"--assembler: {error}") from None
     return tuple(dict.fromkeys(found))

@@ -26,6 +26,7 @@ from harness.timing import CannotTime
 from harness.timing.holding import Lacks, held_in
 from harness.triton.diagnostics import Refusal
 from harness.triton.launch import launch_of
+from harness.triton.ptxas import label_of_tool
 from harness.triton.registers import NotALoop, Repeated, assembled, per_application
 
 TWIN = "(the first again)"
@@ -55,6 +56,7 @@ class Arm:
     opcodes: Mapping[str, float]
     pack: int = 1
     held: bool = True
+    ptxas: str = ""
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,7 @@ def _loop(job: Job, mode: Mode, unroll: int, each: int, nvdisasm: str, held: boo
     shared, parameters = made.compilation.shared, made.parameters
     return Arm(
         "", mode, made.assembly.cubin, made.compilation.entry, shared, WARPS[mode], block, unroll, parameters, block,
-        opcodes,
+        opcodes, ptxas=label_of_tool(made.compilation.ptxas),
     )  # fmt: skip
 
 
@@ -286,6 +288,7 @@ def records_of(loaded: LoadedCase, target: str, made: Sequence[Arm], found: Meas
             bytes_per_clock=found.bytes_per_clock,
             megahertz=found.megahertz,
             device=found.device,
+            ptxas=arm.ptxas,
         )
 
 

@@ -201,5 +201,6 @@ def facts(timing: Timing) -> dict[str, Any]:
         "empty_kernel_seconds": timing.launch,
         "clocks": dict(timing.clocks),
         "timer": timing.timer,
+        "ptxas": timing.ptxas,
         "notes": list(timing.notes),
     }

@@ -22,6 +22,7 @@ from harness.triton import builds, kept
 from harness.triton.diagnostics import Refusal, from_outcome
 from harness.triton.elementwise import TEMPLATES
 from harness.triton.given import taken_as_given
+from harness.triton.ptxasoptions import beyond_every_call
 from harness.triton.ptxtext import BEGIN
 from harness.triton.spec import AsmSwap, Compilation, Compiled, FunctionRef, KernelSpec, Lowered, Memo, Tool
 
@@ -168,11 +169,12 @@ def _compiled(spec: KernelSpec, lowered: Lowered, notes: tuple[str, ...]) -> Com
         entry=lowered.entry,
         shared=lowered.shared,
         num_warps=lowered.num_warps,
-        ptxas=Tool(*lowered.ptxas),
+        ptxas=Tool(*lowered.ptxas, options=beyond_every_call(lowered.called)),
         notes=notes,
         scratch=lowered.scratch,
         descriptors=lowered.descriptors,
         asm=lowered.asm,
+        called=lowered.called,
     )
 
 

@@ -43,7 +43,8 @@ def find(identity: str, compiler: str = "") -> tuple[Lowered, tuple[str, ...]] |
         descriptors = tuple(
             DescriptorLayout(d["swizzle"], d["element"], tuple(d["box"])) for d in fields.pop("descriptors")
         )
-        lowered = Lowered(**fields, ptxas=(path, version), asm=asm, descriptors=descriptors)
+        called = tuple(fields.pop("called"))
+        lowered = Lowered(**fields, ptxas=(path, version), asm=asm, descriptors=descriptors, called=called)
         files, notes = entry["files"], tuple(entry["notes"])
     except (ValueError, KeyError, TypeError, zlib.error):
         return None

@@ -28,6 +28,7 @@ from harness.model.identity.experiment import harness
 from harness.model.identity.modules import execute_file
 from harness.model.targets import capability
 from harness.processes.worker import forget_output
+from harness.triton.ptxasoptions import called_with
 from harness.triton.ptxtext import asm_blocks
 from harness.triton.spec import AsmSwap, DescriptorLayout, FunctionRef, KernelSpec, Lowered
 
@@ -49,7 +50,7 @@ def lower(spec: KernelSpec, held: Mapping[FunctionRef, Any] | None = None) -> Lo
     options = {"num_warps": spec.num_warps, "enable_fp_fusion": spec.enable_fp_fusion, **dict(spec.options)}
     try:
         with _swapped(spec.swaps):
-            ptx, metadata, blocks = _run_stages(source, capability(spec.target), options)
+            ptx, metadata, blocks, called = _run_stages(source, capability(spec.target), options)
     except Exception as error:
         raise CompileFailure(_root_cause(error)) from error
     return Lowered(
@@ -63,6 +64,7 @@ def lower(spec: KernelSpec, held: Mapping[FunctionRef, Any] | None = None) -> Lo
         triton=os.path.dirname(triton.__file__),
         scratch=_scratch(metadata),
         descriptors=tuple(_descriptor(d) for d in metadata.get("tensordesc_meta") or ()),
+        called=called,
     )
 
 
@@ -110,8 +112,8 @@ def _source_of(function: Any) -> Any:
     return GluonASTSource
 
 
-def _run_stages(source: Any, arch: int, given: dict[str, Any]) -> tuple[str, dict[str, Any], str]:
-    """The PTX, the compiler's metadata, and the kernel in Triton's own dialect, which has its asm as written."""
+def _run_stages(source: Any, arch: int, given: dict[str, Any]) -> tuple[str, dict[str, Any], str, tuple[str, ...]]:
+    """The PTX, metadata, the kernel in Triton's own dialect with its asm as written, and the options for ptxas."""
     target = GPUTarget("cuda", arch, 32)
     backend = make_backend(target)
     options = backend.parse_options(given)
@@ -129,7 +131,7 @@ def _run_stages(source: Any, arch: int, given: dict[str, Any]) -> tuple[str, dic
         if name == "ttir":
             dialect = str(module)
         if name == "ptx":
-            return module, metadata, dialect
+            return module, metadata, dialect, called_with(stages.get("cubin"), module, metadata)
     raise RuntimeError(f"Triton has no stage 'ptx' for sm_{arch}; its stages are {', '.join(stages)}")
 
 

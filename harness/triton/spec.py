@@ -149,11 +149,13 @@ class Tool:
     """An assembler on this machine.
 
     chosen: the assembler and level that somebody chose in the place of what Triton uses; None for Triton's own call.
+    options: those with which Triton calls it, beyond what every call has.
     """
 
     path: str
     version: str
     chosen: PtxasChoice | None = None
+    options: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -163,7 +165,7 @@ class Tool:
     @classmethod
     def of(cls, chosen: PtxasChoice) -> Tool:
         """A chosen assembler as a tool."""
-        return cls(chosen.path, chosen.version, chosen)
+        return cls(chosen.path, chosen.version, chosen, chosen.options)
 
 
 UNASKED = Tool("", "")
@@ -187,6 +189,7 @@ class Compilation:
     ptxas: the assembler that Triton would use for this target; `UNASKED` where it was not asked. notes: warnings that
     Python raised on the way. scratch: bytes of global memory that each block gets. descriptors: of each tensor
     descriptor among the arguments. asm: text and constraints of the inline asm in it, as Triton was given them.
+    called: the options with which Triton itself would call ptxas, files apart; () where no Triton compiled.
     """
 
     spec: KernelSpec
@@ -199,6 +202,7 @@ class Compilation:
     scratch: int = 0
     descriptors: tuple[DescriptorLayout, ...] = ()
     asm: tuple[tuple[str, str], ...] = ()
+    called: tuple[str, ...] = ()
 
     @cached_property
     def body_hash(self) -> str:
@@ -253,3 +257,5 @@ class Lowered:
     """The folder of the Triton that compiled."""
     scratch: int = 0
     descriptors: tuple[DescriptorLayout, ...] = ()
+    called: tuple[str, ...] = ()
+    """The options with which Triton's own stage calls ptxas, files apart."""

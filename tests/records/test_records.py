@@ -96,6 +96,7 @@ SAMPLES: list[Record] = [
         ("power cap",),
         "GPU-1",
         "one/1a2b",
+        "ptxas 12.9.86 -O3 --regAllocOptLevel=2 (0f1e2d3c4b5a)",
     ),
     Disagreement(dataclasses.replace(KEY, target="sm_80"), KEY, 3, OFFENDER, ("-add.f32 a, b, c;",)),
     Mutation(
@@ -125,6 +126,7 @@ SAMPLES: list[Record] = [
         "",
         "GPU-1",
         node="10.0.0.7",
+        ptxas="ptxas 13.4.59 -O3 (0f1e2d3c4b5a)",
     ),
     End("2026-01-01T00:01:00+00:00", 60.0, {EXPECTED: 1}),
 ]
