@@ -171,7 +171,7 @@ def _reference(function: Any, held: dict[FunctionRef, Any]) -> FunctionRef:
     """The reference to a function, which goes to `held` where a compiler's process would not find it."""
     from harness.triton.spec import FunctionRef
 
-    reference = FunctionRef.of_any(function)
+    reference = FunctionRef.of(function)
     if not reference.is_found(function):
         held[reference] = _unwrapped(function)
     return reference

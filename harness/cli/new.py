@@ -6,6 +6,7 @@ import argparse
 import ast
 import json
 import re
+from difflib import get_close_matches
 from pathlib import Path
 
 from harness.cli import UsageError
@@ -57,7 +58,9 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(f"{path} is there already")
     known = examples()
     if args.example and args.example not in known:
-        raise UsageError(f"there is no example {args.example!r}; there are {', '.join(known)}")
+        near = ", ".join(get_close_matches(args.example, known))
+        hint = f"; near it there is {near}" if near else ""
+        raise UsageError(f"there is no example {args.example!r}{hint}; ptxdiff new --help lists all")
     text = known[args.example].read_text(encoding="utf-8") if args.example else _template(args)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
@@ -124,12 +127,16 @@ def _known(spelling: str) -> tuple[list[str], str, list[str]] | None:
 
 
 def helpers(example: Path) -> list[Path]:
-    """The files beside an example that it imports, and that these import."""
+    """The files beside an example that it imports, and that these import, and the PTX that any of them names."""
     found: list[Path] = []
     todo = [example]
     while todo:
         file = todo.pop()
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.endswith(".ptx"):
+                given = file.parent / node.value
+                if given.is_file() and given not in found:
+                    found.append(given)
             if isinstance(node, ast.ImportFrom) and node.level:
                 target = file.parents[node.level - 1].joinpath(*(node.module or "").split(".")).with_suffix(".py")
                 if target.is_file() and target not in found:

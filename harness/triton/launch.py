@@ -215,7 +215,7 @@ def _constants(case: Case, variant: PlainVariant, portable: bool) -> tuple[Any, 
 
 
 def _kernel(job: Job, variant: KernelVariant) -> Launch:
-    FunctionRef.of(variant.function)  # refuses what no worker could find, before anything else can fail
+    FunctionRef.of(variant.function)  # refuses what is no @triton.jit function, before anything else can fail
     tensors, sizes, scalars = _given_to_kernels(job)
     parameters = inspect.signature(variant.function.fn).parameters
     values = {**sizes, **scalars, **variant.meta}

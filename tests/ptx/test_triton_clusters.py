@@ -43,7 +43,7 @@ def test_a_product_is_shared_by_two_blocks() -> None:
 def compiled() -> Compilation:
     kernel = cluster_triton.summed
     spec = specialise(
-        FunctionRef.of_any(kernel), {"x": PointerType("fp32", True), "y": PointerType("fp32", True), "N": N},
+        FunctionRef.of(kernel), {"x": PointerType("fp32", True), "y": PointerType("fp32", True), "N": N},
         Parameters.of(kernel), target="sm_90a", enable_fp_fusion=True, num_warps=4, options=(("num_ctas", 2),),
     )  # fmt: skip
     found = compile_kernel(spec)
