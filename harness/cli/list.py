@@ -47,9 +47,7 @@ def main(args: argparse.Namespace) -> int:
         chosen = _that_use(args.using, chosen)
     _by_family(chosen)
     if not chosen and not faults:
-        say(
-            "no cases here: ptxdiff looks in ./cases and in the paths that it is given; ptxdiff new NAME writes one"
-        )
+        say("no cases here: ptxdiff looks in ./cases and in the paths that it is given; ptxdiff new NAME writes one")
     return 2 if faults else 0
 
 
