@@ -157,10 +157,10 @@ def _pieces(subject: Subject, search: Search) -> tuple[str, Iterator[dict[str, A
 def _inside(subject: Subject, made: InputSet) -> Iterator[dict[str, Any]]:
     formats = {n: format_of(a) for n, a in subject.case.inputs.items()}
     for piece in made.chunks(CHUNK):
-        if subject.case.where is None:
+        if subject.case.domain is None:
             yield piece
             continue
-        kept = np.flatnonzero(within(subject.case.where, formats, piece))
+        kept = np.flatnonzero(within(subject.case.domain, formats, piece))
         kept = kept[: len(kept) - len(kept) % LARGEST_PACK]
         if len(kept):
             yield {n: u[kept] for n, u in piece.items()}
