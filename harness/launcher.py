@@ -58,7 +58,12 @@ class Emulated:
         """The launcher for a grid: one to three sizes, or a function of the arguments by name."""
 
         def launch(*args: Any, **kwargs: Any) -> Any:
-            return self._launch(grid, args, kwargs)
+            from harness.ptx.errors import PtxError
+
+            try:
+                return self._launch(grid, args, kwargs)
+            except (LaunchError, PtxError) as error:  # about the kernel: the way through the emulator helps nobody
+                raise error.with_traceback(None) from error.__cause__
 
         return launch
 

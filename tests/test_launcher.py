@@ -171,3 +171,11 @@ def test_approximate_instructions_of_a_kernel_are_a_hopper_s_or_rounded():
     assert torch.allclose(unit, nearest, atol=1e-2, rtol=1e-2)
     with pytest.raises(LaunchError, match="approximate='exact' is none of 'hopper', 'rounded'"):
         through(approximate="exact")
+
+
+def test_an_error_of_the_kernel_comes_without_the_way_through_the_emulator():
+    """Frames of the test and of the launcher alone, and the same words."""
+    x = np.zeros(4, np.float32)
+    with pytest.raises(MemoryFault) as caught:
+        emulated(launch_kernels.scale)[(1,)](x, x, 1 << 20, 0.5, BLOCK=256)
+    assert [entry.path.name for entry in caught.traceback] == ["test_launcher.py", "launcher.py"]

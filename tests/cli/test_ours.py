@@ -136,6 +136,18 @@ def test_new_copies_the_ptx_that_an_example_names(tmp_path, monkeypatch, capsys)
     assert "cuda" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("instruction", "known"),
+    [("ex2.approx.ftz.f32", True), ("cvt.rs.satfinite.e4m3x4.f32 $0, {$4,$3,$2,$1}, $5;", False)],
+)
+def test_a_new_file_says_that_its_formats_are_a_guess(instruction, known, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "mine", "--instruction", instruction]) == 0
+    text = (tmp_path / "cases" / "mine.py").read_text()
+    compile(text, "mine.py", "exec")
+    assert ("# The formats are not known from the instruction: set them." in text) is not known
+
+
 def test_list_says_that_a_folder_has_no_cases(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cases").mkdir()
