@@ -310,7 +310,7 @@ def _shape(argument: Argument, setup: Setup) -> tuple[int, ...]:
 
 
 def _scalar(fmt: Format, unit: Any) -> int | float:
-    """A by-value argument as the Python number that Triton takes; without inputs, one that Triton knows nothing of."""
+    """A by-value argument as the Python number that Triton takes; without inputs, one that it does not specialise."""
     if unit is None:
         return 1.5 if fmt.is_float else 3
     if fmt.is_float:

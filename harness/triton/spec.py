@@ -29,7 +29,7 @@ class FunctionRef:
     """A @triton.jit function, by where a worker can find it again and by a digest of its code.
 
     module: the name it was imported under, used if that name leads to the same file; else `path` is loaded by itself.
-    code: digest of the function's code and of all that it calls; who compiles refuses another function of that name. ""
+    code: digest of the function's code and of all that it calls; the worker refuses another function of that name. ""
     for a function of the harness's own. portable: the digest is one that every Python and Triton finds.
     """
 
