@@ -1,8 +1,8 @@
 """A kernel in PTX as a program that `reduce` can cut down: straight code, in which each register gets its value once.
 
-Instructions that write one register one after the other are one statement, such as a load under a predicate behind
-the value that it has else. What writes no register (a store, a barrier) writes a register of no type, which the program
-gives as an output, so that nothing drops it as unread.
+Instructions that write one register one after the other are one statement: for example the value that a register has by
+default, and a load into it under a predicate. What writes no register (a store, a barrier) writes a register of no
+type, which the program gives as an output, so that nothing drops it as unread.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A campaign on a cluster: nodes make, assemble, run and judge whole batches; the driver checks and counts them.
 
-What a node says is held to what it was asked: its batch, its plan with the very files of the assemblers. A finding is
+What a node reports is checked: its batch, and its plan with digests of the assemblers' files. A finding is
 emulated again here before it counts.
 """
 
@@ -111,7 +111,7 @@ class ClusterFuzz:
 
 
 def unfounded(finding: PtxasFault) -> str:
-    """Why a finding of other bits does not stand: the emulator does not give here what it should have given there."""
+    """Why a finding of wrong bits is rejected: the emulator gives other bits here than the node says that it gave."""
     if finding.kind != "wrong":
         return ""
     inputs = inputs_of(finding.seed)
