@@ -59,7 +59,7 @@ def launches(
         raise CaseError(f"--entry is given {len(entry)} times; once for both files, or once for each")
     chosen = (entry[0], entry[-1]) if entry else (base.entry, base.entry)
     names = _names(files)
-    # A file is judged as any other variant of the case: what the case's own variant is known to do wrong says nothing.
+    # A file is judged as any other variant of the case; known faults of the case's own variant do not concern it.
     plain = replace(base, differs=None, expected_failure=None, note="", refused=None)
     variants = {
         name: replace(plain, text=text, entry=_entry(file, text, one, bool(entry)))
@@ -95,7 +95,7 @@ def _entry(file: str, text: str, entry: str, said: bool) -> str:
     """The kernel of a file: the one that was asked for, or the only one."""
     found = entries(text)
     if not found:
-        return entry  # what is wrong with the text is told where it is parsed
+        return entry  # the parser reports what is wrong with the text
     if entry in found:
         return entry
     if said:

@@ -1,7 +1,7 @@
 """Survivors: is there an input at all on which a mutant is wrong, or gives other bits?
 
-Searched are all inputs, where they are few, or else as many as asked for, spread over every binade, until time is up.
-Both sides run, the mutant and what it was made from; where their bits differ, the judge decides on the mutant.
+The search covers all inputs where they are few, or else as many as asked for, spread over every binade, until time
+is up. Both sides run, the mutant and what it was made from; where their bits differ, the judge decides on the mutant.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Settlement:
-    """What a survivor is; words: on what that rests. edge: the codes of the input that tells, by input's name."""
+    """What a survivor turned out to be; words: what that rests on. edge: codes of the telling input, by name."""
 
     fate: Settled
     words: str
