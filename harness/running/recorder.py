@@ -203,7 +203,7 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Find where outputs of targets or variants differ, and close the file. A run in which nothing ran is no success.
+        """Find where outputs of targets or variants differ, and close the file. A run in which nothing ran fails.
 
         A run that did not come to its end gets no `end` record, whatever the exit status is.
         """
