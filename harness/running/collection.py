@@ -340,7 +340,7 @@ class VariantItem(OwnWords, pytest.Item):
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the item comes from."""
-        return self.path, None, self.name
+        return self.path, None, self.nodeid.partition("::")[2]  # with the case, where the file has several
 
 
 def is_done(item: VariantItem) -> bool:
