@@ -39,7 +39,7 @@ _ELEMENTS = {
 
 
 class LaunchError(ValueError):
-    """A launch that cannot be: arguments that Triton takes not, or a kernel that does not compile. Says which."""
+    """A launch that is refused: arguments that Triton does not take, or a kernel that does not compile."""
 
 
 @dataclass(frozen=True)
