@@ -39,7 +39,7 @@ _ELEMENTS = {
 
 
 class LaunchError(ValueError):
-    """A launch that cannot be: arguments that Triton takes not, or a kernel that does not compile. Says which."""
+    """A launch that is refused: arguments that Triton does not take, or a kernel that does not compile."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,12 @@ class Emulated:
         """The launcher for a grid: one to three sizes, or a function of the arguments by name."""
 
         def launch(*args: Any, **kwargs: Any) -> Any:
-            return self._launch(grid, args, kwargs)
+            from harness.ptx.errors import PtxError
+
+            try:
+                return self._launch(grid, args, kwargs)
+            except (LaunchError, PtxError) as error:  # about the kernel: the way through the emulator helps nobody
+                raise error.with_traceback(None) from error.__cause__
 
         return launch
 
@@ -171,7 +176,7 @@ def _reference(function: Any, held: dict[FunctionRef, Any]) -> FunctionRef:
     """The reference to a function, which goes to `held` where a compiler's process would not find it."""
     from harness.triton.spec import FunctionRef
 
-    reference = FunctionRef.of_any(function)
+    reference = FunctionRef.of(function)
     if not reference.is_found(function):
         held[reference] = _unwrapped(function)
     return reference

@@ -149,7 +149,7 @@ def _packets(found: View, cases: Sequence[CasePage], past: History) -> tuple[dic
 
 
 def _folded(cases: Sequence[CasePage]) -> set[str]:
-    """The names of the cases that the page keeps packed: of many, those to whose insides nothing on the page leads."""
+    """The names of the cases that a page of many cases keeps packed: those that no link on the page leads into."""
     if len(cases) < CASES_SHOWN:
         return set()
     return {c.name for c in cases if not (c.failures or c.expected or c.maps)}
@@ -261,7 +261,7 @@ def generation(target: str) -> str:
 
 
 def moment(started: str) -> str:
-    """A time in ISO 8601 as people read it; as it stands where it is none."""
+    """A time in ISO 8601 as people read it; any other text unchanged."""
     try:
         when = datetime.fromisoformat(started)
     except ValueError:
@@ -270,7 +270,7 @@ def moment(started: str) -> str:
 
 
 def _failure_since(group: FailureGroup, past: History) -> str:
-    """Since which run a group of failures has been there; empty without a history."""
+    """The run that first had a group of failures; empty without a history."""
     if len(past.nights) < 2:
         return ""
     k = [past.since[r.key.item] for r in group.results if r.key.item in past.since]
@@ -324,7 +324,7 @@ class _Asset(Markup):
 
 
 def _shown(value: Any) -> Any:
-    """What a template prints: texts of records, escaped by a filter or not yet, with their unseen characters seen."""
+    """What a template prints: texts of records, escaped already or not, with invisible characters made visible."""
     return type(value)(visible(value)) if type(value) in (str, Markup) else value
 
 

@@ -154,7 +154,7 @@ def _one_a_variant(results: Iterable[Result]) -> list[Result]:
     return list(found.values())
 
 
-# From everything to nothing; what a choice leaves out is told on the page.
+# From everything to nothing; the page says what the choice leaves out.
 _CHOICES: tuple[tuple[Callable[[Sequence[Result]], Iterable[Result]], str], ...] = (
     (_distinct, ""),
     (_one_a_cell, "For size, one pack and context of each variant and target is listed"),

@@ -91,7 +91,7 @@ def run_compiled(
 
 
 def _loaded(job: Job, compilation: Compilation, fuse: bool = False) -> Kernel:
-    """The kernel, parsed and checked for the job's target, for which PTX that was given need not be written."""
+    """The kernel, parsed and checked for the job's target; PTX that was given may be written for another one."""
     from harness.ptx.kernel.load import load_kernel
 
     if compilation.spec.given is None:

@@ -1,4 +1,4 @@
-"""`ptxdiff compare`: what changed between two runs, two targets, or two versions of anything; or two PTX files."""
+"""`ptxdiff compare`: what changed between two runs, targets or versions; or whether two PTX files give equal bits."""
 
 from __future__ import annotations
 

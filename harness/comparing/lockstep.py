@@ -73,7 +73,7 @@ def side(name: str, job: Job, fuse: bool) -> Followed | None:
 
 
 def part_at(a: Followed, b: Followed, output: str, unit: int) -> FoundParting:
-    """Where two kernels part that leave other bits in a unit of an output, or of which one leaves none there."""
+    """Where two kernels part that leave different bits in a unit of an output, or of which one stores nothing there."""
     try:
         stored = _stored(a, output, unit), _stored(b, output, unit)
         one, other = stored
@@ -281,7 +281,7 @@ def _found(
 
 
 def _more_exactly(a: ThreadStep, b: ThreadStep, words: str) -> str:
-    """What is the matter with two instructions of one opcode."""
+    """How two instructions of one opcode differ."""
     values = [[o.value for o in s.reads] for s in (a, b)]
     if a.memory is not None and b.memory is not None and a.memory != b.memory:
         one, other = (f"{m[2]} bytes at offset {m[1]} of {m[0]}" for m in (a.memory, b.memory))

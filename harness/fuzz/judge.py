@@ -99,7 +99,7 @@ def prepared(plan: FuzzPlan, number: int) -> Batch:
 
 @dataclass(frozen=True)
 class JudgedBatch:
-    """What a batch amounts to. known: programs that show a finding made before. plan: a digest, on a cluster."""
+    """What judging a batch found. known: programs that show a finding made before. plan: a digest, on a cluster."""
 
     number: int
     programs: int
@@ -164,7 +164,7 @@ class BatchJudge:
         if given is not None:
             for place, wanted, got in zip(places, right, given, strict=True):
                 shown[place] = not np.array_equal(wanted, got)
-        elif len(programs) > 1:  # one of them spoils the module for all
+        elif len(programs) > 1:  # one faulty program makes the whole module fail
             return [self._wrong([p], inputs, one)[0] for p in programs]
         return shown
 
@@ -191,7 +191,7 @@ class BatchJudge:
             self.findings.append(replace(self._finding(ended, small, seed, one), words=said or words))
 
     def _stopped(self, batch: Batch, one: Ptxas, words: str) -> None:
-        """The programs that stop the device by themselves: none of ours has undefined behaviour."""
+        """The programs that stop the device, each run alone. No generated program has undefined behaviour."""
         for made, seed in zip(batch.programs, batch.seeds, strict=True):
             given = self._run([made], inputs_of(seed), one)
             if given is None and not self._is_known(made, one):

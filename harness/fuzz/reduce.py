@@ -92,7 +92,8 @@ def _flat(statements: Sequence[Statement]) -> Iterator[Statement]:
 def without(program: RandomProgram, numbers: range) -> RandomProgram:
     """The program without some statements, counted in order with those in bodies.
 
-    Who reads what they wrote reads an older register of the kind, or goes too; nothing stays that nobody reads.
+    Statements that read what those wrote read an older register of the kind, or are dropped too, as is what nobody
+    reads.
     """
     counter = iter(range(1 << 30))
     names: dict[Variable, Operand | None] = {}
@@ -133,7 +134,7 @@ def _stand_in(register: Variable, known: Sequence[Variable]) -> Variable | None:
 
 
 def _used(statements: Sequence[Statement], wanted: set[Operand]) -> list[Statement]:
-    """The statements of which somebody reads something; wanted: what is read after them, added to."""
+    """The statements whose results are read; wanted: the registers read after them, to which theirs are added."""
     found: list[Statement] = []
     for statement in reversed(statements):
         if wanted.isdisjoint(statement.writes):

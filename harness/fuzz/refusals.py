@@ -89,7 +89,7 @@ def tried(plan: RefusalPlan, number: int) -> tuple[int, int, list[RefusalGroup]]
 
 
 def emulators_word(text: str, target: str) -> str | None:
-    """What the emulator has against a module on a target; None where it would run its kernel."""
+    """Why the emulator refuses a module on a target; None where it would run its kernel."""
     try:
         code = without_comments(text)
         if words := other_target(code, target) or header_fault(code):

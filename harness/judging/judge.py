@@ -24,7 +24,7 @@ from harness.model.case import Case
 from harness.model.codes import codes_of
 from harness.model.match import Match
 from harness.model.policies import Policies
-from harness.model.reference import ReferenceFault, apply_reference
+from harness.model.reference import ReferenceFault, apply_reference, in_words
 from harness.model.variants import Reference, alternatives
 from harness.records import Offender, Share
 from references.formats import is_finite, is_zero, magnitude
@@ -133,7 +133,10 @@ def held_exactly(policy: Policies, approximate: Mapping[str, Sequence[str]]) -> 
     for name, instructions in approximate.items():
         matches = (policy.match[name], policy.match[name].outside, policy.meets.match if policy.meets else None)
         if any(m is not None and (m.kind == "exact" or m.bound == 0) for m in matches):
-            found.append(f"approximate, and the policy is exact: {name} depends on {', '.join(instructions)}")
+            found.append(
+                f"approximate, and the policy is exact: {name} may depend on {', '.join(instructions)}; "
+                "give match=ulp(N), or use an instruction that rounds"
+            )
     return tuple(found)
 
 
@@ -204,7 +207,7 @@ def _flat(case: Case, reference: Reference, name: str, expected: Codes, got: Cod
     if expected.size != got.size:
         per = format_of(case.outputs[name]).codes_per_unit
         raise ReferenceFault(
-            f"reference {getattr(reference, '__qualname__', reference)} returned {expected.size} codes of shape "
+            f"{in_words(reference)} returned {expected.size} codes of shape "
             f"{expected.shape} for {name}; there are {got.size}"
             + (f", {per} for each storage unit, the last dimension being that much longer" if per > 1 else "")
         )

@@ -47,7 +47,7 @@ RUN_ID = "ptxdiff_run"
 ALL = "all"
 """What `--ptx-target` may say instead of naming every target."""
 
-# The place of a target in items that wait for a GPU where there is none.
+# Stands for the target in the names of GPU items on a host without a GPU.
 NO_DEVICE = "device"
 
 
@@ -133,12 +133,12 @@ def check_replay(config: pytest.Config, collected: Iterable[pytest.Item]) -> Non
 
 
 def _devices(config: pytest.Config) -> list[str | None]:
-    """The targets of the GPU backend; None for the want of a GPU."""
+    """The targets of the GPU backend; None stands for a GPU that this host lacks."""
     return [None if target == NO_DEVICE else target for backend, target in places(config) if backend == "gpu"]
 
 
 def places(config: pytest.Config) -> list[tuple[str, str]]:
-    """(backend, target) pairs: the targets of this host's GPUs for them, all chosen targets for the others."""
+    """(backend, target) pairs: for the GPU backend the targets of this host's GPUs, for others all chosen targets."""
     chosen = config.option.ptx_backend or ["auto"]
     wanted = list(BACKEND_NAMES) if "auto" in chosen else list(dict.fromkeys(chosen))
     named = [normal(t) for t in config.option.ptx_target or [] if t != ALL]
@@ -161,7 +161,7 @@ def _generations(config: pytest.Config) -> list[str]:
 
 
 def _fallen(config: pytest.Config, found: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The places, with the emulator in the stead of GPUs that no node of the cluster has. They are noted."""
+    """The places. Where no node of the cluster has such a GPU, the emulator takes its place, and that is noted."""
     if OFFERED not in config.stash:
         return found
     missing = [t for backend, t in found if backend == "gpu" and t not in (*config.stash[OFFERED], NO_DEVICE)]
@@ -186,7 +186,7 @@ _ADDRESS = re.compile(
 
 
 def item_of(nodeid: str) -> tuple[str, str, str, str] | None:
-    """Case, variant, target and backend of one of our items, by what pytest calls it; None for another's item."""
+    """Case, variant, target and backend of an item, from its pytest id; None for an item that is not ptxdiff's."""
     found = _ADDRESS.fullmatch(nodeid)
     if found is None or found["backend"] not in BACKEND_NAMES:
         return None
@@ -286,7 +286,7 @@ class VariantItem(OwnWords, pytest.Item):
         return option.ptx_effort, option.ptx_approximate, limits, self.address, _disassembled(self.config), by
 
     def _check_unchanged(self, done: ItemResults) -> None:
-        """Results of another form of the variant are no results of this one."""
+        """Refuse to resume with results of a variant that was defined otherwise then."""
         known = [r.fingerprint for r in done.results if r.fingerprint]
         if known and (words := what_changed(known[0], fingerprint_of(self.item))):
             raise ItemFailure(
@@ -340,7 +340,7 @@ class VariantItem(OwnWords, pytest.Item):
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the item comes from."""
-        return self.path, None, self.name
+        return self.path, None, self.nodeid.partition("::")[2]  # with the case, where the file has several
 
 
 def is_done(item: VariantItem) -> bool:

@@ -26,7 +26,7 @@ class ItemResults:
         order: tuple[Verdict, ...] = ("error", "fail", "unsupported", "pass", "not run")
         found = {r.verdict for r in self.results if not r.expected_failure}
         if not found and self.results:
-            return "fail"  # nothing but expected failures
+            return "fail"  # all are expected failures
         return next((v for v in order if v in found), "not run")
 
     def keep(self, kind: TextKind, text: str | None) -> str:

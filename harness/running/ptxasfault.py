@@ -96,7 +96,7 @@ Passes = Callable[[Job, Outcome], bool]
 def blamed(
     job: Job, outcome: Outcome, backend: object, others: Sequence[Chosen], passes: Passes, *, smallest: bool = True
 ) -> PtxasBlame | None:
-    """Why ptxas is at fault for the wrong bits of a job on a device, or for none; None where that is not proved.
+    """Why ptxas is at fault for a job's wrong bits on a device, or for its lack of any; None where that is not proved.
 
     others: further assemblers of the run. smallest: whether to look for less PTX that shows it.
     """

@@ -153,7 +153,7 @@ class Recorder:
         self.progress.planned(ids)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Note a file whose items nobody knows."""
+        """Note a file that could not be collected: its items are unknown."""
         if report.failed:
             self.progress.uncollected.append(report.nodeid or "the session")
 
@@ -162,7 +162,7 @@ class Recorder:
         self.progress.broken = True
 
     def _write(self, records: Sequence[Record]) -> None:
-        """Write; where that fails, end the run in one line: results that are not kept need not be made."""
+        """Write; where that fails, end the run in one line: running on would make results that nobody keeps."""
         try:
             self._open().write(*records)
         except WriteError as e:
@@ -203,7 +203,7 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Look where targets and variants part, and close the file; a run of ours in which nothing ran is not green.
+        """Find where outputs of targets or variants differ, and close the file. A run in which nothing ran fails.
 
         A run that did not come to its end gets no `end` record, whatever the exit status is.
         """
@@ -298,7 +298,7 @@ class Progress:
         self._known: set[str] = set()
 
     def resumed(self, earlier: RunRecords) -> None:
-        """The run goes on with this one: what that was to run belongs to it."""
+        """Add an earlier start of this run: the items that it planned belong to this run."""
         self._known = {_label(r.key.item) for r in earlier.results}
         self._earlier = self._known.union(earlier.run.planned)
 
@@ -309,7 +309,7 @@ class Progress:
         return tuple(sorted(self._earlier.union(_label(item) for item in ours if item)))
 
     def planned(self, nodeids: Iterable[str]) -> None:
-        """These are to run. Every worker of pytest-xdist names them all."""
+        """Note items that are to run. Every worker of pytest-xdist names all of them."""
         self._planned = (self._planned or set()).union(nodeids)
 
     def reported(self, report: pytest.TestReport) -> None:
@@ -387,7 +387,7 @@ def _parting(found: Sequence[Split]) -> str:
 
 
 def _timed(timings: Sequence[Timing]) -> str:
-    """How many there are, the A/A noise, and how many must not be believed as they stand."""
+    """The number of timings, the A/A noise, and how many of them are noisy or were taken under held-down clocks."""
     noise = [100 * t.noise for t in timings]
     words = f"{len(timings)}, A/A noise {min(noise):.2f} to {max(noise):.2f}%"
     noted = sum(bool(t.notes) for t in timings)

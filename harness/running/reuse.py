@@ -3,10 +3,10 @@
 What is looked up is one test item of the emulator or the assembler. Its key holds the definitions of the variant and of
 the whole case (the case's reference decides the inputs), the text of the case file, the place of the item, effort and
 limits, the text of the harness and its ledger, and what is installed: Python, the packages that compute, and each file
-of Triton, or of the Triton build that compiles the variant. A part that cannot be encoded is equal to nothing of
-another process.
+of Triton, or of the Triton build that compiles the variant. A part that cannot be encoded equals no part of another
+process, so that nothing is reused.
 
-Nothing is kept by a process in whose lifetime the harness was edited: it may run the text of before.
+A process keeps nothing where the harness was edited after it began: it may still run the old text.
 Kept are items that ended in verdicts which repeat: no errors, and nothing that was not run. A reference that reads a
 file or a clock when it is called is no function of its inputs; `--ptx-fresh` is for that.
 """

@@ -81,7 +81,7 @@ def arms_of(loaded: LoadedCase, target: str, size: Size, variants: Sequence[str]
         try:
             launches[PYTORCH] = _compiled(case, tensors)
             setups[PYTORCH] = replace(setup_of(case, next(iter(case.variants.values())), size), pack=1)
-        except Exception as error:  # torch.compile raises what it likes; the variants can be timed without it
+        except Exception as error:  # torch.compile may raise anything; the variants can be timed without it
             notes.append(f"{PYTORCH}: {type(error).__name__}: {one_line(str(error))[:300]}")
     launches |= {TWIN: first, COPY: _copy(size.bytes), EMPTY: lambda: templates.empty[(1,)]()}
     return Arms(launches, setups, tuple(notes), ptxas)

@@ -35,7 +35,7 @@ def time_case(
     budget: float = BUDGET,
     least: int = LEAST,
 ) -> Session:
-    """Time a case on torch's current CUDA device. Everything is named, so that any process can be asked.
+    """Time a case on torch's current CUDA device. All arguments are names, so that any process can be asked.
 
     path, attribute: the case file and the name that the case is bound to there. target: the device's. variants: those
     to time, by default all, with the case's expression in PyTorch if it has one. sizes: names ("small", "L2",

@@ -1,6 +1,6 @@
-"""From PTX to machine code: ptxas called by ourselves, its account of resources, and the disassembly.
+"""From PTX to machine code: calls ptxas, reads the resources that it reports, and disassembles.
 
-Triton calls ptxas too, but on failure prints the whole PTX and keeps the reason to itself.
+Triton calls ptxas too, but where that fails it prints the whole PTX and hides the reason.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ _NO_SUCH_TARGET = re.compile(r"is not defined for option 'gpu-name'")
 
 
 def _asked(compilation: Compilation, ptx: str) -> Assembled:
-    """What ptxas makes of a text. A crash is one where it comes again."""
+    """What ptxas makes of a text. A crash counts where a second call crashes too."""
     made = _asked_once(compilation, ptx)
     if isinstance(made, Refusal) and made.ended == "crashed":
         again = _asked_once(compilation, ptx)

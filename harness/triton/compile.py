@@ -135,7 +135,7 @@ def _start(spec: KernelSpec, identity: str, timeout: float, result: Future[Compi
 
 
 def _judge(spec: KernelSpec, identity: str, outcome: CallEnd) -> Compiled:
-    """The compilation, or what the compiler had against it. identity: that under which it is kept; "": nowhere."""
+    """The compilation, or why the compiler refused. identity: the key to keep it under, or ""."""
     refusal = from_outcome(outcome)
     if refusal or outcome.reply is None:
         return refusal or Refusal("error", "the compiler gave no answer")
@@ -148,7 +148,7 @@ def _judge(spec: KernelSpec, identity: str, outcome: CallEnd) -> Compiled:
 
 
 def _another(used: str, compiler: str) -> str:
-    """What is wrong with the Triton that a worker of a build used; "" where it is that build's."""
+    """What is wrong with the Triton that a worker of a build used; "" where it is the right one."""
     meant = builds.build_called(compiler).folder
     if os.path.realpath(used) == os.path.realpath(meant):
         return ""

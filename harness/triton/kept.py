@@ -3,7 +3,7 @@
 The key holds everything that decides the text: the kernel's code with all it calls, constants with their types and
 bits, options and target (`compile.identity_of`), the installed Triton file by file, the assemblers that the environment
 names, and the text of this package. Lines of the user's files go into PTX as well: an entry holds a digest of each file
-that its PTX names, and is none where one has changed.
+that its PTX names, and is not used where one has changed.
 
 What a compiler refuses is not kept. An entry is kept only where the worker that compiled it runs the same harness.
 """

@@ -34,7 +34,7 @@ SCHEMA = 4
 _TOOLS = ("ptxas", "ptxas-blackwell")
 _OVERRIDES = {"ptxas": "TRITON_PTXAS_PATH", "ptxas-blackwell": "TRITON_PTXAS_BLACKWELL_PATH"}
 _OLDEST = 75  # the oldest that the ISA in use still documents instructions for and both ptxas releases know
-# A probe that ended so says something of the machine's day, not of the installation.
+# A probe that ended so may succeed the next time: it says nothing about the installation.
 _TRANSIENT = ("was killed", "was stopped", "gave no answer", "did not finish")
 
 
@@ -106,7 +106,7 @@ def available(compiler: str = "") -> tuple[str, ...]:
 
 
 def assembler(target: str) -> Tool:
-    """The assembler that Triton would use for a target, or for the newest where it serves that one not."""
+    """The assembler that Triton would use for a target, or for the newest where it does not serve that one."""
     served = [info for info in probe().values() if info.path]
     info = probe().get(target)
     return _tool_of(info if info and info.path else served[-1])

@@ -112,7 +112,8 @@ class KernelGrid:
     def error(self, kind: type[E], step: Step, message: str) -> E:
         """An error at a step, naming the line of the user's program too."""
         if kind is UndefinedBits and (unknown := unknown_registers(self.program, lambda name, _: name in OF_A_GRID)):
-            message += f" (this kernel reads {' and '.join(unknown)}, which no run here can know)"
+            message += f" (this kernel reads {' and '.join(unknown)}, which no run here can know; "
+            message += "only a GPU runs what stores values that depend on it)"
         return self.program.source.error(kind, message + self._origin(step), step.node.offset)
 
     def _origin(self, step: Step) -> str:

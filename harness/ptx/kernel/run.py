@@ -157,7 +157,7 @@ def run_kernel(
     block = _block(kernel, num_threads)
     threads = math.prod(block)
     if threads % 32 or not 0 < threads <= BLOCK_THREADS:
-        raise PtxError(f"{threads} threads a block; whole warps up to 1024 threads can run")
+        raise PtxError(f"{threads} threads a block: the emulator runs blocks of whole warps, 32 to 1024 threads")
     target = Target.parse(kernel.target)
     shared, most = kernel.static_shared + shared_bytes, shared_memory(target)
     if shared_bytes < 0 or shared > most:

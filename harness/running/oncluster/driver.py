@@ -140,7 +140,7 @@ class ClusterRun:
     # ---- the loop
 
     def _goes_away(self, item: pytest.Item) -> bool:
-        """Whether a node runs an item: ours, unless a resumed run has it already or no node can."""
+        """Whether an item is sent to a node: one of ptxdiff's that a resumed run lacks and some node can run."""
         assert self.nodes is not None
         if isinstance(item, VariantItem):
             offered = item.item.backend != "gpu" or item.item.target in self.config.stash[OFFERED]
@@ -248,7 +248,7 @@ class ClusterRun:
             self._error(item, "its node came to an end of the batch without a report on it")
 
     def _lost(self, event: Lost) -> None:
-        """Send on what a lost task has not reported; the item that it was at is an error where it may be to blame."""
+        """Send elsewhere what a lost task has not reported; its running item is an error where that may be to blame."""
         batch = self.batches.pop(event.task)
         rest = batch.without(event.task.received)
         if rest is None:
@@ -274,7 +274,7 @@ class ClusterRun:
         return next(q for q in self.queues if q.needs == batch.needs)
 
     def _give_up(self) -> None:
-        """Where no node has been able to run what waits for a while, that is an error of each item."""
+        """Make an error of each waiting item that no node has been able to run for a while."""
         assert self.nodes is not None
         stuck = [q for q in self.queues if q.waiting and not self.nodes.serving(q.needs)]
         if not stuck:

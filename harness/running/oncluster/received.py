@@ -72,7 +72,7 @@ def _check(result: Result, due: VariantItem) -> None:
 
 
 def other_assembler(result: Result, due: VariantItem) -> str:
-    """By whom a result was assembled, where that is nobody whom the run asked for; "" where it is in order.
+    """The assembler of a result, where the run did not ask for that one; "" where it did.
 
     A node may have another program at the same path.
     """
