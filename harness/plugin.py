@@ -7,7 +7,6 @@ module only.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 from pathlib import Path
@@ -382,11 +381,16 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
-    """Send an item's records along with its report: under pytest-xdist that is how they reach the controller.
+    """Send an item's records along with its report: that is how they reach the recorder.
 
-    As one text: execnet, which carries reports, fails on integers below -2**31.
+    From a worker of pytest-xdist, and from a node of a cluster, they go as one text.
     """
     outcome = yield
     records = getattr(item, "ptxdiff_records", None)
     if records is not None and call.when == "call":
-        outcome.get_result().ptxdiff_records = json.dumps(records())
+        found = records()
+        if hasattr(item.config, "workerinput"):
+            from harness.records import packed
+
+            found = packed(found)
+        outcome.get_result().ptxdiff_records = found

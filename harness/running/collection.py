@@ -18,7 +18,7 @@ from harness.model.identity.definition import what_changed
 from harness.model.targets import KNOWN, normal
 from harness.model.variants import CaseError
 from harness.processes.gpus import gpus
-from harness.records import Record, to_json
+from harness.records import Sent, sent
 from harness.records.shown import OwnWords, line
 from harness.running import reuse
 from harness.running.assemblers import AssemblerChoice, Chosen
@@ -327,20 +327,29 @@ class VariantItem(OwnWords, pytest.Item):
         if known:
             pytest.xfail(line(f"{known[0].diagnosis}: {known[0].words}"))
 
-    def ptxdiff_records(self) -> list[dict[str, Any]]:
-        """The item's records as JSON objects, for the report that carries them."""
-        from harness.model.describe import case_info
-
-        if not self.found.results:
-            return []
-        root = Path(os.path.commonpath([self.config.rootpath, self.path]))
-        info = case_info(self.item.loaded, self.path.relative_to(root).as_posix())
-        records: list[Record] = [info, *self.found.texts.values(), *self.found.results]
-        return [to_json(r) for r in records]
+    def ptxdiff_records(self) -> list[Sent]:
+        """The item's records, for the report that carries them."""
+        return [_described(self), *self.found.sent] if self.found.results else []
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the item comes from."""
         return self.path, None, self.name
+
+
+_DESCRIBED = pytest.StashKey[dict[int, tuple[loader.LoadedCase, Sent]]]()
+"""The records of cases by the ids of the cases, which are kept alive, so that no other object gets them."""
+
+
+def _described(item: VariantItem) -> Sent:
+    """The record of an item's case, which all its items send."""
+    from harness.model.describe import case_info
+
+    known = item.config.stash.setdefault(_DESCRIBED, {})
+    loaded = item.item.loaded
+    if id(loaded) not in known:
+        root = Path(os.path.commonpath([item.config.rootpath, item.path]))
+        known[id(loaded)] = loaded, sent(case_info(loaded, item.path.relative_to(root).as_posix()))
+    return known[id(loaded)][1]
 
 
 def is_done(item: VariantItem) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -21,11 +20,11 @@ from harness.records import (
     End,
     FileLock,
     Key,
-    Record,
     RecordError,
     Result,
     Run,
     RunRecords,
+    Sent,
     Split,
     Timing,
     WriteError,
@@ -34,9 +33,10 @@ from harness.records import (
     by_assembler,
     evidence_of_passes,
     explained,
-    from_json,
     resumable,
+    sent,
     splits,
+    unpacked,
 )
 from harness.records.lock import lock_of
 from harness.records.shown import terminal
@@ -113,11 +113,13 @@ class Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write what the report carries."""
         self.progress.reported(report)
-        records = [from_json(obj) for obj in json.loads(getattr(report, "ptxdiff_records", "[]"))]
+        found: list[Sent] | str = getattr(report, "ptxdiff_records", [])
+        came = unpacked(found) if isinstance(found, str) else found
         if report.failed:
-            records = _with_failure(report, records, self.known)
-        if records and self.path is not None:
-            self._write(records)
+            came = _with_failure(report, came, self.known)
+        if came and self.path is not None:
+            self._write(came)
+        records = [r for r, _ in came]
         results = [r for r in records if isinstance(r, Result)]
         self._count(results)
         self.cases |= {r.case: r for r in records if isinstance(r, CaseInfo)}
@@ -161,7 +163,7 @@ class Recorder:
         """Note that pytest, or a plugin, broke down."""
         self.progress.broken = True
 
-    def _write(self, records: Sequence[Record]) -> None:
+    def _write(self, records: Iterable[Sent]) -> None:
         """Write; where that fails, end the run in one line: results that are not kept need not be made."""
         try:
             self._open().write(*records)
@@ -212,7 +214,7 @@ class Recorder:
         found = self._disagreements(parted) if not missing and parted and not self.config.option.ptx_replay else []
         self.splits = explained(parted, found)
         if found and self.path is not None:
-            self._write(found)
+            self._write(map(sent, found))
         if missing and (self.writer is not None or self.resumed):
             self.fault = f"{self.path} (cut short: {missing}; --ptx-resume goes on)"
             self._leave_open()
@@ -340,21 +342,19 @@ class Progress:
         return "pytest broke down" if self.broken else ""
 
 
-def _with_failure(
-    report: pytest.TestReport, records: Sequence[Record], known: Collection[tuple[str, ...]]
-) -> list[Record]:
+def _with_failure(report: pytest.TestReport, records: list[Sent], known: Collection[tuple[str, ...]]) -> list[Sent]:
     """The records of an item that failed, with an error where neither they nor the resumed file say so.
 
     Without it, what failed in pytest would be absent from the records, and the report would call the run passed.
     """
-    results = [r for r in records if isinstance(r, Result)]
+    results = [r for r, _ in records if isinstance(r, Result)]
     item = _item(report.nodeid)
     if item is None or item in known or any(r.verdict in ("fail", "error") for r in results):
-        return list(records)
+        return records
     words = _words(report)
     message = f"{item[0]}::{item[1]}[{item[2]}-{item[3]}]: error: {words}"
-    ran = [r for r in records if not (isinstance(r, Result) and r.verdict == "not run")]
-    return [*ran, Result(key=Key(*item), verdict="error", words=words, message=message)]
+    ran = [s for s in records if not (isinstance(s.record, Result) and s.record.verdict == "not run")]
+    return [*ran, sent(Result(key=Key(*item), verdict="error", words=words, message=message))]
 
 
 def _item(nodeid: str) -> tuple[str, str, str, str] | None:
