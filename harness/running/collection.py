@@ -195,6 +195,12 @@ def item_of(nodeid: str) -> tuple[str, str, str, str] | None:
     return case, found["variant"], found["target"], found["backend"]
 
 
+def known_as(nodeid: str) -> str:
+    """The name of an item in every process of a run: of ours without what pytest-xdist puts behind it in workers."""
+    found = item_of(nodeid)
+    return nodeid if found is None else "{}::{}[{}-{}]".format(*found)
+
+
 class VariantItem(OwnWords, pytest.Item):
     """One variant on one target by one backend."""
 
@@ -204,6 +210,7 @@ class VariantItem(OwnWords, pytest.Item):
         super().__init__(**kwargs)
         self.item = item
         self.found = ItemResults()
+        self._reused: ItemResults | None = None
         # What a user types to run it again: relative to where they are, and before pytest-xdist adds to its name.
         file, colons, rest = str(self.nodeid).partition("::")
         here = os.path.relpath(self.config.rootpath / file, self.config.invocation_params.dir)
@@ -226,8 +233,22 @@ class VariantItem(OwnWords, pytest.Item):
 
             self.found = not_run(self.item, reason)
         else:
-            self.found = self._earlier() or self._run()
+            self.found = self._reused or self._earlier() or self._run()
         self._conclude(self.found)
+
+    def is_known(self) -> bool:
+        """Whether `runtest` has nothing to run. What cannot be told is told by `runtest`."""
+        if is_done(self) or self._without_device():
+            return True
+        try:
+            self._reused = self._earlier()
+        except Exception:
+            return False
+        return self._reused is not None
+
+    def teardown(self) -> None:
+        """Let go of what was reported: a run of many items has gigabytes of it."""
+        self.found, self._reused = ItemResults(), None
 
     def _without_device(self) -> str:
         """Why no GPU can run the item, where that is known already."""

@@ -61,6 +61,7 @@ class Recorder:
         self.verdicts: Counter[str] = Counter()
         self.evidence: Counter[str] = Counter()
         self.reused: Counter[str] = Counter()
+        self.reusable = False  # whether anything of the run may be reused
         self.timings: list[Timing] = []
         self.results: list[Result] = []
         self.assembled: list[Result] = []
@@ -113,7 +114,7 @@ class Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write what the report carries."""
         self.progress.reported(report)
-        found: list[Sent] | str = getattr(report, "ptxdiff_records", [])
+        found: list[Sent] | str = vars(report).pop("ptxdiff_records", [])  # pytest keeps every report to the end
         came = unpacked(found) if isinstance(found, str) else found
         if report.failed:
             came = _with_failure(report, came, self.known)
@@ -131,6 +132,7 @@ class Recorder:
         for r in results:
             self.remarks |= dict.fromkeys(n for n in r.notes if n.startswith("--ptx-replay:"))
             self.reused[r.reused] += bool(r.reused)
+            self.reusable |= r.key.backend in BACKENDS[1:]
             if r.ptxas:
                 named = ("key", "verdict", "expected_failure", "diagnosis", "ptxas")
                 self.assembled.append(Result(**{name: getattr(r, name) for name in named}))
@@ -226,6 +228,10 @@ class Recorder:
                 self.fault = f"{e}: the last line, that the run was finished, is missing"
                 session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
             self.writer.close()
+        if self.reusable:
+            from harness.running.settling import remember
+
+            remember(self.config)
         if self._nothing_ran and exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 
@@ -307,17 +313,17 @@ class Progress:
     @property
     def items(self) -> tuple[str, ...]:
         """All items of the run, in order of name, those of earlier starts included."""
-        ours = (_item(nodeid) for nodeid in self._planned or ())
-        return tuple(sorted(self._earlier.union(_label(item) for item in ours if item)))
+        return tuple(sorted(self._earlier.union(self._planned or ())))
 
     def planned(self, nodeids: Iterable[str]) -> None:
         """These are to run. Every worker of pytest-xdist names them all."""
-        self._planned = (self._planned or set()).union(nodeids)
+        self._planned = (self._planned or set()).union(_label(item) for n in nodeids if (item := _item(n)))
 
     def reported(self, report: pytest.TestReport) -> None:
         """An item that was set up has no result yet."""
         if report.when != "setup" or not report.passed:
-            self._reported.add(report.nodeid)
+            item = _item(report.nodeid)
+            self._reported |= {_label(item)} if item else set()
 
     @property
     def collected(self) -> bool:
@@ -332,10 +338,9 @@ class Progress:
             return f"{self.uncollected[0]}{more} could not be collected"
         if self._planned is None:
             return "it was stopped before anything was collected"
-        ours = {nodeid for nodeid in self._planned if _item(nodeid)}
-        if left := ours - self._reported:
-            return f"{len(left)} of {len(ours)} items have no result"
-        done = self._known.union(_label(item) for nodeid in self._reported if (item := _item(nodeid)))
+        if left := self._planned - self._reported:
+            return f"{len(left)} of {len(self._planned)} items have no result"
+        done = self._known | self._reported
         if elsewhere := [item for item in self.items if item not in done]:
             which = f"of which {elsewhere[0]} is the first; they were not chosen this time"
             return f"{len(elsewhere)} of {len(self.items)} items have no result, {which}"
