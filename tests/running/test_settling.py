@@ -1,4 +1,4 @@
-"""Under pytest-xdist: the controller settles what is known, workers run the rest, and nothing that nobody ran passes."""
+"""Under pytest-xdist: the controller settles what is known, workers run the rest, and what nobody ran never passes."""
 
 from __future__ import annotations
 
