@@ -10,6 +10,8 @@ the controller would only delay the workers. What no worker reports, though it w
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -76,6 +78,8 @@ class Settling:
         """Settle what is known, and have the rest run. Leaves the loop to pytest where a file was not collected."""
         if session.testsfailed and not session.config.option.continue_on_collection_errors:
             return None
+        gc.freeze()  # torch and Triton have a million objects, which every collection would walk through again
+        atexit.register(gc.unfreeze)  # else Triton's binding takes what is left for leaked, and says so
         self.rest = {known_as(item.nodeid): item for item in session.items if not _known(item)}
         known = [item for item in session.items if known_as(item.nodeid) not in self.rest]
         workers = min(len(self.tx), len({_group(item) for item in self.rest.values()}))
