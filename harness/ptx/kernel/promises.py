@@ -47,7 +47,7 @@ class Promise:
 
 
 def elements_of_a(step: Step, accumulators: int) -> frozenset[int]:
-    """The registers with elements of a; a descriptor is read at once."""
+    """The registers with elements of a and with metadata; a descriptor is read at once."""
     between = step.sources[accumulators:-2]
     return frozenset(r.slot for r in between if r.slot >= 0 and r.width == 32)
 
