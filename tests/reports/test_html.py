@@ -8,6 +8,7 @@ import re
 import zlib
 from html import unescape
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
@@ -439,7 +440,8 @@ class Shelf(dict):
 
 def test_a_packet_that_was_kept_is_the_one_that_would_be_made(base, tmp_path):
     """Kept packets make the same page, and a changed text, outcome or lexer none of another's."""
-    from reports import packing
+    from harness.records import shown
+    from reports import highlight, packing
     from reports.history import history
 
     def page(shelf, run):
@@ -462,6 +464,7 @@ def test_a_packet_that_was_kept_is_the_one_that_would_be_made(base, tmp_path):
     failing = dataclasses.replace(base.results[0], words="another reason")
     text, given = page(shelf, dataclasses.replace(base, results=[failing, *base.results[1:]]))
     assert given == cases - 1
+    assert all(Path(str(m.__file__)).read_bytes() in packing._code() for m in (packing, highlight, shown))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packing, "_code", lambda: b"another lexer")
         assert page(shelf, base) == (plain, 0)
