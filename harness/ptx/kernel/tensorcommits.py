@@ -5,6 +5,8 @@ With a multicast the mbarrier at the same offset in each block of the cluster th
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from harness.ptx.binding.builder import binds, expect
@@ -29,7 +31,7 @@ def _bind_commit(builder: KernelBuilder, node: Instruction, bound: Bound) -> Ste
     several = "multicast::cluster" in node.modifiers
     expect(builder, node, 2 if several else 1)
     space = (bound.modifiers["space"] or "").partition("::")[0]
-    base, displacement = address(builder, node.operands[0], space)
+    base, displacement = address(builder, node.operands[0], space or "shared")
     ranks = [builder.read(o, TYPES["u16"], False, "the mask of a multicast") for o in node.operands[1:]]
     return Step("tcgen05_commit", node, bound, (base, *ranks), detail=Access(space, displacement, 64, 1))
 
@@ -38,7 +40,7 @@ def _bind_commit(builder: KernelBuilder, node: Instruction, bound: Bound) -> Ste
 def _run_commit(frame: KernelFrame, step: Step, active: Array | None) -> None:
     lanes = frame.every if active is None else np.flatnonzero(active)
     if len(lanes):
-        offsets = places(frame, step, step.sources[0], step.detail, lanes).tolist()
+        offsets = places(frame, step, step.sources[0], _access(frame, step, lanes), lanes).tolist()
         masks = values(frame, step, step.sources[1:], lanes) if len(step.sources) > 1 else [[]] * len(lanes)
         for lane, offset, mask in zip(lanes.tolist(), offsets, masks, strict=True):
             told = [offset]
@@ -49,3 +51,14 @@ def _run_commit(frame: KernelFrame, step: Step, active: Array | None) -> None:
                 frame.refuse_unmade(step, one, lane)
                 barrier_at(frame, step, one, lane)
             frame.tensor.commit(step, lane, told)
+
+
+def _access(frame: KernelFrame, step: Step, lanes: Array) -> Access:
+    """Without a state space the ISA asks for a generic address; an offset in shared memory serves as well.
+
+    ptxas 12.8 and 12.9 hand the low word of the register to UTCBAR in both cases, and Triton 3.6 writes offsets.
+    """
+    access: Access = step.detail
+    value, _ = frame.read(step.sources[0])
+    words = np.broadcast_to(value, (frame.lanes,))[lanes].astype(np.uint64) + np.uint64(access.displacement % (1 << 64))
+    return replace(access, space="shared") if not access.space and (words < 1 << 32).all() else access
