@@ -18,7 +18,7 @@ from harness.model.identity.definition import what_changed
 from harness.model.targets import KNOWN, normal
 from harness.model.variants import CaseError
 from harness.processes.gpus import gpus
-from harness.records import Record, to_json
+from harness.records import Sent, sent
 from harness.records.shown import OwnWords, line
 from harness.running import reuse
 from harness.running.assemblers import AssemblerChoice, Chosen
@@ -195,6 +195,12 @@ def item_of(nodeid: str) -> tuple[str, str, str, str] | None:
     return case, found["variant"], found["target"], found["backend"]
 
 
+def known_as(nodeid: str) -> str:
+    """The name of an item in every process of a run: of ours without what pytest-xdist puts behind it in workers."""
+    found = item_of(nodeid)
+    return nodeid if found is None else "{}::{}[{}-{}]".format(*found)
+
+
 class VariantItem(OwnWords, pytest.Item):
     """One variant on one target by one backend."""
 
@@ -204,6 +210,7 @@ class VariantItem(OwnWords, pytest.Item):
         super().__init__(**kwargs)
         self.item = item
         self.found = ItemResults()
+        self._reused: ItemResults | None = None
         # What a user types to run it again: relative to where they are, and before pytest-xdist adds to its name.
         file, colons, rest = str(self.nodeid).partition("::")
         here = os.path.relpath(self.config.rootpath / file, self.config.invocation_params.dir)
@@ -226,8 +233,22 @@ class VariantItem(OwnWords, pytest.Item):
 
             self.found = not_run(self.item, reason)
         else:
-            self.found = self._earlier() or self._run()
+            self.found = self._reused or self._earlier() or self._run()
         self._conclude(self.found)
+
+    def is_known(self) -> bool:
+        """Whether `runtest` has nothing to run. What cannot be told is told by `runtest`."""
+        if is_done(self) or self._without_device():
+            return True
+        try:
+            self._reused = self._earlier()
+        except Exception:
+            return False
+        return self._reused is not None
+
+    def teardown(self) -> None:
+        """Let go of what was reported: a run of many items has gigabytes of it."""
+        self.found, self._reused = ItemResults(), None
 
     def _without_device(self) -> str:
         """Why no GPU can run the item, where that is known already."""
@@ -327,20 +348,29 @@ class VariantItem(OwnWords, pytest.Item):
         if known:
             pytest.xfail(line(f"{known[0].diagnosis}: {known[0].words}"))
 
-    def ptxdiff_records(self) -> list[dict[str, Any]]:
-        """The item's records as JSON objects, for the report that carries them."""
-        from harness.model.describe import case_info
-
-        if not self.found.results:
-            return []
-        root = Path(os.path.commonpath([self.config.rootpath, self.path]))
-        info = case_info(self.item.loaded, self.path.relative_to(root).as_posix())
-        records: list[Record] = [info, *self.found.texts.values(), *self.found.results]
-        return [to_json(r) for r in records]
+    def ptxdiff_records(self) -> list[Sent]:
+        """The item's records, for the report that carries them."""
+        return [_described(self), *self.found.sent] if self.found.results else []
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the item comes from."""
         return self.path, None, self.nodeid.partition("::")[2]  # with the case, where the file has several
+
+
+_DESCRIBED = pytest.StashKey[dict[int, tuple[loader.LoadedCase, Sent]]]()
+"""The records of cases by the ids of the cases, which are kept alive, so that no other object gets them."""
+
+
+def _described(item: VariantItem) -> Sent:
+    """The record of an item's case, which all its items send."""
+    from harness.model.describe import case_info
+
+    known = item.config.stash.setdefault(_DESCRIBED, {})
+    loaded = item.item.loaded
+    if id(loaded) not in known:
+        root = Path(os.path.commonpath([item.config.rootpath, item.path]))
+        known[id(loaded)] = loaded, sent(case_info(loaded, item.path.relative_to(root).as_posix()))
+    return known[id(loaded)][1]
 
 
 def is_done(item: VariantItem) -> bool:

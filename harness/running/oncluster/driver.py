@@ -27,6 +27,7 @@ from harness.running.oncluster.batches import ItemBatch, Queue, queues
 from harness.running.oncluster.messages import ItemReport, NodeRun
 from harness.running.oncluster.nodesession import sent_options
 from harness.running.oncluster.received import checked
+from harness.running.settling import run_here, stop_if_asked
 from harness.timing.items import TimingItem, is_timed
 
 WORK = "harness.running.oncluster.nodesession:run"
@@ -110,10 +111,7 @@ class ClusterRun:
         finally:
             self.took = time.monotonic() - began
             self.leave()
-        for place, item in enumerate(here):
-            following = here[place + 1] if place + 1 < len(here) else None
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            _stop_if_asked(session)
+        run_here(session, here)
         return True
 
     def pytest_unconfigure(self) -> None:
@@ -181,7 +179,7 @@ class ClusterRun:
                     self._ended(event.task)
                 else:
                     self._lost(event)
-                _stop_if_asked(session)
+                stop_if_asked(session)
             self._give_up()
             self._tell()
 
@@ -351,10 +349,3 @@ def _refusals(nodes: Iterable[Node]) -> Iterator[str]:
 
 def _times(task: Submitted) -> str:
     return f"{task.tries} times" if task.tries > 1 else "once"
-
-
-def _stop_if_asked(session: pytest.Session) -> None:
-    if session.shouldfail:
-        raise session.Failed(session.shouldfail)
-    if session.shouldstop:
-        raise session.Interrupted(session.shouldstop)
