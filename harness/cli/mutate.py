@@ -187,12 +187,11 @@ def edge_line(case: Case, survivor: Survivor) -> str:
 
 def _summary(found: Sequence[Mutation]) -> str:
     """One line on all of them. The rate counts mutants that are known to be wrong somewhere."""
-    total = {fate: sum(m.count(fate) for m in found) for fate in ("killed", *FATES)}
-    wrong = total["killed"] + total["missed"]
-    rate = f"{100 * total['killed'] / wrong:.2f}%" if wrong else "no rate"
+    from harness.records.killrate import kill_rate, totals
+
+    total = totals(found)
     return (
-        f"{total['killed']} of {wrong} wrong mutants killed ({rate}); {total['equivalent']} are equivalent on all "
-        f"inputs, {total['sampled']} on those that were tried, {total['allowed']} within the policies, "
-        f"{sum(m.refused for m in found)} refused, {total['undecided']} undecided, "
-        f"{sum(m.left_out for m in found)} left out"
+        f"{kill_rate(found)}; {total['equivalent']} are equivalent on all inputs, "
+        f"{total['sampled']} on those that were tried, {total['allowed']} within the policies, "
+        f"{total['refused']} refused, {total['undecided']} undecided, {total['left out']} left out"
     )

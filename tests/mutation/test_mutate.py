@@ -15,6 +15,7 @@ from harness.mutation.campaign import Budget, mutate, target_of
 from harness.mutation.instructions import instructions
 from harness.mutation.settle import Search
 from harness.records import read
+from harness.records.killrate import kill_rate
 
 SEARCH = Search(bits=16, count=1 << 22, seconds=120.0)
 
@@ -198,6 +199,7 @@ def test_the_command_prints_the_edge_and_writes_records_that_the_page_shows(weak
     page = tmp_path / "page.html"
     assert main(["report", str(path), "--output", str(page)]) == 0
     assert "Planted mistakes" in page.read_text()
+    assert kill_rate([kept]) in page.read_text()
 
 
 def test_json_is_one_object_a_line(weak, capsys):
