@@ -75,7 +75,7 @@ def mutate(
 
     for name in names if "asm" in subjects else ():
         subject = Subject(loaded, target, budget.limit)
-        yield earlier("asm", (name,)) or _of_asm(subject, name, budget, why_unfit(subject, name))
+        yield earlier("asm", (name,)) or _of_variant(subject, name, budget, why_unfit)
     if "reference" not in subjects:
         return
     held: dict[int, tuple[Reference, list[str]]] = {}
@@ -91,15 +91,24 @@ def mutate(
         yield found
 
 
-def _of_asm(subject: Subject, name: str, budget: Budget, unfit: str) -> Mutation:
-    """The mutants of one variant's asm."""
+def _of_variant(subject: Subject, name: str, budget: Budget, unfit: Callable[[Subject, str], str]) -> Mutation:
+    """The mutants of one variant's asm. unfit: why they would say nothing; asked only where there is asm."""
     started = time.monotonic()
     tally = _Tally(subject, "asm", name)
     variant = subject.case.variants[name]
-    if unfit:
-        return tally.done(unfit, started)
-    if not isinstance(variant, AsmVariant):
-        return _of_inline(subject, name, budget, tally)
+    if isinstance(variant, AsmVariant):
+        words = unfit(subject, name)
+        return tally.done(words, started) if words else _of_asm(subject, name, variant, budget, tally)
+    blocks = inline.blocks_of(subject, name)
+    words = blocks if isinstance(blocks, str) else unfit(subject, name)
+    if words or isinstance(blocks, str):
+        return tally.done(words, started)
+    return _of_inline(subject, name, blocks, budget, tally)
+
+
+def _of_asm(subject: Subject, name: str, variant: AsmVariant, budget: Budget, tally: _Tally) -> Mutation:
+    """The mutants of the texts of a variant."""
+    started = time.monotonic()
     from harness.ptx import PtxError
 
     try:
@@ -131,14 +140,11 @@ def _of_asm(subject: Subject, name: str, budget: Budget, unfit: str) -> Mutation
     return tally.done("", started)
 
 
-def _of_inline(subject: Subject, name: str, budget: Budget, tally: _Tally) -> Mutation:
+def _of_inline(subject: Subject, name: str, blocks: inline.Blocks, budget: Budget, tally: _Tally) -> Mutation:
     """The mutants of the asm within one variant's Triton functions."""
     started = time.monotonic()
     from harness.ptx import PtxError
 
-    blocks = inline.blocks_of(subject, name)
-    if isinstance(blocks, str):
-        return tally.done(blocks, started)
     try:
         every = inline.inline_mutants(blocks)
     except PtxError as e:

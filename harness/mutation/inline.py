@@ -30,7 +30,11 @@ class InlineMutant:
     swap: AsmSwap
 
 
-def blocks_of(subject: Subject, name: str) -> tuple[tuple[str, str], ...] | str:
+Blocks = tuple[tuple[str, str], ...]
+"""Texts of inline asm, each with its constraints."""
+
+
+def blocks_of(subject: Subject, name: str) -> Blocks | str:
     """Text and constraints of the inline asm in a variant's Triton functions, as compiled for the subject's target.
 
     Words where there is none, or where the variant is not compiled from a Triton function here.
@@ -49,7 +53,7 @@ def blocks_of(subject: Subject, name: str) -> tuple[tuple[str, str], ...] | str:
     return tuple(found) or "it has no asm of its own"
 
 
-def inline_mutants(blocks: tuple[tuple[str, str], ...]) -> list[InlineMutant]:
+def inline_mutants(blocks: Blocks) -> list[InlineMutant]:
     """Every mutant of some blocks. Raises PtxError where one cannot be read."""
     made = []
     for text, constraints in blocks:

@@ -201,3 +201,9 @@ def test_what_the_binder_refuses_is_counted_apart_in_asm_with_effects_too():
     assert found.refused >= 2  # an address that is a number, an atomic addition of 16 bits
     assert not found.count("undecided")
     assert found.count("killed") >= 3
+
+
+def test_a_variant_without_asm_is_not_run(cases, monkeypatch):
+    monkeypatch.setattr(Subject, "baseline", lambda self, name: pytest.fail(name))
+    (found,) = mutate(cases["case"], ["without"], "sm_90a", FEW, ["asm"])
+    assert found.words == "it has no asm of its own"
