@@ -171,7 +171,7 @@ def _of_reference(
     if not fit:
         return tally.done("none of its variants passes as it is, or runs", started)
     lines = _lines_run(subject, reference, source.functions(reference))
-    every = [m for m in source.mutants(reference) if any((m.function.__code__, n) in lines for n in m.lines)]
+    every = list(source.mutants(reference, lines))
     if not every:
         return tally.done("its source cannot be had", started)
     survivors = []

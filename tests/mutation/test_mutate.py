@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -225,3 +228,35 @@ def test_source_mutants_leave_the_judges_own_functions_alone():
     names = {f.__module__ for f in source.functions(conversion.convert)}
     assert "references.conversion" in names
     assert not names & {"references.formats", "references.codes"}
+
+
+def test_mutants_of_references_come_in_one_order_in_every_process():
+    code = (
+        "from references import conversion\nfrom harness.mutation import source\n"
+        "print([f.__qualname__ for f in source.functions(conversion.convert)])"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    orders = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={**environment, "PYTHONHASHSEED": seed}, check=True, capture_output=True
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(orders) == 1
+
+
+def test_only_mutants_of_the_lines_that_run_are_made():
+    def reference(x):
+        y = x + 1
+        return y - 1
+
+    every = list(source.mutants(reference))
+    line = reference.__code__.co_firstlineno + 1
+    some = list(source.mutants(reference, {(reference.__code__, line)}))
+    assert some
+    assert [m.change for m in some] == [m.change for m in every if line in m.lines]
+    assert all(line in m.lines for m in some)
+    assert len(some) < len(every)
+    assert reference(4) == 4
+    with source.swapped(some[0]):
+        assert reference(4) != 4
