@@ -22,6 +22,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.records import RunRecords, by_assembler, collector_paused
+from harness.records.killrate import kill_rate, totals
 from harness.records.shown import visible
 from reports import charts, packing
 from reports.casepage import SWEPT_SHOWN, CasePage, case_page, promised_ulp
@@ -126,6 +127,8 @@ def page(
             cases=cases,
             timed=any(timed.values()) or any(in_registers.values()),
             mutations=found.records.mutations,
+            mutants=totals(found.records.mutations),
+            kill_rate=kill_rate(found.records.mutations),
             assemblers=by_assembler(found.records.results),
             ledger=book,
             folded=_folded(cases),

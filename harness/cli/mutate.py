@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from harness.model.case import Case
     from harness.model.load import LoadedCase
     from harness.model.naming import Named
+    from harness.mutation.campaign import Budget
+    from harness.mutation.journal import MutationJournal
     from harness.records import Mutation, Survivor
 
 FATES = ("missed", "equivalent", "sampled", "allowed", "undecided")
@@ -37,10 +39,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--variant", action="append", default=[], help="of the cases named, only these (repeatable)")
     parser.add_argument("--target", metavar="sm_90a", help="default: sm_90a, or the latest that the variants name")
     parser.add_argument("--only", choices=("asm", "reference"), help="mutate one of the two (default: both)")
-    parser.add_argument("--most", type=int, default=0, metavar="N", help="mutants a text or reference (default: all)")
+    parser.add_argument(
+        "--most", type=int, default=0, metavar="N", help="mutants a variant or reference (default: all)"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="which of them --most leaves in")
     parser.add_argument("--bits", type=int, default=24, help="survivors run on all inputs up to so many bits (to 32)")
     parser.add_argument("--inputs", type=int, default=24, metavar="BITS", help="and else on 2^BITS spread inputs")
     parser.add_argument("--seconds", type=float, default=30.0, help="search for each survivor at most so long")
+    parser.add_argument("--journal", type=Path, metavar="FILE", help="keep what is done here, and go on from it")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write records, for `ptxdiff report`")
     parser.add_argument("--json", action="store_true", help="print a JSON object a line and nothing else")
 
@@ -48,24 +54,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Print what became of the mutants of each variant and reference."""
     from harness.model.targets import normal
-    from harness.mutation.campaign import Budget, mutate, target_of
+    from harness.mutation.campaign import Budget, target_of
     from harness.mutation.settle import Search
     from harness.records import to_json
 
     if not 0 <= args.bits <= 32 or not 0 <= args.inputs <= 32 or args.most < 0:
         raise UsageError("--bits and --inputs are 0 to 32, and --most is not negative")
     chosen = _chosen(args.case, args.variant)
-    budget = Budget(args.most, Search(args.bits, 1 << args.inputs, args.seconds))
+    budget = Budget(args.most, args.seed, Search(args.bits, 1 << args.inputs, args.seconds))
     subjects = ("asm", "reference") if args.only is None else (args.only,)
     try:
         target = normal(args.target) if args.target else ""
     except ValueError as e:
         raise UsageError(f"--target: {e}") from None
+    journal = _journal(args.journal)
     found: list[Mutation] = []
     with _records(args.output, chosen) as write:
         for one in chosen:
             on = target or one.target or target_of(one.loaded, one.variants)
-            for mutation in mutate(one.loaded, one.variants, on, budget, subjects):
+            for mutation in _mutations(one, on, budget, subjects, journal):
                 found.append(mutation)
                 write(mutation)
                 if args.json:
@@ -76,6 +83,38 @@ def main(args: argparse.Namespace) -> int:
         say(_summary(found))
     tried = any(not m.words for m in found)
     return 0 if tried and not any(m.count("missed") or m.count("undecided") for m in found) else 1
+
+
+def _journal(path: Path | None) -> MutationJournal | None:
+    from harness.mutation.journal import MutationJournal
+
+    try:
+        return None if path is None else MutationJournal(path)
+    except (ValueError, OSError) as e:
+        raise UsageError(f"--journal: {e}") from None
+
+
+def _mutations(
+    one: Named, target: str, budget: Budget, subjects: Sequence[str], journal: MutationJournal | None
+) -> Iterator[Mutation]:
+    """The mutations of a case: those that the journal knows, and the others as they are done."""
+    from harness.mutation.campaign import mutate
+    from harness.mutation.journal import Asked
+
+    if journal is None:
+        yield from mutate(one.loaded, one.variants, target, budget, subjects)
+        return
+
+    def earlier(subject: str, names: tuple[str, ...]) -> Mutation | None:
+        return journal.find(Asked(one.loaded, subject, names, target, budget))
+
+    for made in mutate(one.loaded, one.variants, target, budget, subjects, earlier):
+        journal.keep(Asked(one.loaded, made.subject, _names(made), target, budget), made)
+        yield made
+
+
+def _names(made: Mutation) -> tuple[str, ...]:
+    return (made.variant,) if made.subject == "asm" else tuple(made.variant.split(", "))
 
 
 def _chosen(words: Sequence[str], variants: Sequence[str]) -> list[Named]:
@@ -148,12 +187,11 @@ def edge_line(case: Case, survivor: Survivor) -> str:
 
 def _summary(found: Sequence[Mutation]) -> str:
     """One line on all of them. The rate counts mutants that are known to be wrong somewhere."""
-    total = {fate: sum(m.count(fate) for m in found) for fate in ("killed", *FATES)}
-    wrong = total["killed"] + total["missed"]
-    rate = f"{100 * total['killed'] / wrong:.2f}%" if wrong else "no rate"
+    from harness.records.killrate import kill_rate, totals
+
+    total = totals(found)
     return (
-        f"{total['killed']} of {wrong} wrong mutants killed ({rate}); {total['equivalent']} are equivalent on all "
-        f"inputs, {total['sampled']} on those that were tried, {total['allowed']} within the policies, "
-        f"{sum(m.refused for m in found)} refused, {total['undecided']} undecided, "
-        f"{sum(m.left_out for m in found)} left out"
+        f"{kill_rate(found)}; {total['equivalent']} are equivalent on all inputs, "
+        f"{total['sampled']} on those that were tried, {total['allowed']} within the policies, "
+        f"{total['refused']} refused, {total['undecided']} undecided, {total['left out']} left out"
     )

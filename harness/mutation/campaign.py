@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import time
 import types
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from harness.inputs.fill import kernel_inputs
@@ -17,9 +19,10 @@ from harness.model.policies import policies
 from harness.model.reference import ReferenceFault, apply_reference
 from harness.model.variants import AsmVariant, CaseError, Reference
 from harness.mutation import asm, inline, source
+from harness.mutation.asm import AsmMutant
 from harness.mutation.settle import Search, Settlement, settle_asm, settle_reference
 from harness.mutation.source import SourceMutant, swapped
-from harness.mutation.trial import Subject, mutated, texts_of, trial_of, try_asm
+from harness.mutation.trial import Subject, Trial, mutated, texts_of, trial_of, try_asm
 from harness.ptx.limits import KERNEL_SECONDS
 from harness.records import Mutation, Survivor
 from harness.running.plan import sets_of
@@ -30,9 +33,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Budget:
-    """How much is tried: mutants a text or a reference at most (0: all), and how survivors are searched."""
+    """How much is tried, and how survivors are searched.
+
+    most: mutants of a variant or a reference at most (0: all). seed: which of them. limit: seconds of an emulated
+    kernel.
+    """
 
     most: int = 0
+    seed: int = 0
     search: Search = field(default_factory=Search)
     limit: float = KERNEL_SECONDS
 
@@ -45,16 +53,29 @@ def target_of(loaded: LoadedCase, names: Sequence[str]) -> str:
     return "sm_90a" if "sm_90a" in best or not best else best[-1]
 
 
+Earlier = Callable[[str, tuple[str, ...]], Mutation | None]
+"""What is known already of the mutants of a subject and its variants."""
+
+
 def mutate(
-    loaded: LoadedCase, names: Sequence[str], target: str, budget: Budget, subjects: Collection[str] = SUBJECTS
+    loaded: LoadedCase,
+    names: Sequence[str],
+    target: str,
+    budget: Budget,
+    subjects: Collection[str] = SUBJECTS,
+    earlier: Earlier = lambda subject, names: None,
 ) -> Iterator[Mutation]:
     """The mutations of some variants of a case, each as it is done. subjects: "asm", "reference", or both."""
     unfit: dict[str, str] = {}
-    for name in names:
+
+    def why_unfit(subject: Subject, name: str) -> str:
+        if name not in unfit:
+            unfit[name] = subject.baseline(name)
+        return unfit[name]
+
+    for name in names if "asm" in subjects else ():
         subject = Subject(loaded, target, budget.limit)
-        unfit[name] = subject.baseline(name)
-        if "asm" in subjects:
-            yield _of_asm(subject, name, budget, unfit[name])
+        yield earlier("asm", (name,)) or _of_variant(subject, name, budget, why_unfit)
     if "reference" not in subjects:
         return
     held: dict[int, tuple[Reference, list[str]]] = {}
@@ -62,58 +83,82 @@ def mutate(
         policy = policies(loaded.case, loaded.case.variants[name])
         held.setdefault(id(policy.reference), (policy.reference, []))[1].append(name)
     for given, users in held.values():
-        fit = [n for n in users if not unfit[n]]
-        yield _of_reference(Subject(loaded, target, budget.limit), given, users, fit, budget)
+        found = earlier("reference", tuple(users))
+        if found is None:
+            subject = Subject(loaded, target, budget.limit)
+            fit = [n for n in users if not why_unfit(subject, n)]
+            found = _of_reference(subject, given, users, fit, budget)
+        yield found
 
 
-def _of_asm(subject: Subject, name: str, budget: Budget, unfit: str) -> Mutation:
-    """The mutants of one variant's asm."""
+def _of_variant(subject: Subject, name: str, budget: Budget, unfit: Callable[[Subject, str], str]) -> Mutation:
+    """The mutants of one variant's asm. unfit: why they would say nothing; asked only where there is asm."""
     started = time.monotonic()
     tally = _Tally(subject, "asm", name)
     variant = subject.case.variants[name]
-    if unfit:
-        return tally.done(unfit, started)
-    if not isinstance(variant, AsmVariant):
-        return _of_inline(subject, name, budget, tally)
+    if isinstance(variant, AsmVariant):
+        words = unfit(subject, name)
+        return tally.done(words, started) if words else _of_asm(subject, name, variant, budget, tally)
+    blocks = inline.blocks_of(subject, name)
+    words = blocks if isinstance(blocks, str) else unfit(subject, name)
+    if words or isinstance(blocks, str):
+        return tally.done(words, started)
+    return _of_inline(subject, name, blocks, budget, tally)
+
+
+def _of_asm(subject: Subject, name: str, variant: AsmVariant, budget: Budget, tally: _Tally) -> Mutation:
+    """The mutants of the texts of a variant."""
+    started = time.monotonic()
     from harness.ptx import PtxError
 
     try:
         texts = texts_of(subject.case, variant)
         every = [
-            (pack, text, base, mutant)
-            for pack, (text, base) in texts.items()
+            (pack, mutant)
+            for pack, (text, _) in texts.items()
             for mutant in asm.mutants(text.text, text.constraints or "", len(subject.case.outputs))
         ]
     except (PtxError, CaseError) as e:
         return tally.done(" ".join(str(e).split()), started)
-    for pack, text, base, mutant in tally.some(every, budget.most):
+    survivors: dict[int, list[tuple[AsmMutant, AsmVariant]]] = {pack: [] for pack in texts}
+    for pack, mutant in tally.some(every, budget):
+        text, base = texts[pack]
         try:
             wrong = mutated(subject.case, base, pack, text, mutant)
         except CaseError:
             tally.refused += 1
             continue
         trial = try_asm(subject, name, wrong)
-        settled = settle_asm(subject, name, base, wrong, budget.search) if trial.fate == "survived" else None
-        tally.add(mutant.operator, mutant.change, trial.fate, trial.words, settled)
+        if trial.fate == "survived":
+            survivors[pack].append((mutant, wrong))
+        else:
+            tally.add(mutant.operator, mutant.change, trial)
+    for pack, found in survivors.items():
+        settled = settle_asm(subject, name, texts[pack][1], [wrong for _, wrong in found], budget.search)
+        for (mutant, _), settlement in zip(found, settled, strict=True):
+            tally.settle(mutant.operator, mutant.change, settlement)
     return tally.done("", started)
 
 
-def _of_inline(subject: Subject, name: str, budget: Budget, tally: _Tally) -> Mutation:
+def _of_inline(subject: Subject, name: str, blocks: inline.Blocks, budget: Budget, tally: _Tally) -> Mutation:
     """The mutants of the asm within one variant's Triton functions."""
     started = time.monotonic()
     from harness.ptx import PtxError
 
-    blocks = inline.blocks_of(subject, name)
-    if isinstance(blocks, str):
-        return tally.done(blocks, started)
     try:
         every = inline.inline_mutants(blocks)
     except PtxError as e:
         return tally.done(" ".join(str(e).split()), started)
-    for one in tally.some(every, budget.most):
+    survivors = []
+    for one in tally.some(every, budget):
         trial = inline.try_inline(subject, name, one)
-        settled = inline.settle_inline(subject, name, one, budget.search) if trial.fate == "survived" else None
-        tally.add(one.mutant.operator, one.mutant.change, trial.fate, trial.words, settled)
+        if trial.fate == "survived":
+            survivors.append(one)
+        else:
+            tally.add(one.mutant.operator, one.mutant.change, trial)
+    settled = inline.settle_inline(subject, name, survivors, budget.search)
+    for one, settlement in zip(survivors, settled, strict=True):
+        tally.settle(one.mutant.operator, one.mutant.change, settlement)
     return tally.done("", started)
 
 
@@ -126,24 +171,34 @@ def _of_reference(
     if not fit:
         return tally.done("none of its variants passes as it is, or runs", started)
     lines = _lines_run(subject, reference, source.functions(reference))
-    every = [m for m in source.mutants(reference) if any((m.function.__code__, n) in lines for n in m.lines)]
+    every = list(source.mutants(reference, lines))
     if not every:
         return tally.done("its source cannot be had", started)
-    for mutant in tally.some(every, budget.most):
+    survivors = []
+    for mutant in tally.some(every, budget):
         if _refused(subject, reference, mutant):
             tally.refused += 1
             continue
-        trial = None
-        other = subject.fresh()
-        with swapped(mutant):
-            for name in fit:
-                trial = trial_of(other.run(name))
-                if trial.fate != "survived":
-                    break
-        assert trial is not None
-        settled = settle_reference(subject, fit, reference, mutant, budget.search) if trial.fate == "survived" else None
-        tally.add(mutant.operator, mutant.change, trial.fate, trial.words, settled)
+        trial = _try_reference(subject.fresh(), mutant, fit)
+        if trial.fate == "survived":
+            survivors.append(mutant)
+        else:
+            tally.add(mutant.operator, mutant.change, trial)
+    settled = settle_reference(subject, fit, reference, survivors, budget.search)
+    for mutant, settlement in zip(survivors, settled, strict=True):
+        tally.settle(mutant.operator, mutant.change, settlement)
     return tally.done("", started)
+
+
+def _try_reference(subject: Subject, mutant: SourceMutant, names: Sequence[str]) -> Trial:
+    """Run variants that are held to a mutant of their reference, up to the first that fails."""
+    trial = Trial("undecided", "nothing ran")
+    with swapped(mutant):
+        for name in names:
+            trial = trial_of(subject.run(name))
+            if trial.fate != "survived":
+                break
+    return trial
 
 
 class _Tally:
@@ -155,24 +210,28 @@ class _Tally:
         self.refused = self.left_out = 0
         self.survivors: list[Survivor] = []
 
-    def some(self, every: Sequence[T], most: int) -> Sequence[T]:
-        """At most so many, spread evenly; the others are counted."""
+    def some(self, every: Sequence[T], budget: Budget) -> Sequence[T]:
+        """At most as many as the budget says, one at random of each of so many equal parts; the others are counted."""
+        most = budget.most
         if not most or len(every) <= most:
             return every
         self.left_out = len(every) - most
-        return [every[k * len(every) // most] for k in range(most)]
+        rng = random.Random(f"{budget.seed} {self.subject.loaded.name} {self.kind} {self.variant}")
+        ends = [k * len(every) // most for k in range(most + 1)]
+        return [every[rng.randrange(first, last)] for first, last in pairwise(ends)]
 
-    def add(self, operator: str, change: str, fate: str, words: str, settled: Settlement | None) -> None:
-        """Note what became of a mutant."""
-        if fate == "killed":
+    def add(self, operator: str, change: str, trial: Trial) -> None:
+        """Note what became of a mutant that quick effort decided on, or could not run."""
+        if trial.fate == "killed":
             self.killed[operator] += 1
-        elif fate == "refused":
+        elif trial.fate == "refused":
             self.refused += 1
-        elif settled is not None:
-            edge = dict(settled.edge)
-            self.survivors.append(Survivor(operator, change, settled.fate, settled.words, edge))
         else:
-            self.survivors.append(Survivor(operator, change, "undecided", words))
+            self.survivors.append(Survivor(operator, change, "undecided", trial.words))
+
+    def settle(self, operator: str, change: str, settled: Settlement) -> None:
+        """Note what a survivor is."""
+        self.survivors.append(Survivor(operator, change, settled.fate, settled.words, dict(settled.edge)))
 
     def done(self, words: str, started: float) -> Mutation:
         """The record."""

@@ -6,16 +6,17 @@ A mutant takes its place while the function is compiled (`harness.triton.compile
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from harness.backends.compiled import compile_job
-from harness.jobs import Job, Outcome, Setup
+from harness.jobs import Outcome
+from harness.judging.judge import Judgement
 from harness.model.compilers import compiler_of
 from harness.model.variants import KernelVariant, PlainVariant
 from harness.mutation.asm import AsmMutant, mutants
-from harness.mutation.settle import Search, Settlement, judged_of, ran_as, searched, unlike
+from harness.mutation.machinecode import Code, job_of, machine_code, setups_of
+from harness.mutation.settle import Candidate, Inputs, Search, Settlement, judged_of, ran_as, settled
 from harness.mutation.trial import Subject, Trial, trial_of
 from harness.triton.compile import swapping
 from harness.triton.spec import AsmSwap
@@ -29,7 +30,11 @@ class InlineMutant:
     swap: AsmSwap
 
 
-def blocks_of(subject: Subject, name: str) -> tuple[tuple[str, str], ...] | str:
+Blocks = tuple[tuple[str, str], ...]
+"""Texts of inline asm, each with its constraints."""
+
+
+def blocks_of(subject: Subject, name: str) -> Blocks | str:
     """Text and constraints of the inline asm in a variant's Triton functions, as compiled for the subject's target.
 
     Words where there is none, or where the variant is not compiled from a Triton function here.
@@ -40,24 +45,15 @@ def blocks_of(subject: Subject, name: str) -> tuple[tuple[str, str], ...] | str:
     if compiler_of(subject.case, variant):
         return "another Triton build compiles it"
     found: dict[tuple[str, str], None] = {}
-    for setup in _setups(subject, variant):
-        compiled = compile_job(_job(subject, name, setup))
+    for setup in setups_of(subject, name):
+        compiled = compile_job(job_of(subject, name, setup))
         if isinstance(compiled, Outcome):
             return f"it does not compile: {compiled.words}"
         found |= dict.fromkeys(compiled.compilation.asm)
     return tuple(found) or "it has no asm of its own"
 
 
-def _setups(subject: Subject, variant: PlainVariant | KernelVariant) -> list[Setup]:
-    """A setup for each kernel that is compiled of other code."""
-    fusion = bool(variant.fusion)
-    if subject.case.elementwise:
-        return [Setup(shape=(1024,), fusion=fusion)]
-    warps = variant.num_warps if isinstance(variant, KernelVariant) else 4
-    return [Setup(sizes=dict(sizes), num_warps=warps, fusion=fusion) for sizes in subject.case.sizes]
-
-
-def inline_mutants(blocks: tuple[tuple[str, str], ...]) -> list[InlineMutant]:
+def inline_mutants(blocks: Blocks) -> list[InlineMutant]:
     """Every mutant of some blocks. Raises PtxError where one cannot be read."""
     made = []
     for text, constraints in blocks:
@@ -95,11 +91,9 @@ def _refused_within(subject: Subject, name: str, swap: AsmSwap) -> str:
     from harness.ptx import PtxError
     from harness.ptx.kernel.load import load_kernel
 
-    variant = subject.case.variants[name]
-    assert isinstance(variant, PlainVariant | KernelVariant)
-    for setup in _setups(subject, variant):
+    for setup in setups_of(subject, name):
         with swapping(swap):
-            compiled = compile_job(_job(subject, name, setup))
+            compiled = compile_job(job_of(subject, name, setup))
         if isinstance(compiled, Outcome):
             continue  # the run of the mutant says what became of it
         try:
@@ -109,24 +103,24 @@ def _refused_within(subject: Subject, name: str, swap: AsmSwap) -> str:
     return ""
 
 
-def _job(subject: Subject, name: str, setup: Setup) -> Job:
-    variant = subject.case.variants[name]
-    return Job(subject.case, subject.loaded.name, subject.loaded.path, name, variant, subject.target, setup)
+def settle_inline(subject: Subject, name: str, survivors: Sequence[InlineMutant], search: Search) -> list[Settlement]:
+    """Settle the surviving mutants of a variant, each in the place of the others."""
 
+    def candidate(mutant: InlineMutant) -> Candidate:
+        def code() -> Code | None:
+            with swapping(mutant.swap):
+                return machine_code(subject, name)
 
-def settle_inline(subject: Subject, name: str, mutant: InlineMutant, search: Search) -> Settlement:
-    """Settle a surviving mutant."""
+        def ran(inputs: Inputs) -> Outcome:
+            with swapping(mutant.swap):
+                return ran_as(subject, name, 1, inputs)
 
-    def differs(inputs: Mapping[str, Any]) -> Any:
-        before = ran_as(subject, name, 1, inputs)
-        with swapping(mutant.swap):
-            after = ran_as(subject, name, 1, inputs)
-        if before.status != "ran" or not before.outputs or after.status != "ran" or not after.outputs:
-            return after if before.outputs else before
-        return unlike(subject, inputs, before.outputs, after.outputs)
+        def judged(inputs: Inputs) -> Judgement | str:
+            with swapping(mutant.swap):
+                return judged_of(subject, name, 1, inputs)
 
-    def judged(inputs: Mapping[str, Any]) -> Any:
-        with swapping(mutant.swap):
-            return judged_of(subject, name, 1, inputs)
+        same_constraints = mutant.swap.constraints == mutant.swap.new_constraints
+        return Candidate(ran, judged, code if same_constraints else None)
 
-    return searched(subject, search, differs, judged)
+    right = Candidate(lambda inputs: ran_as(subject, name, 1, inputs), code=lambda: machine_code(subject, name))
+    return settled(subject, search, right, [candidate(m) for m in survivors])

@@ -22,8 +22,10 @@ from harness.judging.judge import Judgement
 from harness.model.arguments import format_of
 from harness.model.codes import codes_of
 from harness.model.derive import packs_of
-from harness.model.reference import apply_reference
+from harness.model.policies import policies
+from harness.model.reference import ReferenceFault, apply_reference, flushes_itself
 from harness.model.variants import AsmVariant, Reference
+from harness.mutation.machinecode import Code, machine_code
 from harness.mutation.source import SourceMutant, swapped
 from harness.mutation.trial import Subject
 from harness.records import Offender
@@ -54,81 +56,160 @@ class Settlement:
     edge: tuple[tuple[str, str], ...] = ()
 
 
-def settle_asm(subject: Subject, name: str, given: AsmVariant, mutant: AsmVariant, search: Search) -> Settlement:
-    """Settle a surviving mutant of asm; the subject has it under `name`."""
-    pack = max(packs_of(subject.case, mutant))
-    if given.convention == mutant.convention and _same_texts(subject, given, mutant, pack):
-        return _settle_sharing(subject, name, mutant, pack)
+Inputs = Mapping[str, Any]
 
-    def differs(inputs: Mapping[str, Any]) -> Any:
-        subject.put(name, given)
-        before = ran_as(subject, name, pack, inputs)
-        subject.put(name, mutant)
-        after = ran_as(subject, name, pack, inputs)
-        if before.status != "ran" or not before.outputs or after.status != "ran" or not after.outputs:
-            return after if before.outputs else before
-        return unlike(subject, inputs, before.outputs, after.outputs)
 
-    return searched(subject, search, differs, lambda inputs: judged_of(subject, name, pack, inputs))
+@dataclass(frozen=True)
+class Candidate:
+    """A survivor, or what it was made from: how it runs at some inputs, and what the judge says of it there.
+
+    code: its machine code, where equal code settles it.
+    """
+
+    ran: Callable[[Inputs], Outcome]
+    judged: Callable[[Inputs], Judgement | str] = lambda inputs: "not judged"
+    code: Callable[[], Code | None] | None = None
+
+
+def settle_asm(
+    subject: Subject, name: str, given: AsmVariant, survivors: Sequence[AsmVariant], search: Search
+) -> list[Settlement]:
+    """Settle the surviving mutants of one text of a variant; the subject has each under `name` in its turn."""
+    pack = max(packs_of(subject.case, given))
+
+    def candidate(variant: AsmVariant) -> Candidate:
+        def code() -> Code | None:
+            subject.put(name, variant)
+            return machine_code(subject, name)
+
+        def ran(inputs: Inputs) -> Outcome:
+            subject.put(name, variant)
+            return ran_as(subject, name, pack, inputs)
+
+        def judged(inputs: Inputs) -> Judgement | str:
+            subject.put(name, variant)
+            return judged_of(subject, name, pack, inputs)
+
+        return Candidate(ran, judged, code)
+
+    found: dict[int, Settlement] = {}
+    for place, mutant in enumerate(survivors):
+        if given.convention == mutant.convention and _same_texts(subject, given, mutant):
+            subject.put(name, mutant)
+            found[place] = _settle_sharing(subject, name, mutant, max(packs_of(subject.case, mutant)))
+    others = [m for place, m in enumerate(survivors) if place not in found]
+    rest = iter(settled(subject, search, candidate(given), [candidate(m) for m in others]))
+    return [found[place] if place in found else next(rest) for place in range(len(survivors))]
 
 
 def settle_reference(
-    subject: Subject, names: Sequence[str], reference: Reference, mutant: SourceMutant, search: Search
-) -> Settlement:
-    """Settle a surviving mutant of a reference; names: the variants that are held to it."""
+    subject: Subject, names: Sequence[str], reference: Reference, survivors: Sequence[SourceMutant], search: Search
+) -> list[Settlement]:
+    """Settle the surviving mutants of a reference; names: the variants that are held to it."""
 
-    def differs(inputs: Mapping[str, Any]) -> Any:
+    flushes = flushes_itself(reference) and any(
+        {*policies(subject.case, subject.case.variants[n]).ftz.values()} - {"never"} for n in names
+    )
+
+    def outputs(inputs: Inputs) -> Outcome:
         codes = codes_of(subject.case.inputs, inputs)
-        before = apply_reference(subject.case, reference, codes)
-        with swapped(mutant):
-            after = apply_reference(subject.case, reference, codes)
-        return unlike(subject, inputs, before, after)
+        try:
+            found = dict(apply_reference(subject.case, reference, codes))
+            if flushes:
+                also = apply_reference(subject.case, reference, codes, flushing=True)
+                found |= {f"{n}, flushed": v for n, v in also.items()}
+        except ReferenceFault as e:
+            return Outcome("error", str(e))
+        return Outcome("ran", outputs=found)
 
-    def judged(inputs: Mapping[str, Any]) -> Judgement | str:
-        other = subject.fresh()
-        with swapped(mutant):
-            for name in names:
-                variant = other.case.variants[name]
-                pack = max(packs_of(other.case, variant)) if isinstance(variant, AsmVariant) else 1
-                found = judged_of(other, name, pack, inputs)
-                if isinstance(found, str) or not found.passed:
-                    return found
+    def candidate(mutant: SourceMutant) -> Candidate:
+        def ran(inputs: Inputs) -> Outcome:
+            with swapped(mutant):
+                return outputs(inputs)
+
+        def judged(inputs: Inputs) -> Judgement | str:
+            other = subject.fresh()
+            with swapped(mutant):
+                for name in names:
+                    variant = other.case.variants[name]
+                    pack = max(packs_of(other.case, variant)) if isinstance(variant, AsmVariant) else 1
+                    found = judged_of(other, name, pack, inputs)
+                    if isinstance(found, str) or not found.passed:
+                        return found
+            return found
+
+        return Candidate(ran, judged)
+
+    return settled(subject, search, Candidate(outputs), [candidate(m) for m in survivors])
+
+
+def settled(subject: Subject, search: Search, right: Candidate, candidates: Sequence[Candidate]) -> list[Settlement]:
+    """Settle survivors: by their machine code, or by inputs, which are made, and run by what is right, once for all."""
+    found: dict[int, Settlement] = {}
+    asked = [c for c in candidates if c.code is not None]
+    before = right.code() if right.code is not None and asked else None
+    for place, candidate in enumerate(candidates):
+        if before is not None and candidate.code is not None and candidate.code() == before:
+            found[place] = Settlement("equivalent", f"the same machine code for {subject.target}")
+    rest = {place: _Searched(subject, c) for place, c in enumerate(candidates) if place not in found}
+    found |= _search(subject, search, right, rest)
+    return [found[place] for place in range(len(candidates))]
+
+
+class _Searched:
+    """What a search knows of one survivor so far."""
+
+    def __init__(self, subject: Subject, candidate: Candidate) -> None:
+        self.subject, self.candidate = subject, candidate
+        self.tried = self.unlike = 0
+
+    def told(self, inputs: Inputs, before: Outcome) -> Settlement | None:
+        """What these inputs settle, if anything; before: what is right there."""
+        after = self.candidate.ran(inputs)
+        if after.findings and not before.findings:
+            return Settlement("missed", "; ".join(after.findings))
+        for one in (before, after):
+            if one.status != "ran" or not one.outputs:
+                return Settlement("undecided", "; ".join(one.findings) or f"{one.status}: {one.words}")
+        mask = unlike(self.subject, inputs, before, after)
+        elementwise = self.subject.case.elementwise
+        self.tried += mask.size if elementwise else 1
+        if not mask.any():
+            return None
+        self.unlike += int(mask.sum())
+        found = self.candidate.judged({n: u[mask] for n, u in inputs.items()} if elementwise else inputs)
+        if isinstance(found, str):
+            return Settlement("undecided", found)
+        return None if found.passed else _missed(found, self.tried)
+
+    def end(self, whole: bool) -> Settlement:
+        """What it is, as no input was found on which it is wrong. whole: all inputs were tried."""
+        kind = "inputs" if self.subject.case.elementwise else "sets of inputs"
+        told = f"all {self.tried} {kind}" if whole else f"{self.tried} {kind} that were tried"
+        if self.unlike:
+            return Settlement("allowed", f"other bits on {self.unlike} of {told}, all within the policies")
+        return Settlement("equivalent" if whole else "sampled", f"the same bits on {told}")
+
+
+def _search(subject: Subject, search: Search, right: Candidate, rest: dict[int, _Searched]) -> dict[int, Settlement]:
+    """Search inputs for ones on which the judge fails a survivor, for all survivors at once."""
+    found: dict[int, Settlement] = {}
+    if not rest:
         return found
-
-    return searched(subject, search, differs, judged)
-
-
-def searched(
-    subject: Subject,
-    search: Search,
-    differs: Callable[[Mapping[str, Any]], Any],
-    judged: Callable[[Mapping[str, Any]], Judgement | str],
-) -> Settlement:
-    """Search inputs for one on which the judge fails a mutant. differs: a mask of inputs, or a faulty outcome."""
-    tried = unlike = 0
-    until = time.monotonic() + search.seconds
+    until = time.monotonic() + search.seconds * len(rest)
     whole, pieces = _pieces(subject, search)
     for inputs in pieces:
-        mask = differs(inputs)
-        if isinstance(mask, Outcome):
-            words = "; ".join(mask.findings) or f"{mask.status}: {mask.words}"
-            return Settlement("missed" if mask.findings else "undecided", words)
-        tried += mask.size if subject.case.elementwise else 1
-        if mask.any():
-            unlike += int(mask.sum())
-            found = judged({n: u[mask] for n, u in inputs.items()} if subject.case.elementwise else inputs)
-            if isinstance(found, str):
-                return Settlement("undecided", found)
-            if not found.passed:
-                return _missed(found, tried)
-        if time.monotonic() > until and whole:
-            whole = ""
+        before = right.ran(inputs)
+        for place in list(rest):
+            if (told := rest[place].told(inputs, before)) is not None:
+                found[place] = told
+                del rest[place]
+        if not rest:
             break
-    kind = "inputs" if subject.case.elementwise else "sets of inputs"
-    told = f"all {tried} {kind}" if whole == "all" else f"{tried} {kind} that were tried"
-    if unlike:
-        return Settlement("allowed", f"other bits on {unlike} of {told}, all within the policies")
-    return Settlement("equivalent" if whole == "all" else "sampled", f"the same bits on {told}")
+        if time.monotonic() > until:
+            whole = "some"
+            break
+    return found | {place: one.end(whole == "all") for place, one in rest.items()}
 
 
 def _missed(found: Judgement, tried: int) -> Settlement:
@@ -166,15 +247,23 @@ def _inside(subject: Subject, made: InputSet) -> Iterator[dict[str, Any]]:
             yield {n: u[kept] for n, u in piece.items()}
 
 
-def unlike(subject: Subject, inputs: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> Any:
-    """A mask of the inputs whose outputs differ in any bit; of a whole kernel, whether any does."""
+def unlike(subject: Subject, inputs: Inputs, before: Outcome, after: Outcome) -> Any:
+    """A mask of the inputs whose outputs differ in any bit; of a whole kernel, whether any does.
+
+    Where multiplications and additions may be fused, in either reading.
+    """
     count = len(next(iter(inputs.values()))) if subject.case.elementwise else 1
     mask = np.zeros(count, dtype=bool)
-    for name, bits in before.items():
-        one, two = (np.ascontiguousarray(b) for b in (bits, after[name]))
-        word = f"u{one.itemsize}"
-        mask |= (one.view(word) != two.view(word)).reshape(count, -1).any(axis=1)
+    for name in before.outputs:
+        for one, two in zip(_readings(before, name), _readings(after, name), strict=True):
+            word = f"u{one.itemsize}"
+            mask |= (one.view(word) != two.view(word)).reshape(count, -1).any(axis=1)
     return mask
+
+
+def _readings(outcome: Outcome, name: str) -> list[Any]:
+    """The bits of an output with fusion and without."""
+    return [np.ascontiguousarray(o[name]) for o in (outcome.outputs, outcome.alternative or outcome.outputs)]
 
 
 def ran_as(subject: Subject, name: str, pack: int, inputs: Mapping[str, Any], context: Any = "straight") -> Outcome:
@@ -187,10 +276,11 @@ def _job(subject: Subject, name: str, pack: int, inputs: Mapping[str, Any], cont
     variant = item.variant
     size = len(next(iter(inputs.values()))) if inputs else 1
     alone = isinstance(variant, AsmVariant)
-    setup = Setup(pack=pack, block=block_of(pack), shape=(size,), fusion=bool(variant.fusion), alone=alone)
+    fusion = variant.fusion is not False  # both readings, where there are two
+    setup = Setup(pack=pack, block=block_of(pack), shape=(size,), fusion=fusion, alone=alone)
     if not subject.case.elementwise:
         sizes = next(s for s in subject.case.sizes if _fits(subject, s, inputs))
-        setup = Setup(sizes=dict(sizes), num_warps=getattr(variant, "num_warps", 4), fusion=bool(variant.fusion))
+        setup = Setup(sizes=dict(sizes), num_warps=getattr(variant, "num_warps", 4), fusion=fusion)
     return Job(
         subject.case, subject.loaded.name, subject.loaded.path, name, variant, subject.target,
         replace(setup, context=context), inputs,
@@ -216,10 +306,11 @@ def judged_of(subject: Subject, name: str, pack: int, inputs: Mapping[str, Any])
     return judge_job(subject.item(name), subject.backend, job, outcome)
 
 
-def _same_texts(subject: Subject, given: AsmVariant, mutant: AsmVariant, pack: int) -> bool:
+def _same_texts(subject: Subject, given: AsmVariant, mutant: AsmVariant) -> bool:
     """Whether two variants differ in their constraints alone."""
     from harness.model.derive import asm_form
 
+    pack = max(packs_of(subject.case, mutant))
     return asm_form(subject.case, given, pack).text == asm_form(subject.case, mutant, pack).text
 
 

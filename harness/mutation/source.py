@@ -13,7 +13,7 @@ import functools
 import inspect
 import textwrap
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,7 +77,7 @@ def _own(value: Any) -> Iterator[types.FunctionType]:
 
 def _named(function: types.FunctionType) -> Iterator[Any]:
     """What a function's code names: globals, attributes of the modules among them, and its closure's values."""
-    names = set(_names(function.__code__))
+    names = dict.fromkeys(_names(function.__code__))  # in order: a set's differs from process to process
     values = [function.__globals__[n] for n in names if n in function.__globals__]
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # not bound yet
@@ -98,27 +98,38 @@ def _names(code: types.CodeType) -> Iterator[str]:
 # ---- Mutants ---------------------------------------------------------------------------------------------
 
 
-def mutants(reference: Callable[..., Any]) -> Iterator[SourceMutant]:
-    """Every mutant of a reference, its own function's first. Functions whose source cannot be had give none."""
+Lines = Collection[tuple[types.CodeType, int]]
+"""Lines of files, each with the code of the function that it belongs to."""
+
+
+def mutants(reference: Callable[..., Any], lines: Lines | None = None) -> Iterator[SourceMutant]:
+    """Every mutant of a reference, its own function's first. Functions whose source cannot be had give none.
+
+    lines: of mutants elsewhere none are made.
+    """
     for function in functions(reference):
-        yield from _of_function(function)
+        yield from _of_function(function, lines)
 
 
-def _of_function(function: types.FunctionType) -> Iterator[SourceMutant]:
+def _of_function(function: types.FunctionType, wanted: Lines | None) -> Iterator[SourceMutant]:
+    own = function.__code__  # of the right function, whatever runs in its place while this is asked for more
     try:
         text, first = inspect.getsourcelines(function)
         tree = ast.parse(textwrap.dedent("".join(text)))
     except (OSError, TypeError, SyntaxError):  # a lambda in the middle of an expression, say
         return
+    ast.increment_lineno(tree, first - 1)
     definition = _definition(tree, function)
     if definition is None:
         return
-    for path, node, around in _nodes(definition):
+    for path, node, around in list(_nodes(definition)):
+        lines = range(around.lineno, (around.end_lineno or around.lineno) + 1)
+        if wanted is not None and not any((own, n) in wanted for n in lines):
+            continue
         for operator, new in _changed(node):
-            if code := _compiled(function, definition, path, new, first):
+            if code := _compiled(function, definition, path, new):
                 before, after = ast.unparse(node), ast.unparse(new)
-                where = f"{function.__module__.rsplit('.', 1)[-1]}.{function.__name__}:{first + node.lineno - 1}"
-                lines = range(first + around.lineno - 1, first + (around.end_lineno or around.lineno))
+                where = f"{function.__module__.rsplit('.', 1)[-1]}.{function.__name__}:{node.lineno}"
                 yield SourceMutant(operator, f"{where}: {before} -> {after}", function, code, lines)
 
 
@@ -163,30 +174,43 @@ def _is_text(node: ast.AST) -> bool:
 
 
 def _compiled(
-    function: types.FunctionType, definition: ast.FunctionDef | ast.Lambda, path: Path, new: ast.expr, first: int
+    function: types.FunctionType, definition: ast.FunctionDef | ast.Lambda, path: Path, new: ast.expr
 ) -> types.CodeType | None:
     """The function's code with one node replaced; None where it would close over other names."""
-    changed, new = copy.deepcopy((definition, new))
-    node: Any = changed
+    holder: Any = definition
     for field, place in path[:-1]:
-        node = getattr(node, field) if place is None else getattr(node, field)[place]
+        holder = getattr(holder, field) if place is None else getattr(holder, field)[place]
     field, place = path[-1]
+    before = _put(holder, field, place, new)
+    try:
+        return _code_of(function, definition)
+    finally:
+        _put(holder, field, place, before)
+
+
+def _put(holder: Any, field: str, place: int | None, node: Any) -> Any:
+    """Put a node where another one was, and return that."""
     if place is None:
-        setattr(node, field, new)
+        before = getattr(holder, field)
+        setattr(holder, field, node)
     else:
-        getattr(node, field)[place] = new
-    if isinstance(changed, ast.FunctionDef):
-        changed.decorator_list = []
-        body: list[ast.stmt] = [changed]
+        values = getattr(holder, field)
+        before, values[place] = values[place], node
+    return before
+
+
+def _code_of(function: types.FunctionType, definition: ast.FunctionDef | ast.Lambda) -> types.CodeType | None:
+    if isinstance(definition, ast.FunctionDef):
+        definition.decorator_list = []
+        body: list[ast.stmt] = [definition]
     else:
-        body = [ast.Expr(changed)]
+        body = [ast.Expr(definition)]
     free = function.__code__.co_freevars
     # A function around it, in which the names are local that the function closes over.
     around = ast.parse("def around():\n    " + "".join(f"{n} = None; " for n in free) + "pass")
     outer = around.body[0]
     assert isinstance(outer, ast.FunctionDef)
     outer.body += body
-    ast.increment_lineno(outer, first - 1)
     try:
         whole = compile(ast.fix_missing_locations(around), function.__code__.co_filename, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):

@@ -129,6 +129,16 @@ def _pair(items: Sequence[Item], asked: tuple[Any, ...]) -> tuple[bytes, ...]:
     return tuple(part for item in items for part in _key(item, asked))
 
 
+def key_of(item: Item, *settings: Any) -> str | None:
+    """A digest of all that decides an item's results; None where this process may run other code than lies on disk."""
+    if _edited_meanwhile():
+        return None
+    try:
+        return digest(_key(item, settings))
+    except NoBuild:  # what compiles it is not here
+        return None
+
+
 def _key(item: Item, settings: tuple[Any, ...]) -> tuple[bytes, ...]:
     place = (item.loaded.name, str(item.loaded.path), item.variant_name, item.target, item.backend)
     parts = [digest((place, settings)), _case(item), _surroundings()]

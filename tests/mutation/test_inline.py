@@ -190,7 +190,7 @@ def test_a_mutant_that_weak_edges_miss_is_offered_as_an_edge(tmp_path):
     blocks = inline.blocks_of(subject, "triton")
     mutant = next(m for m in inline.inline_mutants(blocks) if "0x5a5a6" in m.swap.new_text)
     assert inline.try_inline(subject, "triton", mutant).fate == "survived"
-    settled = inline.settle_inline(subject, "triton", mutant, SEARCH)
+    (settled,) = inline.settle_inline(subject, "triton", [mutant], SEARCH)
     assert settled.fate == "missed", "the planted weakness was not found"
     assert int(dict(settled.edge)["x"], 16) & 0xFFFFF in (0x5A5A5, 0x5A5A6)
 
@@ -201,3 +201,9 @@ def test_what_the_binder_refuses_is_counted_apart_in_asm_with_effects_too():
     assert found.refused >= 2  # an address that is a number, an atomic addition of 16 bits
     assert not found.count("undecided")
     assert found.count("killed") >= 3
+
+
+def test_a_variant_without_asm_is_not_run(cases, monkeypatch):
+    monkeypatch.setattr(Subject, "baseline", lambda self, name: pytest.fail(name))
+    (found,) = mutate(cases["case"], ["without"], "sm_90a", FEW, ["asm"])
+    assert found.words == "it has no asm of its own"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ from harness.mutation.campaign import Budget, mutate, target_of
 from harness.mutation.instructions import instructions
 from harness.mutation.settle import Search
 from harness.records import read
+from harness.records.killrate import kill_rate
 
 SEARCH = Search(bits=16, count=1 << 22, seconds=120.0)
 
@@ -198,6 +202,7 @@ def test_the_command_prints_the_edge_and_writes_records_that_the_page_shows(weak
     page = tmp_path / "page.html"
     assert main(["report", str(path), "--output", str(page)]) == 0
     assert "Planted mistakes" in page.read_text()
+    assert kill_rate([kept]) in page.read_text()
 
 
 def test_json_is_one_object_a_line(weak, capsys):
@@ -223,3 +228,35 @@ def test_source_mutants_leave_the_judges_own_functions_alone():
     names = {f.__module__ for f in source.functions(conversion.convert)}
     assert "references.conversion" in names
     assert not names & {"references.formats", "references.codes"}
+
+
+def test_mutants_of_references_come_in_one_order_in_every_process():
+    code = (
+        "from references import conversion\nfrom harness.mutation import source\n"
+        "print([f.__qualname__ for f in source.functions(conversion.convert)])"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    orders = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={**environment, "PYTHONHASHSEED": seed}, check=True, capture_output=True
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(orders) == 1
+
+
+def test_only_mutants_of_the_lines_that_run_are_made():
+    def reference(x):
+        y = x + 1
+        return y - 1
+
+    every = list(source.mutants(reference))
+    line = reference.__code__.co_firstlineno + 1
+    some = list(source.mutants(reference, {(reference.__code__, line)}))
+    assert some
+    assert [m.change for m in some] == [m.change for m in every if line in m.lines]
+    assert all(line in m.lines for m in some)
+    assert len(some) < len(every)
+    assert reference(4) == 4
+    with source.swapped(some[0]):
+        assert reference(4) != 4

@@ -1,0 +1,62 @@
+"""Survivors that ptxas makes the same machine code of as of what they were made from: no input tells them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from harness.jobs import Job, Setup, block_of
+from harness.model.derive import packs_of
+from harness.model.variants import AsmVariant, KernelVariant, PlainVariant
+from harness.mutation.trial import Subject
+from harness.triton.assemble import assemble
+from harness.triton.compile import compile_kernel
+from harness.triton.cubin import loaded_sections
+from harness.triton.diagnostics import Refusal
+from harness.triton.installation import NoTriton
+from harness.triton.launch import launch_of
+from harness.triton.targets import assembler
+
+Code = tuple[Mapping[str, bytes], ...]
+
+
+def setups_of(subject: Subject, name: str) -> list[Setup]:
+    """A setup for each kernel of a variant that is compiled of other code; of asm, its largest pack."""
+    variant = subject.case.variants[name]
+    # With fusion, which is Triton's default: ptxas then tells `add` from `add.rn` behind a multiplication.
+    fusion = variant.fusion is not False
+    if isinstance(variant, AsmVariant):
+        pack = max(packs_of(subject.case, variant))
+        return [Setup(pack=pack, block=block_of(pack), shape=(1024,), fusion=fusion)]
+    assert isinstance(variant, PlainVariant | KernelVariant)
+    if subject.case.elementwise:
+        return [Setup(shape=(1024,), fusion=fusion)]
+    warps = variant.num_warps if isinstance(variant, KernelVariant) else 4
+    return [Setup(sizes=dict(sizes), num_warps=warps, fusion=fusion) for sizes in subject.case.sizes]
+
+
+def job_of(subject: Subject, name: str, setup: Setup) -> Job:
+    """The job of a variant in a setup, without inputs."""
+    variant = subject.case.variants[name]
+    return Job(subject.case, subject.loaded.name, subject.loaded.path, name, variant, subject.target, setup)
+
+
+def machine_code(subject: Subject, name: str) -> Code | None:
+    """The machine code of a variant as it is now, a part for each setup; None where one does not compile or assemble.
+
+    None is equal to nothing: what two texts are refused for does not make them the same.
+    """
+    found = []
+    for setup in setups_of(subject, name):
+        job = job_of(subject, name, setup)
+        try:
+            compilation = compile_kernel(launch_of(job).spec(job.target))
+            if isinstance(compilation, Refusal):
+                return None
+            assembly = assemble(replace(compilation, ptxas=assembler(job.target)))
+            if isinstance(assembly, Refusal):
+                return None
+            found.append(loaded_sections(assembly.cubin))
+        except (ValueError, TypeError, NoTriton):
+            return None
+    return tuple(found) or None

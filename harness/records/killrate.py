@@ -1,0 +1,25 @@
+"""How many of the planted mistakes that are known to be wrong somewhere a quick run catches."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from harness.records.rules import FATES
+from harness.records.types import Mutation
+
+KILLED_AND_FATES = ("killed", *FATES)
+
+
+def totals(found: Collection[Mutation]) -> dict[str, int]:
+    """How many mutants were killed, and had each fate; "refused" and "left out" beside them."""
+    counts = {fate: sum(m.count(fate) for m in found) for fate in KILLED_AND_FATES}
+    return counts | {"refused": sum(m.refused for m in found), "left out": sum(m.left_out for m in found)}
+
+
+def kill_rate(found: Collection[Mutation]) -> str:
+    """`23 of 24 wrong mutants killed (95.83%)`. The rate is rounded down: 100% where none is missed, and only there."""
+    total = totals(found)
+    wrong = total["killed"] + total["missed"]
+    hundredths = 10_000 * total["killed"] // wrong if wrong else 0
+    rate = f"{hundredths // 100}.{hundredths % 100:02}%" if wrong else "no rate"
+    return f"{total['killed']} of {wrong} wrong mutants killed ({rate})"

@@ -1,0 +1,162 @@
+"""Survivors: what the shortcuts may settle, and what they must leave to a search."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.backends.emulator import EmulatorBackend
+from harness.jobs import Outcome
+from harness.model.load import load
+from harness.model.variants import AsmText
+from harness.mutation import machinecode, source
+from harness.mutation.campaign import Budget, mutate
+from harness.mutation.settle import Candidate, Search, settle_asm, settle_reference, settled
+from harness.mutation.trial import Subject
+
+FEW = Search(16, 1 << 16, 60.0)
+CASE = '''
+"""A sum of a product, and a maximum with flushes."""
+
+import torch
+
+from harness import Case, asm
+from references.formats import F32, U32
+
+
+def largest(x, y, *, ftz=""):
+    """The larger one; a negative subnormal becomes -0 where results are flushed."""
+    found = torch.maximum(x, y)
+    return torch.where((found & 0x7F800000) == 0, found & 0x80000000, found) if ftz else found
+
+
+case = Case(
+    inputs={"x": U32, "y": U32}, outputs={"z": U32}, reference=largest,
+    variants={"asm": asm("max.u32 $0, $1, $2;")},
+    source="made for this test",
+)
+flushed = Case(
+    inputs={"x": F32, "y": F32}, outputs={"z": F32}, reference=largest, ftz="required",
+    variants={"asm": asm("max.ftz.f32 $0, $1, $2;")}, source="made for this test",
+)
+fused = Case(
+    inputs={"x": F32, "y": F32}, outputs={"z": F32}, reference=largest,
+    variants={"asm": asm("{ .reg .f32 t; mul.f32 t, $1, $1; add.rn.f32 $0, t, $2; }", "=f,f,f", pack=1)},
+    source="made for this test",
+)
+'''
+
+
+@pytest.fixture
+def subjects(tmp_path: Path) -> dict[str, Subject]:
+    path = tmp_path / "cases" / "settled.py"
+    path.parent.mkdir()
+    path.write_text(CASE)
+    found = {loaded.name.rpartition(".")[2]: Subject(loaded, "sm_90a", 60.0) for loaded in load(path)}
+    return {"plain" if name == "settled" else name: subject for name, subject in found.items()}
+
+
+def settled_asm(subject: Subject, *texts: str, search: Search = FEW):
+    given = subject.case.variants["asm"]
+    mutants = [replace(given, texts={1: AsmText(text)}) for text in texts]
+    return settle_asm(subject, "asm", given, mutants, search)
+
+
+def test_each_of_several_survivors_gets_its_own_settlement(subjects):
+    texts = ("min.u32 $0, $1, $2;", "max.u32 $0, $2, $1;", "max.s32 $0, $1, $2;")
+    wrong, same, signed = settled_asm(subjects["plain"], *texts)
+    assert same.fate == "equivalent"
+    assert "same machine code" in same.words
+    assert [wrong.fate, signed.fate] == ["missed", "missed"]
+    assert int(dict(signed.edge)["x"], 16) >> 31 != int(dict(signed.edge)["y"], 16) >> 31
+
+
+def test_other_machine_code_settles_nothing(subjects):
+    (found,) = settled_asm(subjects["plain"], "mul.lo.u32 $0, $1, $2;")
+    assert found.fate == "missed"
+
+
+def test_what_does_not_assemble_is_not_the_same_machine_code(subjects, monkeypatch):
+    monkeypatch.setattr(machinecode, "assemble", lambda compilation: (_ for _ in ()).throw(ValueError("planted")))
+    (found,) = settled_asm(subjects["plain"], "max.u32 $0, $2, $1;")
+    assert found.fate == "sampled"
+    (found,) = settled_asm(subjects["plain"], "min.u32 $0, $1, $2;")
+    assert found.fate == "missed"
+
+
+def test_code_that_ptxas_may_fuse_is_not_the_code_that_it_may_not(subjects):
+    (found,) = settled_asm(subjects["fused"], "{ .reg .f32 t; mul.f32 t, $1, $1; add.f32 $0, t, $2; }")
+    assert found.fate not in ("equivalent", "sampled")
+
+
+def test_bits_that_nobody_defined_are_missed_though_the_outputs_are_equal(subjects, monkeypatch):
+    subject, plain = subjects["plain"], EmulatorBackend.run
+
+    def run(self, job):
+        outcome = plain(self, job)
+        planted = "$2, $1" in job.variant.texts[1].text
+        return replace(outcome, findings=("stores undefined bits",)) if planted else outcome
+
+    monkeypatch.setattr(EmulatorBackend, "run", run)
+    monkeypatch.setattr("harness.mutation.settle.machine_code", lambda subject, name: None)
+    (found,) = settled_asm(subject, "max.u32 $0, $2, $1;")
+    assert (found.fate, found.words) == ("missed", "stores undefined bits")
+
+
+def test_a_reference_is_compared_as_it_flushes_too(subjects):
+    subject = subjects["flushed"]
+    reference = subject.case.reference
+    mutant = next(m for m in source.mutants(reference) if m.operator == "operand dropped" and "2147483648" in m.change)
+    (found,) = settle_reference(subject, ["asm"], reference, [mutant], FEW)
+    assert found.fate not in ("equivalent", "sampled")
+    (found,) = settle_reference(subjects["plain"], ["asm"], subjects["plain"].case.reference, [mutant], FEW)
+    assert found.fate == "sampled"  # nobody calls it so
+
+
+def test_inputs_and_what_is_right_are_computed_once_for_all(subjects):
+    subject, calls = subjects["plain"], []
+
+    def right(inputs):
+        calls.append(len(inputs["x"]))
+        return Outcome("ran", outputs={"z": inputs["x"]})
+
+    same = Candidate(lambda inputs: Outcome("ran", outputs={"z": inputs["x"]}))
+    found = settled(subject, FEW, Candidate(right), [same, same, same])
+    assert calls == [1 << 16]
+    assert [f.fate for f in found] == ["sampled"] * 3
+
+
+def test_a_search_that_time_ends_claims_no_more_than_it_tried(subjects):
+    search = Search(16, 1 << 20, 0.0)
+    same = Candidate(lambda inputs: Outcome("ran", outputs={"z": inputs["x"]}))
+    (found,) = settled(subjects["plain"], search, same, [same])
+    assert (found.fate, found.words) == ("sampled", f"the same bits on {1 << 18} inputs that were tried")
+
+
+def test_a_mutant_that_dies_in_the_search_is_undecided(subjects):
+    dead = Candidate(lambda inputs: Outcome("error", "planted"))
+    same = Candidate(lambda inputs: Outcome("ran", outputs={"z": inputs["x"]}))
+    first, second = settled(subjects["plain"], FEW, same, [dead, same])
+    assert (first.fate, first.words, second.fate) == ("undecided", "error: planted", "sampled")
+
+
+def test_machine_code_is_told_from_what_only_debuggers_read(subjects):
+    subject = subjects["plain"]
+    codes = []
+    for text in ("max.u32 $0, $1, $2;", "\n\nmax.u32 $0, $1, $2; // as it was", "min.u32 $0, $1, $2;"):
+        subject.put("asm", replace(subject.case.variants["asm"], texts={1: AsmText(text)}))
+        codes.append(machinecode.machine_code(subject, "asm"))
+    assert codes[0] is not None
+    assert codes[0] == codes[1] != codes[2]
+    assert any(name.startswith(".text") for name in codes[0][0])
+
+
+def test_a_seed_chooses_which_mutants_are_left_in(subjects):
+    def changes(seed: int) -> list[str]:
+        budget = Budget(most=4, seed=seed, search=FEW)
+        (found,) = mutate(subjects["fused"].loaded, ["asm"], "sm_90a", budget, ["asm"])
+        return [*found.killed, *(s.change for s in found.survivors), found.words]
+
+    assert changes(1) == changes(1)

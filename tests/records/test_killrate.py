@@ -1,0 +1,34 @@
+"""The share of planted mistakes that a quick run catches."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.records import Mutation, Survivor
+from harness.records.killrate import kill_rate, totals
+
+
+def mutation(killed: int, *fates: str) -> Mutation:
+    survivors = tuple(Survivor("opcode", "a -> b", fate) for fate in fates)
+    return Mutation("case", "asm", "variant", "sm_90a", {"opcode": killed} if killed else {}, 2, 3, survivors)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ([], "0 of 0 wrong mutants killed (no rate)"),
+        ([mutation(0, "equivalent")], "0 of 0 wrong mutants killed (no rate)"),
+        ([mutation(0, "missed")], "0 of 1 wrong mutants killed (0.00%)"),
+        ([mutation(4, "allowed"), mutation(2)], "6 of 6 wrong mutants killed (100.00%)"),
+        ([mutation(99_999), mutation(0, "missed")], "99999 of 100000 wrong mutants killed (99.99%)"),
+    ],
+)
+def test_only_a_rate_without_a_miss_is_100_percent(found, words):
+    assert kill_rate(found) == words
+
+
+def test_each_fate_is_counted():
+    found = totals([mutation(4, "missed", "sampled"), mutation(1, "sampled")])
+    assert found["killed"] == 5
+    assert (found["missed"], found["sampled"], found["equivalent"]) == (1, 2, 0)
+    assert (found["refused"], found["left out"]) == (4, 6)
