@@ -21,6 +21,8 @@ GLOBAL_BASE = 0x7F00_0000_0000
 BUFFER_SPACING = 1 << 36
 VARIABLES_BASE = GLOBAL_BASE - BUFFER_SPACING
 """Where the variables that a module declares in global and constant memory lie."""
+POINTED_BASE = GLOBAL_BASE + (1 << 48)
+"""Where buffers lie whose addresses the host was told before the launch; behind those of all other buffers."""
 SHARED_WINDOW = 0x0100_0000_0000_0000
 """Where shared memory appears among generic addresses."""
 LOCAL_WINDOW = 0x0200_0000_0000_0000
@@ -56,16 +58,20 @@ class Buffer:
 
     `array` is C-contiguous and is changed in place when the kernel has run. `defined=False`: nobody has written it
     yet, and reading it before the kernel writes it yields undefined bits. `residue`: the address modulo 256, for
-    views that are not aligned. `name` is for messages.
+    views that are not aligned. `name` is for messages. `slot`: the number of the address that `pointed_address` gives;
+    None: any address.
     """
 
-    def __init__(self, array: Array, name: str = "", *, defined: bool = True, residue: int = 0) -> None:
+    def __init__(
+        self, array: Array, name: str = "", *, defined: bool = True, residue: int = 0, slot: int | None = None
+    ) -> None:
         if not array.flags.c_contiguous:
             raise ValueError(f"buffer {name!r} is not contiguous")
         self.array = array
         self.name = name
         self.size = array.nbytes
         self.residue = residue % 256
+        self.slot = slot
         padded = np.zeros(-(-(self.residue + self.size) // 64) * 64, np.uint8)
         padded[self.residue : self.residue + self.size] = array.reshape(-1).view(np.uint8)
         self.bytes = padded
@@ -138,14 +144,23 @@ def pointers(arrays: Sequence[Array], names: Sequence[str] = ()) -> list[BufferP
     return [p for p in found if p is not None]
 
 
+def pointed_address(slot: int, residue: int) -> int:
+    """The address of a buffer that is known before its launch, for pointers that a kernel finds in memory."""
+    return POINTED_BASE + slot * BUFFER_SPACING + residue % 256
+
+
 class GlobalMemory:
     """All buffers of a launch, placed at their addresses."""
 
     def __init__(self, buffers: Sequence[Buffer], variables: bytes = b"") -> None:
         own = Buffer(np.frombuffer(bytearray(variables), np.uint8), "the module's variables")
-        self.buffers = [own, *buffers]
-        for number, buffer in enumerate(self.buffers):
+        placed = [b for b in buffers if b.slot is None]
+        for number, buffer in enumerate([own, *placed]):
             buffer.base = VARIABLES_BASE + number * BUFFER_SPACING
+        pointed = sorted((b for b in buffers if b.slot is not None), key=lambda b: b.slot or 0)
+        for buffer in pointed:
+            buffer.base = pointed_address(buffer.slot or 0, 0)
+        self.buffers = [own, *placed, *pointed]
 
     def text(self, address: int) -> str:
         """The string that ends in a zero byte at an address among the module's variables."""
