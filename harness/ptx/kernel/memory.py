@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
+from harness.ptx.kernel import sharedaccess
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
 GLOBAL_BASE = 0x7F00_0000_0000
@@ -199,8 +200,11 @@ class Shared:
     """The shared memory of the blocks (CTAs) of one frame, one after the other, and who touched it last.
 
     Races are found by time: an access that meets another thread's access of the same unit of bytes, with no
-    barrier between them. `unit` is the size of the smallest access of the program.
+    barrier between them. `unit` is the size of the smallest access of the program. `compiled`: whether compiled code
+    notes accesses, which gives what the definitions here do.
     """
+
+    compiled = True
 
     def __init__(self, blocks: int, size: int, unit: int, races: bool) -> None:
         self.size = -(-max(size, 16) // 16) * 16
@@ -233,6 +237,8 @@ class Shared:
 
         `times` has, for each lane, when its block and its warp last met at a barrier.
         """
+        if self.compiled:
+            return self._noted(0, offsets, size, thread, now, times)
         units = self.units(offsets, size)
         bad = self._clash(self.writer, self.written, units, thread, times)
         rows = np.broadcast_to(thread[:, None], units.shape)
@@ -254,6 +260,8 @@ class Shared:
 
     def note_write(self, offsets: Array, size: int, thread: Array, now: int, times: Times, changes: Array) -> Array:
         """Record writes; which lanes overwrite, with another value, what another thread read or wrote."""
+        if self.compiled:
+            return self._noted(1, offsets, size, thread, now, times, self.unfenced) & changes
         units = self.units(offsets, size)
         bad = self._clash(self.writer, self.written, units, thread, times)
         bad |= self._clash(self.reader, self.read, units, thread, times)
@@ -261,6 +269,19 @@ class Shared:
         self.written[units] = now
         self.unfenced[units] = True
         return bad & changes
+
+    def _noted(
+        self, which: int, offsets: Array, size: int, thread: Array, now: int, times: Times, *more: Array
+    ) -> Array:
+        """Reads (0) or writes (1) by compiled code."""
+        bad = np.zeros(len(offsets), np.bool_)
+        first, who, block_since, warp_since = (
+            np.ascontiguousarray(x, np.int64) for x in (offsets // self.unit, thread, times[0], times[1])
+        )
+        note = sharedaccess.compiled()[which]
+        held = (self.writer, self.written, self.reader, self.read)
+        note(first, max(size // self.unit, 1), who, block_since, warp_since, now, *held, bad, *more)
+        return bad
 
     def note_landing(self, offsets: Array, size: int, thread: Array, now: int) -> None:
         """Record what asynchronous copies wrote at time `now`, when their threads waited for them.
