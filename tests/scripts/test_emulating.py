@@ -87,6 +87,13 @@ def test_an_argument_that_a_table_names_too_is_one_memory(session: Any) -> None:
     assert table.view(torch.float32)[2:].tolist() == [0.0, 0.0]
 
 
+def test_what_counts_as_unwritten_is_no_pointed_memory(session: Any) -> None:
+    table = torch.zeros(2, dtype=torch.int64)
+    table[0] = table[1:].data_ptr()
+    with pytest.raises(LaunchError, match="unwritten= names table, whose address the kernel finds in memory too"):
+        session["doubled"][(1,)](table, torch.tensor([2], dtype=torch.int32), 1, BLOCK=2, unwritten=("table",))
+
+
 def test_the_second_launch_keeps_the_choice_and_resets_nothing(session: Any) -> None:
     x, y = session["products"]()
     assert torch.allclose(y[:32], x[:32].float() @ x[:32].float().T + 7, atol=1e-3)
