@@ -30,6 +30,7 @@ class KernelGrid:
     """A kernel on a grid of `sizes` blocks: its parameters, its memory, and what all frames of the run share.
 
     `cluster`: the blocks of a cluster along x, y and z. Blocks are numbered cluster by cluster, by their rank in it.
+    `pointed`: buffers that no parameter is, and whose addresses the kernel finds in memory.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class KernelGrid:
         races: bool,
         deadline: Deadline,
         cluster: tuple[int, int, int] | None = None,
+        pointed: Sequence[Buffer] = (),
     ) -> None:
         self.in_clusters = cluster is not None
         self.cluster = cluster or (1, 1, 1)
@@ -60,7 +62,7 @@ class KernelGrid:
         self.lock = threading.Lock()
         self.constants: Constants = {}
         used = [p.buffer if isinstance(p, BufferPointer | HostMap) else p for p in parameters]
-        buffers = {id(b): b for b in used if isinstance(b, Buffer)}
+        buffers = {id(b): b for b in (*used, *pointed) if isinstance(b, Buffer)}
         self.memory = GlobalMemory(list(buffers.values()), kernel.variables)
         self._parameters = self._bytes(parameters)
         self.instructions = 0
