@@ -17,6 +17,7 @@ from typing import Any
 
 from harness.records import Result
 from harness.records.compare import distance
+from harness.records.shown import visible
 from reports.highlight import Language, runs
 from reports.listing import Line, listing
 from reports.model import View, readability, state_of, with_sass
@@ -62,8 +63,8 @@ def _content(view: View, results: Sequence[Result], charts: Any, listed: Sequenc
 
 
 def compress(content: Any) -> str:
-    """JSON, deflated (zlib's format), in base64."""
-    return deflated(json.dumps(content, separators=(",", ":"), ensure_ascii=False))
+    """JSON of what `seen` makes of the content, deflated (zlib's format), in base64."""
+    return deflated(json.dumps(seen(content), separators=(",", ":"), ensure_ascii=False))
 
 
 def deflated(text: str) -> str:
@@ -71,9 +72,13 @@ def deflated(text: str) -> str:
     return base64.b64encode(zlib.compress(text.encode("utf-8", "replace"), 9)).decode()
 
 
-def as_parsed(text: str) -> str:
-    """A text as a browser has it after parsing the page, so that a name in a packet equals the one in an attribute."""
-    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+def seen(content: Any) -> Any:
+    """Content with every text in it written as the page's HTML writes it, so that a name equals its attribute."""
+    if isinstance(content, str):
+        return visible(content)
+    if isinstance(content, dict):
+        return {seen(name): seen(value) for name, value in content.items()}
+    return [seen(value) for value in content] if isinstance(content, list | tuple) else content
 
 
 def _row(r: Result, strings: Table, number: int) -> list[Any]:
@@ -92,7 +97,7 @@ def _row(r: Result, strings: Table, number: int) -> list[Any]:
         r.replay,
     )
     return [
-        *map(strings, map(as_parsed, texts)),
+        *map(strings, texts),
         *(k.pack, k.alignment, k.num_warps, int(k.fusion), r.total, r.different, worst, number),
     ]
 
@@ -102,7 +107,7 @@ def _listing(view: View, r: Result, strings: Table, lines: Table) -> list[Any]:
     ptx, sass = (texts[h].text if h in texts else "" for h in (r.ptx, r.sass))
     found = listing(ptx, sass)
     k = r.key
-    name = map(as_parsed, (k.variant, k.target, k.shape, k.context))
+    name = (k.variant, k.target, k.shape, k.context)
     resources = [[strings(n), v] for n, v in r.resources.items()]
     return [
         *map(strings, name),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +16,9 @@ LOCAL, AUTO = "local", "auto"
 
 REACH = 10.0
 """Seconds in which the head of a cluster has to answer."""
+
+SILENCE = 20.0
+"""Seconds of joining after which a reader is told what may be wrong."""
 
 
 class ClusterError(RuntimeError):
@@ -71,19 +76,47 @@ def connected(address: str, shipment: Shipment, **local: Any) -> Iterator[Any]:
         raise ClusterError("this process is connected to a Ray cluster already; ptxdiff needs a connection of its own")
     own = local if address == LOCAL else {}
     try:
-        ray.init(address=address, runtime_env=shipment.runtime_env(), log_to_driver=False, logging_level="ERROR", **own)
+        with _telling(address):
+            ray.init(
+                address=address, runtime_env=shipment.runtime_env(), log_to_driver=False, logging_level="ERROR", **own
+            )
     except Exception as error:  # Ray raises many kinds here: no answer, another version, files that are too large
         ray.shutdown()
-        raise ClusterError(_words(address, error)) from error
+        raise ClusterError(_words(address, error, listens=address not in (LOCAL, AUTO))) from error
     try:
         yield ray
     finally:
         ray.shutdown()
 
 
-def _words(address: str, error: Exception) -> str:
+@contextlib.contextmanager
+def _telling(address: str) -> Iterator[None]:
+    """Say on standard error what may be wrong where joining takes long; Ray waits for minutes and says nothing."""
+    timer = threading.Timer(SILENCE, lambda: print(_waiting(address), file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _waiting(address: str) -> str:
+    return f"--cluster {address}: Ray has been joining for {SILENCE:g} s; {_token()}"
+
+
+def _token() -> str:
+    """What about tokens may keep a driver out."""
+    if os.environ.get("RAY_AUTH_MODE") == "token":
+        return "a head that runs without a token, or with another one, does not answer"
+    return "a head that asks for a token does not answer: copy its ~/.ray/auth_token, and set RAY_AUTH_MODE=token"
+
+
+def _words(address: str, error: Exception, *, listens: bool = False) -> str:
     told = " ".join(str(error).split()) or type(error).__name__
-    if isinstance(error, ConnectionError | TimeoutError) or "Failed to connect" in told:
-        where = "this machine belongs to no Ray cluster" if address == AUTO else f"no Ray cluster answers at {address}"
-        return f"{where}; start one with `ray start --head`, and name the address that it prints ({told})"
-    return f"the Ray cluster at {address} cannot be used: {told}"
+    if not (isinstance(error, ConnectionError | TimeoutError) or "Failed to connect" in told):
+        return f"the Ray cluster at {address} cannot be used: {told}"
+    if listens:
+        return f"what listens at {address} does not let this process join; {_token()} ({told})"
+    where = "this machine belongs to no Ray cluster" if address == AUTO else f"no Ray cluster answers at {address}"
+    return f"{where}; start one with `ray start --head`, and name the address that it prints ({told})"

@@ -19,6 +19,7 @@ from harness.diskcache import DiskCache
 from harness.model.identity.experiment import harness
 from harness.ours import ROOT
 from harness.processes.gpus import Gpu, gpus
+from harness.triton import builds
 from harness.triton.installation import NoTriton, installation, triton_folder
 
 PACKAGES = ("triton", "torch", "numpy", "numba", "llvmlite", "ml_dtypes", "mpmath", "scipy")
@@ -38,6 +39,9 @@ _NO_SETTING = (
 FILES_VARIABLE = "PTX_CLUSTER_FILES"
 """The environment variable that names programs beside Triton's, such as another ptxas, which nodes must have too."""
 
+BUILDS_VARIABLE = "PTX_CLUSTER_BUILDS"
+"""The environment variable that names other Triton builds, one NAME=PYTHON a line, which nodes must have too."""
+
 _kept = DiskCache("triton-files", 8)
 
 
@@ -56,11 +60,18 @@ def here() -> NodeFacts:
     return NodeFacts(socket.gethostname(), environment(), gpus(), settings())
 
 
+def told_builds() -> str:
+    """What `BUILDS_VARIABLE` tells nodes: the builds known here, those that make sets up without a path."""
+    named = builds.given()
+    return "\n".join(f"{name}={named.get(name, '')}" for name in builds.known())
+
+
 def environment() -> dict[str, str]:
     """What decides bits here, by the name under which a difference is told."""
     facts = {"python": platform.python_version(), "machine": platform.machine(), "ptxdiff": harness()}
     facts |= {"ledger": _ledger(), "triton's files": _triton_files()}
     facts |= {name: _version(name) for name in PACKAGES}
+    facts |= {f"build {name}": _build(name) for name in _builds()}
     facts |= {f"file {path}": _file(path) for path in os.environ.get(FILES_VARIABLE, "").split(os.pathsep) if path}
     return facts | {f"setting {name}": value for name, value in settings().items()}
 
@@ -78,7 +89,7 @@ def difference(mine: Mapping[str, str], theirs: Mapping[str, str]) -> str:
 
 
 def _words(name: str, mine: str, theirs: str) -> str:
-    if name in ("ptxdiff", "ledger", "triton's files") or name.startswith("file "):
+    if name in ("ptxdiff", "ledger", "triton's files") or name.startswith(("file ", "build ")):
         what = {"ptxdiff": "ptxdiff's own code", "ledger": "the conformance ledger"}.get(name, name)
         return f"{what} is {theirs[:12] or 'missing'}, here {mine[:12] or 'missing'}"
     return f"{name} is {theirs or 'not there'}, here {mine or 'not there'}"
@@ -105,11 +116,38 @@ def _ledger() -> str:
 
 @functools.cache
 def _triton_files() -> str:
-    """A digest of the contents of the installed Triton; its version says too little. Reading 1 GB takes 3 s, once."""
+    """A digest of the contents of the installed Triton; its version says too little. "" where there is none."""
     try:
-        folder, known = triton_folder(), installation()  # by sizes and times, which say the same on this machine only
+        return _contents_once(triton_folder(), installation())
     except NoTriton:
         return ""
+
+
+def _builds() -> tuple[str, ...]:
+    """The other Triton builds that the driver has: those of the command line, and those that make has set up there."""
+    if (given := os.environ.get(BUILDS_VARIABLE)) is None:
+        return builds.known()
+    named = [words.partition("=") for words in given.splitlines()]
+    builds.give((name, python) for name, _, python in named if python)
+    builds.only(name for name, _, _ in named)
+    return tuple(name for name, _, _ in named)
+
+
+def _build(name: str) -> str:
+    """A digest of another Triton build: its Python's version, its own version and its files; "" where there is none."""
+    try:
+        build = builds.build_called(name)
+        contents = _contents_once(Path(build.folder), builds.installation_of(name))
+    except NoTriton:
+        return ""
+    return hashlib.sha256(f"{build.python_version} {build.version} {contents}".encode()).hexdigest()
+
+
+def _contents_once(folder: Path, known: str) -> str:
+    """A digest of a folder's contents, kept under `known`, its digest by sizes and times, which serves this machine.
+
+    Reading 1 GB takes 3 s.
+    """
     if (found := _kept.get(known.encode())) is not None:
         return found.decode()
     made = _contents(folder)

@@ -77,14 +77,23 @@ class Nodes:
         self.mine = dict(here().environment if mine is None else mine)
         self.known: dict[str, Node] = {}
         self.alive: frozenset[str] = frozenset()
+        self._asked: dict[str, _Question] = {}
 
     def look(self, patience: float = ANSWER) -> list[Node]:
-        """Find out who is alive, and ask those that are new; return these."""
+        """Find out who is alive, ask those that are new, and return those that have answered by now.
+
+        patience: seconds to wait for answers; 0 for none: a later look takes them. No answer after `ANSWER` is one too.
+        """
         listed = {n["NodeID"]: n for n in self._ray.nodes() if n["Alive"]}
         self.alive = frozenset(listed)
-        new = [listed[i] for i in listed if i not in self.known]
-        answers = self._ask([n["NodeID"] for n in new], patience)
-        made = [_node(n, answers[n["NodeID"]], self.mine) for n in new]
+        self._asked = {i: question for i, question in self._asked.items() if i in listed}
+        self._ask([i for i in listed if i not in self.known and i not in self._asked])
+        until = time.monotonic() + patience
+        made = []
+        for ident in [*self._asked]:
+            if (answer := self._answer(ident, until)) is not None:
+                del self._asked[ident]
+                made.append(_node(listed[ident], answer, self.mine))
         self.known |= {n.id: n for n in made}
         return made
 
@@ -114,8 +123,8 @@ class Nodes:
         counts = [min(n.cpus / needs.cpus, n.gpus / needs.gpus if needs.gpus else float("inf")) for n in found]
         return sum(int(count) for count in counts)
 
-    def _ask(self, ids: Collection[str], patience: float) -> dict[str, NodeFacts | str]:
-        """By node: its facts, or why there are none."""
+    def _ask(self, ids: Collection[str]) -> None:
+        """Have each of these nodes say what it is."""
 
         # Nested, so that Ray sends the code itself: a node with another ptxdiff still answers.
         def probe() -> Any:
@@ -127,18 +136,32 @@ class Nodes:
                 return f"ptxdiff cannot be used there: {type(error).__name__}: {error}"
 
         remote = self._ray.remote(num_cpus=0, max_retries=1)(probe)
-        asked = {i: remote.options(name="ptxdiff: what a node is", label_selector=selector([i])).remote() for i in ids}
-        deadline = time.monotonic() + patience
-        found: dict[str, NodeFacts | str] = {}
-        for node, answer in asked.items():
-            try:
-                found[node] = self._ray.get(answer, timeout=max(0.1, deadline - time.monotonic()))
-            except self._ray.exceptions.GetTimeoutError:
-                self._ray.cancel(answer, force=True)
-                found[node] = f"it did not say what it is within {patience:g} s"
-            except Exception as error:  # it died, could not unpack the files, holds another version
-                found[node] = f"it could not say what it is: {' '.join(str(error).split())[:300]}"
+        for i in ids:
+            answer = remote.options(name="ptxdiff: what a node is", label_selector=selector([i])).remote()
+            self._asked[i] = _Question(answer, time.monotonic() + ANSWER)
+
+    def _answer(self, ident: str, until: float) -> NodeFacts | str | None:
+        """What a node says it is, or why it says nothing; None where it may still answer after the time `until`."""
+        question = self._asked[ident]
+        wait = min(until, question.deadline) - time.monotonic()
+        try:
+            found: NodeFacts | str = self._ray.get(question.answer, timeout=max(0.01, wait))
+        except self._ray.exceptions.GetTimeoutError:
+            if time.monotonic() < question.deadline:
+                return None
+            self._ray.cancel(question.answer, force=True)
+            return f"it did not say what it is within {ANSWER:g} s"
+        except Exception as error:  # it died, could not unpack the files, holds another version
+            return f"it could not say what it is: {' '.join(str(error).split())[:300]}"
         return found
+
+
+@dataclass(frozen=True)
+class _Question:
+    """A node's answer on its way, and until when it may take."""
+
+    answer: Any
+    deadline: float
 
 
 def _node(listed: Mapping[str, Any], answer: NodeFacts | str, mine: Mapping[str, str]) -> Node:

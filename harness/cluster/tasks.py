@@ -163,7 +163,7 @@ class Tasks:
 
     def _look(self) -> Iterator[Event]:
         """Ask new nodes what they are; give up tasks that wait for nodes of which none lives."""
-        self.nodes.look(patience=60.0)
+        self.nodes.look(patience=0)  # a node that is slow to answer must not keep others' results waiting
         self._looked = time.monotonic()
         for task in self.running:
             if not task.nodes & self.nodes.alive:

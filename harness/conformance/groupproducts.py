@@ -2,7 +2,8 @@
 
 A block of one warpgroup takes one tile: it copies an image of a and b to shared memory, loads its registers of c (and
 of a, where that is in registers), runs the instruction and stores its registers of d. Where elements lie in the image
-is what descriptors say, so that a wrong address of the emulator's shows as wrong results on a device.
+is what descriptors say, so that a wrong address of the emulator's shows as wrong results on a device. A sparse a has
+one register of metadata a thread more; its selector is 0.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from functools import cache
 
 import numpy as np
 
-from harness.conformance import products
+from harness.conformance import products, sparsetiles
 from harness.conformance.measure import OFFENDERS, Tally, WrongInput
 from harness.conformance.productforms import bounds_of
 from harness.ptx.errors import NotElementwise, PtxError
+from harness.ptx.kernel import sparse
 from harness.ptx.kernel.descriptors import SWIZZLES, Descriptor, addresses
 from harness.ptx.kernel.fragments import per_register
 from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
@@ -48,15 +50,17 @@ class GroupLayout:
 
 def layouts_of(form: str) -> tuple[GroupLayout, ...]:
     """The layouts that a form can have, each of a's and each of b's at least once."""
-    kind = bounds_of()[form].modifiers["atype"] or ""
+    bound = bounds_of()[form]
+    kind, thin = bound.modifiers["atype"] or "", bound.form.operation == "wgmma_sp"
     signs = kind in FLOATS
     sizes = sorted(SWIZZLES.values())
     majors = (False, True) if BITS[kind] == 16 else (False,)
-    of_b = [(size, across) for across in majors for size in sizes]
-    of_a = [*of_b, (0, False)]
+    of_a = [(size, across) for across in majors for size in sizes]
+    # A row along k of b has 64 bytes where a is sparse, which rows of 32 bytes do not hold.
+    of_b = [(size, across) for size, across in of_a if not thin or across or size != 32]
     found = []
-    for number, (size, across) in enumerate(of_a):
-        size_b, across_b = of_b[(3 * number + 1) % len(of_b)]
+    for number, (size, across) in enumerate([*of_a, (0, False)]):
+        size_b, across_b = of_b[((2 if thin else 3) * number + 1) % len(of_b)]
         found.append(GroupLayout(size, size_b, across, across_b, signs and number % 3 == 1, signs and number % 4 == 2))
     return tuple(found)
 
@@ -70,9 +74,9 @@ def placed(matrix: Matrix, swizzle: int, start: int) -> tuple[Descriptor, int]:
         atoms = -(-size * 2 // swizzle)
         return Descriptor(start, swizzle * k, swizzle * 8, swizzle), atoms * swizzle * k
     if swizzle == 16:
-        return Descriptor(start, size * 16, 128, 16), size * 32
-    # The last 32 bytes of each row, of the places that a step along k goes through.
-    return Descriptor(start + swizzle - 32, 0, 8 * swizzle, swizzle), size * swizzle
+        return Descriptor(start, size * 16, 128, 16), size * matrix.depth
+    # The last bytes of each row, of the places that a step along k goes through.
+    return Descriptor(start + swizzle - matrix.depth, 0, 8 * swizzle, swizzle), size * swizzle
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ class GroupKernel:
     def shapes(self, tiles: int) -> tuple[tuple[int, int, int], ...]:
         """Codes of d, a, b and c."""
         n, k = self.product.b.rows, self.product.b.k
-        return (tiles, 64, n), (tiles, 64, k), (tiles, k, n), (tiles, 64, n)
+        return (tiles, 64, n), (tiles, 64, self.product.a.k), (tiles, k, n), (tiles, 64, n)
 
 
 @cache
@@ -105,7 +109,9 @@ def program(form: str, target: str, layout: GroupLayout) -> GroupKernel:
     bound = bounds_of()[form]
     kind, kind_b = bound.modifiers["atype"] or "", bound.modifiers["btype"] or ""
     n, k = map(int, (bound.modifiers["shape"] or "").removeprefix("m64n").split("k"))
-    a = Matrix(64, k, kind, layout.across_a, layout.negative_a)
+    thin = bound.form.operation == "wgmma_sp"
+    stored = k // 2 if thin else k
+    a = Matrix(64, stored, kind, layout.across_a, layout.negative_a)
     b = Matrix(n, k, kind_b, layout.across_b, layout.negative_b)
     size, codes = 0, []
     chunks: list[Array | None] = []
@@ -121,20 +127,22 @@ def program(form: str, target: str, layout: GroupLayout) -> GroupKernel:
     size = -(-size // 2048) * 2048  # what 128 threads copy at a time
     bits = BITS[bound.modifiers["dtype"] or ""]
     count = 64 * n * bits // 4096
-    of_a = 0 if layout.a else 64 * k * BITS[kind] // 4096
-    text = _text(bound.spelling, target, layout, size, codes, count, of_a, kind)
+    of_a = 0 if layout.a else 64 * stored * BITS[kind] // 4096
+    text = _text(bound.spelling, target, layout, size, codes, count, of_a, kind, thin)
     step = next(s for s in load_kernel(text).program.steps if s.kind == "wgmma")
     assert chunks[1] is not None
     return GroupKernel(text, step.detail, layout, (chunks[0], chunks[1]), size)
 
 
 def _text(
-    spelling: str, target: str, layout: GroupLayout, size: int, codes: list[int], count: int, of_a: int, kind: str
-) -> str:
+    spelling: str, target: str, layout: GroupLayout, size: int, codes: list[int], count: int, of_a: int, kind: str,
+    thin: bool,
+) -> str:  # fmt: skip
+    names = ["image", "a", "c", *(["m"] if thin else []), "d", "tiles"]
     lines = [
         ".version 8.8", f".target {target}", ".address_size 64",
-        ".visible .entry product(.param .u64 image, .param .u64 a, .param .u64 c, .param .u64 d, .param .u64 tiles)",
-        ".reqntid 128", "{",
+        f".visible .entry product({', '.join(f'.param .u64 {name}' for name in names)})",
+        ".reqntid 128", "{", *(["  .reg .b32 %m<1>;"] if thin else []),
         "  .reg .pred %p<3>; .reg .b32 %r<20>; .reg .b64 %q<20>;",
         f"  .reg .b32 %d<{count}>; .reg .b32 %a<{max(of_a, 1)}>; .reg .b32 %x<4>;",
         f"  .shared .align 1024 .b8 space[{size}];",
@@ -149,12 +157,12 @@ def _text(
         "  cvt.u64.u32 %q3, %r5; add.s64 %q3, %q2, %q3; ld.global.v4.b32 {%x0, %x1, %x2, %x3}, [%q3];",
         "  add.u32 %r6, %r3, %r5; st.shared.v4.b32 [%r6], {%x0, %x1, %x2, %x3};",
         f"  add.u32 %r5, %r5, 2048; setp.lt.u32 %p0, %r5, {size}; @%p0 bra COPY;",
-        *_moves("a", "ld", of_a), *_moves("c", "ld", count, "d"),
+        *_moves("a", "ld", of_a), *_moves("c", "ld", count, "d"), *_moves("m", "ld", int(thin)),
         "  fence.proxy.async; bar.sync 0; wgmma.fence.sync.aligned;",
     ]  # fmt: skip
     operands = ["{" + ", ".join(f"%d{i}" for i in range(count)) + "}"]
     operands.append("%q5" if layout.a else "{" + ", ".join(f"%a{i}" for i in range(of_a)) + "}")
-    operands += ["%q6", "%p1"]
+    operands += ["%q6", *(["%m0", "0"] if thin else []), "%p1"]
     if kind in FLOATS:
         operands += ["-1" if negative else "1" for negative in (layout.negative_a, layout.negative_b)]
     if BITS[kind] == 16:
@@ -187,7 +195,7 @@ def _moves(name: str, opcode: str, count: int, register: str = "") -> list[str]:
 
 
 def drawn(known: GroupKernel, seed: str, count: int) -> list[Array]:
-    """Codes of a, b and c for `count` tiles of all kinds of magnitudes."""
+    """Codes of a, b and c for `count` tiles of all kinds of magnitudes; of a sparse a the metadata of 128 threads."""
     rng = np.random.default_rng(int.from_bytes(hashlib.sha256(seed.encode()).digest()[:7], "big"))
     kind = np.arange(count) % len(products.KINDS)
     types = known.product.arithmetic.types
@@ -195,8 +203,13 @@ def drawn(known: GroupKernel, seed: str, count: int) -> list[Array]:
         products.codes(rng, name, shape, kind, i)
         for i, (name, shape) in enumerate(zip(types, known.shapes(count), strict=True))
     ]
-    products.cancel(rng, known.product.arithmetic, codes, kind)
-    return [x.astype(UNSIGNED[max(BITS[t], 8)]) for x, t in zip(codes[1:], types[1:], strict=True)]
+    place = known.product.storage
+    if place is None:
+        products.cancel(rng, known.product.arithmetic, codes, kind)
+    else:
+        sparsetiles.cancel(rng, types, place, codes[1], codes[2], kind)
+    found = [x.astype(UNSIGNED[max(BITS[t], 8)]) for x, t in zip(codes[1:], types[1:], strict=True)]
+    return found if place is None else [*found, sparsetiles.metadata(rng, place, (count, 1, 128))]
 
 
 def image(known: GroupKernel, a: Array, b: Array, chunks: tuple[Array | None, Array] | None = None) -> Array:
@@ -229,26 +242,30 @@ def registers(codes: Array, table: Array, bits: int) -> Array:
 
 
 def arrays(known: GroupKernel, operands: list[Array], of_memory: Array | None = None) -> list[Array]:
-    """What a launch takes: the image, registers of a and of c."""
-    a, b, c = operands
+    """What a launch takes: the image, registers of a and of c, and metadata where there is some."""
+    a, b, c, *more = operands
     table = known.product.a.table
     of_a = np.zeros((len(a), 1, 128), np.uint32) if table is None else registers(a, table, BITS[known.product.a.type])
     memory = image(known, a, b) if of_memory is None else of_memory
-    return [memory, of_a, registers(c, known.product.table, known.bits)]
+    return [memory, of_a, registers(c, known.product.table, known.bits), *more]
 
 
 def computed(known: GroupKernel, operands: list[Array]) -> Array:
     """Registers of d by the definition's code, without a kernel."""
-    a, b, c = operands
-    sides = (known.product.a, known.product.b)
+    a, b, c, *more = operands
+    sides, place = (known.product.a, known.product.b), known.product.storage
     a, b = (x ^ x.dtype.type(1 << BITS[m.type] - 1) if m.negative else x for x, m in zip((a, b), sides, strict=True))
-    return registers(known.product.arithmetic(a, b, c), known.product.table, known.bits)
+    if place is None:
+        return registers(known.product.arithmetic(a, b, c), known.product.table, known.bits)
+    where = sparse.kept(sparse.chunks_of(more[0].reshape(-1, 32), place), place).reshape(len(a), 64, -1)
+    return registers(sparse.multiplied(known.product.arithmetic, a, b, c, where), known.product.table, known.bits)
 
 
 def emulated(known: GroupKernel, given: list[Array]) -> Array:
     """Registers of d by the emulator."""
     result = np.zeros_like(given[2])
-    buffers = [Buffer(x, n) for x, n in zip([*given, result], ("image", "a", "c", "d"), strict=True)]
+    names = ("image", "a", "c", *["metadata"] * (len(given) - 3), "d")
+    buffers = [Buffer(x, n) for x, n in zip([*given, result], names, strict=True)]
     run_kernel(load_kernel(known.text), [*buffers, len(result)], (len(result),), num_threads=128, limit=None)
     return result
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.conformance import products
+from harness.conformance import products, sparsetiles
 from harness.conformance.measure import Tally
 from harness.conformance.productforms import bounds_of
 from harness.ptx.errors import NotElementwise, PtxError
@@ -121,16 +121,9 @@ def drawn(form: str, target: str, start: int, count: int) -> list[Array]:
             codes = codes >> np.uint64(2)  # e2m1 of 4 bits; those in a byte have two more below
         words = products.registers(known.product, operand, codes)
         found.append(words.reshape(count, known.product.counts[operand], 32))
-    more = [_scales(rng, known, count) for _ in range(2)] if scaled else [_metadata(rng, known, count)]
-    return found + more
-
-
-def _metadata(rng: np.random.Generator, known: OtherKernel, count: int) -> Array:
-    """Words in which every four bits mean something."""
-    legal = (0b0100, 0b1110) if known.product.storage.single else (0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110)
-    chunks = rng.choice(np.array(legal, np.uint32), (count, 1, 32, 8))
-    words: Array = (chunks << np.arange(0, 32, 4, dtype=np.uint32)).sum(-1, dtype=np.uint32)
-    return words
+    if scaled:
+        return found + [_scales(rng, known, count) for _ in range(2)]
+    return [*found, sparsetiles.metadata(rng, known.product.storage, (count, 1, 32))]
 
 
 def _scales(rng: np.random.Generator, known: OtherKernel, count: int) -> Array:

@@ -11,7 +11,7 @@ from harness.ptx import isa
 from harness.ptx.isa.forms import FORMS, Bound, Form
 from harness.ptx.targets import Target
 
-OPERATIONS = ("mma", "mma_sp", "mma_scaled", "wgmma")
+OPERATIONS = ("mma", "mma_sp", "mma_scaled", "wgmma", "wgmma_sp")
 """The operations that multiply matrices."""
 
 
@@ -50,7 +50,7 @@ def definition(form: str, code: Callable[[Callable[..., object]], str], digest: 
     from harness.ptx.numeric import tensorcore
 
     bound = bounds_of()[form]
-    if bound.form.operation == "wgmma":
+    if bound.form.operation in ("wgmma", "wgmma_sp"):
         return _of_a_warpgroup(form, bound, code)
     if bound.form.operation in ("mma_sp", "mma_scaled"):
         return _of_another(form, bound, code)
@@ -65,8 +65,8 @@ def definition(form: str, code: Callable[[Callable[..., object]], str], digest: 
 
 
 def _of_a_warpgroup(form: str, bound: Bound, code: Callable[[Callable[..., object]], str]) -> str:
-    """See `definition`: the arithmetic of a wgmma, and where its elements lie in registers and in shared memory."""
-    from harness.ptx.kernel import descriptors, fragments, multiply, warpgroup
+    """See `definition`: the arithmetic of a wgmma, and where its elements, and metadata, lie."""
+    from harness.ptx.kernel import descriptors, fragments, multiply, sparse, warpgroup
     from harness.ptx.numeric import tensorcore
 
     functions: list[Any] = [
@@ -74,6 +74,8 @@ def _of_a_warpgroup(form: str, bound: Bound, code: Callable[[Callable[..., objec
         descriptors.decoded, descriptors.addresses, descriptors._along, *multiply.functions(), tensorcore.dot,
         tensorcore._dot,
     ]  # fmt: skip
+    if bound.form.operation == "wgmma_sp":
+        functions += [sparse.storage, sparse.multiplied, sparse.chunks_of, sparse.kept]
     parts = [code(getattr(f, "__wrapped__", f)) for f in functions]
     how = warpgroup.arithmetic_of(bound)
     return f"{form} {how} {parts} {descriptors.SWIZZLES} {tensorcore.FLOATS} {tensorcore.BITS}"
@@ -88,7 +90,7 @@ def _of_another(form: str, bound: Bound, code: Callable[[Callable[..., object]],
     if bound.form.operation == "mma_sp":
         how: Any = sparse.arithmetic_of_sparse(bound, Target.parse(target_of(bound)))
         functions += [
-            sparse.storage, sparse.multiplied, sparse._columns, multiply.arithmetic, *multiply.functions(),
+            sparse.storage, sparse.multiplied, sparse.columns, multiply.arithmetic, *multiply.functions(),
             tensorcore.dot, tensorcore._dot,
         ]  # fmt: skip
     else:

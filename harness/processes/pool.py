@@ -355,17 +355,18 @@ def with_harness(environment: Mapping[str, str]) -> dict[str, str]:
     return {**environment, **compilers_caches(), "PYTHONPATH": path}
 
 
-_shared: dict[str, Pool] = {}
+_shared: dict[tuple[str, str], Pool] = {}
 _shared_lock = threading.Lock()
 
 
-def shared_pool(python: str = "") -> Pool:
+def shared_pool(python: str = "", of: str = "") -> Pool:
     """This process's pool, made when first asked for and ended when Python exits. A fork gets its own.
 
-    python: the interpreter of another environment, which has a pool of its own.
+    python: the interpreter of another environment, which has a pool of its own. of: calls that need a process which
+    serves no others; it is one process.
     """
     with _shared_lock:
-        if python not in _shared or not _shared[python].usable:
-            _shared[python] = Pool(python=python)
-            atexit.register(_shared[python].close)
-        return _shared[python]
+        if (python, of) not in _shared or not _shared[python, of].usable:
+            _shared[python, of] = Pool(1 if of else None, python)
+            atexit.register(_shared[python, of].close)
+        return _shared[python, of]

@@ -50,6 +50,9 @@ class TritonBuild:
 _given: dict[str, str] = {}
 """Interpreters by name, as the command line gave them."""
 
+_barred: set[str] = set()
+"""Names of builds that make sets up, and that are not to be used here."""
+
 
 def parse(words: str, beside: Path) -> tuple[str, str]:
     """Name and interpreter of `NAME=PATH`. beside: what a relative path starts from. Raises ValueError."""
@@ -76,9 +79,20 @@ def give(named: Iterable[tuple[str, str]]) -> None:
             cached.cache_clear()
 
 
+def only(names: Iterable[str]) -> None:
+    """Of the builds that make sets up, use these alone: a node of a cluster has those of its driver."""
+    _barred.clear()
+    _barred.update(set(MANAGED) - set(names))
+
+
+def given() -> dict[str, str]:
+    """The interpreters that were given, by name."""
+    return dict(_given)
+
+
 def known() -> tuple[str, ...]:
     """The names that mean a build here."""
-    return tuple(dict.fromkeys([*_given, *(n for n in MANAGED if _managed(n).is_file())]))
+    return tuple(dict.fromkeys([*_given, *(n for n in MANAGED if _is_managed(n))]))
 
 
 def build_called(name: str) -> TritonBuild:
@@ -87,8 +101,8 @@ def build_called(name: str) -> TritonBuild:
         return _found(name, _given[name])
     hint = f"--ptx-compiler {name}=PATH names its Python, or the folder of its environment"
     if name in MANAGED:
-        if (python := _managed(name)).is_file():
-            return _found(name, str(python))
+        if _is_managed(name):
+            return _found(name, str(_managed(name)))
         hint = f"{MANAGED[name][1]} makes its environment, or {hint}"
     raise NoBuild(f"no Triton build is called {name!r} here: {hint}")
 
@@ -115,6 +129,10 @@ def _installation(build: TritonBuild) -> str:
 
 def _managed(name: str) -> Path:
     return ROOT / MANAGED[name][0] / "bin" / "python"
+
+
+def _is_managed(name: str) -> bool:
+    return name not in _barred and _managed(name).is_file()
 
 
 # What a build's interpreter prints: where its Triton is, and what of the packages that case files need it lacks.

@@ -43,6 +43,17 @@ def _triton_version() -> str:
         return ""
 
 
+def _remembers_targets(version: str) -> bool:
+    """Whether a process of this Triton serves one target only.
+
+    Triton 3.6 keeps a static table of the conversions of float8, made for the first target that the process compiles
+    for: sm_80 then gets the instructions of sm_89, or the other way round. 3.9 has none (triton-lang/triton pull
+    request 9364); the versions between were not tried.
+    """
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return found is None or (int(found[1]), int(found[2])) < (3, 9)
+
+
 _swaps: tuple[AsmSwap, ...] = ()
 
 
@@ -116,7 +127,9 @@ def _start(spec: KernelSpec, identity: str, timeout: float, result: Future[Compi
             # Mutants are compiled once each, and not kept on disk.
             result.set_result(_judge(spec, "" if spec.swaps else identity, done.result()))
 
-    pool = shared_pool(builds.build_called(spec.compiler).python) if spec.compiler else shared_pool()
+    build = builds.build_called(spec.compiler) if spec.compiler else None
+    version = build.version if build else _triton_version()
+    pool = shared_pool(build.python if build else "", spec.target if _remembers_targets(version) else "")
     pool.submit("harness.triton.lower:lower", spec, timeout=timeout).add_done_callback(finish)
 
 

@@ -11,10 +11,12 @@ import pytest
 from harness.backends.emulator import EmulatorBackend
 from harness.jobs import Job, Setup, block_of
 from harness.model.load import load
+from tests.tritons import since
 
 CASES = Path(__file__).resolve().parents[2] / "cases"
 
 
+@since(3, 9, "cvt.scaled is written in a version of the PTX ISA that it does not state")
 def test_undefined_bits_of_a_partial_pack_are_left_to_tritons_kernel():
     pytest.importorskip("triton")
     loaded = next(c for c in load(CASES / "mx_dequantize.py") if c.name == "mx_dequantize.elements.e4m3")

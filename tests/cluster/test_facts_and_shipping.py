@@ -3,15 +3,18 @@
 import os
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
 
 from harness.cluster import connect, shipping
+from harness.cluster import nodes as nodes_module
 from harness.cluster.connect import ClusterError
-from harness.cluster.facts import FILES_VARIABLE, NodeFacts, difference, environment, here
-from harness.cluster.nodes import CPU, _node, gpu
+from harness.cluster.facts import BUILDS_VARIABLE, FILES_VARIABLE, NodeFacts, difference, environment, here
+from harness.cluster.nodes import CPU, Nodes, _node, gpu
 from harness.processes.gpus import Gpu
+from harness.triton import builds
 from tests.cluster.conftest import ROOT
 
 MINE = here().environment
@@ -53,6 +56,122 @@ def test_another_ptxas_under_the_same_path_is_a_difference(tmp_path, monkeypatch
     assert f"file {program} is" in difference(mine, environment())
     program.unlink()
     assert "missing" in difference(mine, environment())
+
+
+@pytest.fixture
+def build(tmp_path, monkeypatch):
+    """A Python with a stand-in for Triton, named `old` on the driver's command line; and the variable for nodes."""
+    folder = tmp_path / "env" / "bin" / "triton"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text('__version__ = "3.1.0"\n')
+    python = folder.parent / "python"
+    answer = f'["3.11.0", "{folder}", "3.1.0", []]'
+    python.write_text(f"#!/bin/sh\necho '{answer}'\n")
+    python.chmod(0o755)
+    monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path / "cache"))
+    builds.give([("old", str(python))])
+    yield folder
+    builds.give([])
+    builds.only(builds.MANAGED)
+
+
+def as_a_node(variables, monkeypatch):
+    """The facts of a node that gets these variables, in this process."""
+    builds.give([])
+    monkeypatch.setenv(BUILDS_VARIABLE, variables[BUILDS_VARIABLE])
+    return environment()
+
+
+def test_another_triton_build_under_the_same_name_and_version_is_a_difference(build, monkeypatch):
+    mine, sent = environment(), shipping.shipment(ROOT, []).runtime_env()["env_vars"]
+    assert mine["build old"]
+    assert difference(mine, as_a_node(sent, monkeypatch)) == ""
+    assert builds.build_called("old").version == "3.1.0"  # and the node compiles with it
+    (build / "compiler.py").write_text("a patch without a version")
+    assert "build old is" in difference(mine, as_a_node(sent, monkeypatch))
+    (build.parent / "python").unlink()
+    assert "build old is missing" in difference(mine, as_a_node(sent, monkeypatch))
+
+
+def test_a_node_uses_no_build_that_the_driver_lacks(build, tmp_path, monkeypatch):
+    sent = shipping.shipment(ROOT, []).runtime_env()["env_vars"]
+    python = tmp_path / builds.MANAGED["tlx"][0] / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(build.parent / "python")
+    monkeypatch.setattr(builds, "ROOT", tmp_path)
+    assert builds.known() == ("old", "tlx")
+    as_a_node(sent, monkeypatch)
+    assert builds.known() == ("old",)
+
+
+def test_a_long_wait_for_a_head_says_what_may_be_wrong(capsys, monkeypatch):
+    monkeypatch.setattr(connect, "SILENCE", 0.01)
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    with connect._telling("head:6379"):
+        time.sleep(0.3)
+    assert "set RAY_AUTH_MODE=token" in capsys.readouterr().err
+    monkeypatch.setattr(connect, "SILENCE", 60.0)
+    with connect._telling("head:6379"):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+class SlowRay:
+    """Ray with two nodes, of which the second does not answer before it is `awake`."""
+
+    class exceptions:
+        class GetTimeoutError(Exception):
+            pass
+
+    def __init__(self):
+        self.awake, self.waited, self.cancelled = False, 0.0, []
+
+    def nodes(self):
+        return [{**listed(), "NodeID": ident, "Alive": True} for ident in ("quick", "slow")]
+
+    def remote(self, **options):
+        return lambda function: self
+
+    def options(self, *, label_selector, **others):
+        (places,) = label_selector.values()
+        return SimpleNamespace(remote=lambda: places)
+
+    def get(self, answer, timeout):
+        if "slow" in answer and not self.awake:
+            self.waited += timeout
+            raise self.exceptions.GetTimeoutError
+        return NodeFacts("host", MINE)
+
+    def cancel(self, answer, force):
+        self.cancelled.append(answer)
+
+
+def test_a_node_that_is_slow_to_answer_keeps_nobody_waiting(monkeypatch):
+    ray = SlowRay()
+    nodes = Nodes(ray, MINE)
+    assert [n.id for n in nodes.look(patience=0)] == ["quick"]
+    assert ray.waited < 1
+    assert [n.id for n in nodes.serving(CPU)] == ["quick"]
+    assert nodes.look(patience=0) == []
+    ray.awake = True
+    assert [n.id for n in nodes.look(patience=0)] == ["slow"]
+    assert len(nodes.serving(CPU)) == 2
+    assert nodes.look(patience=0) == []
+
+
+def test_a_node_that_never_answers_is_refused_with_the_time(monkeypatch):
+    monkeypatch.setattr(nodes_module, "ANSWER", 0.0)
+    ray = SlowRay()
+    nodes = Nodes(ray, MINE)
+    nodes.look(patience=0)
+    assert "did not say what it is within 0 s" in nodes.known["slow"].refused
+    assert ray.cancelled
+
+
+def test_a_head_that_listens_and_lets_nobody_in_may_want_a_token():
+    refused = ConnectionError("Failed to connect to Ray cluster at 1.2.3.4:6379")
+    assert "set RAY_AUTH_MODE=token" in connect._words("head:6379", refused, listens=True)
+    assert "no Ray cluster answers at head:6379" in connect._words("head:6379", refused)
 
 
 def test_a_node_offers_the_generation_of_its_devices():

@@ -58,3 +58,51 @@ def test_a_device_that_does_not_is_told_with_tile_and_layout() -> None:
 def test_time_that_is_short_still_has_two_layouts() -> None:
     device: Any = Pretended()
     assert groupproducts.measured(device, FORM, 1 << 20, seconds=0).inputs == 14
+
+
+SPARSE = "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16"
+
+
+def test_a_sparse_form_is_measured_likewise() -> None:
+    device: Any = Pretended()
+    tally = groupproducts.measured(device, SPARSE, 14)
+    assert (tally.mismatches, tally.inputs, tally.failure, tally.refused) == (0, 14, "", "")
+
+
+def test_a_device_that_reads_metadata_elsewhere_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted mistake of the emulator's: both rows of a lane exchanged. One tile may be the same."""
+    device: Any = Pretended()
+    right = groupproducts.sparse.chunks_of
+    operands = []
+
+    def wrong(words: np.ndarray, place: Any) -> np.ndarray:
+        return right(words >> np.uint32(16) | words << np.uint32(16), place)
+
+    launch = device.launch
+
+    def launched(kernel: str, arrays: list[np.ndarray], threads: int) -> None:
+        operands.append(threads)
+        with monkeypatch.context() as patch:
+            patch.setattr(groupproducts.sparse, "chunks_of", wrong)
+            launch(kernel, arrays, threads)
+
+    device.launch = launched
+    assert groupproducts.measured(device, SPARSE, 7).mismatches >= 6
+    assert operands
+
+
+def test_sums_of_sparse_tiles_cancel() -> None:
+    """In tiles of that kind most results are far below their terms."""
+    known = groupproducts.program(SPARSE, "sm_90a", groupproducts.layouts_of(SPARSE)[0])
+    a, b, _, metadata = groupproducts.drawn(known, "cancel", 70)
+    cancelling = np.flatnonzero(np.arange(70) % len(groupproducts.products.KINDS) == 3)
+    assert groupproducts.products.KINDS[3] == "cancelling"
+    place = known.product.storage
+    assert place is not None
+    found = groupproducts.sparse
+    where = found.kept(found.chunks_of(metadata.reshape(-1, 32), place), place).reshape(70, 64, -1)
+    wide = np.float64
+    for tile in cancelling:
+        rows = b[tile][where[tile]].view(np.float16).astype(wide)  # 64 x k/2 x n
+        terms = a[tile].view(np.float16).astype(wide)[:, :, None] * rows
+        assert np.nanmedian(np.abs(terms.sum(1)) / np.abs(terms).sum(1)) < 0.01

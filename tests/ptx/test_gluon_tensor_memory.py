@@ -26,6 +26,9 @@ from harness.ptx.errors import MemoryFault
 from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
 from references import tensor_core
 from references.formats import F16
+from tests.tritons import since
+
+pytestmark = since(3, 9, "loads from tensor memory need a layout")
 
 M, N, K = 128, 64, 64
 

@@ -10,11 +10,12 @@ import torch
 from warp_products import bits_of, launched, of_a, of_b, of_c, run_undefined, words
 
 from harness.ptx import isa
-from harness.ptx.errors import ExecutionError, NotElementwise, OperandError, UndefinedBits
+from harness.ptx.errors import ExecutionError, OperandError, UndefinedBits
 from harness.ptx.isa.forms import FORMS, Bound
 from harness.ptx.targets import Target
+from references import arithmetic, tensor_core
 from references import sparse_tensor_core as sparse
-from references import tensor_core
+from references.conversion import convert
 from references.formats import BF16, E2M1, E2M3, E3M2, E4M3, E5M2, F16, F32, I8, I32, TF32, U8
 
 isa.load()
@@ -167,11 +168,38 @@ def test_selectors_that_a_shape_has_not() -> None:
         run(form(HALF.replace("k16", "k32")), registers, 2)
 
 
-def test_arithmetic_of_which_nothing_is_known() -> None:
-    bound = form("mma.sp.sync.aligned.m16n8k64.row.col.f32.e4m3.e4m3.f32")
-    registers, _ = operands(bound, 3, 0)
-    with pytest.raises(NotElementwise, match="nothing is published about its arithmetic on Hopper"):
-        run(bound, registers, 0, "sm_90a")
+@pytest.mark.parametrize(
+    ("target", "a", "b", "head"),
+    [
+        ("sm_90a", "e4m3", "e4m3", "mma.sp"), ("sm_90a", "e5m2", "e4m3", "mma.sp::ordered_metadata"),
+        ("sm_100a", "e4m3", "e4m3", "mma.sp::ordered_metadata"),
+    ],
+)  # fmt: skip
+def test_floats_of_8_bits_that_are_widened(target: str, a: str, b: str, head: str) -> None:
+    """As ptxas writes it: two products of float16, of every other chunk each, and an addition at the end."""
+    bound = form(f"{head}.sync.aligned.m16n8k64.row.col.f32.{a}.{b}.f32")
+    generation = tensor_core.HOPPER if target == "sm_90a" else tensor_core.BLACKWELL
+
+    def product(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        left, right = convert(x, source=FORMATS[a], target=F16), convert(y, source=FORMATS[b], target=F16)
+        total = torch.zeros_like(z)
+        for odd in (0, 1):  # chunks have two stored elements each
+            some = torch.arange(x.shape[1]) // 2 % 2 == odd
+            formats = {"a_format": F16, "b_format": F16, "c_format": F32, "d_format": F32}
+            total = tensor_core.dot(left[:, some], right[some], total, **formats, generation=generation)
+        return arithmetic.add(z, total, fmt=F32)
+
+    rng = np.random.default_rng(8)
+    dense, other, more = drawn(a, (16, 64), rng), drawn(b, (64, 8), rng), drawn("f32", (16, 8), rng)
+    kept = pattern(rng, 8, 64)
+    registers = [
+        words(sparse.stored(dense, kept), a, of_a(8), 4), words(other, b, of_b(8), 4), words(more, "f32", of_c(32), 4),
+        sparse.metadata(sparse.indices(kept, 8), 8, 64, 0).numpy().astype(np.uint32)[None],
+    ]  # fmt: skip
+    expected = sparse.dot(dense, kept, other, more, product)
+    np.testing.assert_array_equal(run(bound, registers, 0, target), wanted(expected, "f32"))
+    in_one = sparse.dot(dense, kept, other, more, dense_product(bound, "f32", a, b))
+    assert (expected != in_one).any(), "one block would give other bits"
 
 
 def test_undefined_metadata_is_named() -> None:

@@ -58,6 +58,9 @@ def products() -> list[str]:
         scales = f"{A}, [%b32_1], " * scaled
         for collector in ("", *COLLECTORS):
             found.append(f"{head}{collector} {A}, {D}, {B}, %b32_2, {scales}%pred_0;")
+            if not ws:
+                thin = f"{head}{collector} {A}, {D}, {B}, [%b32_3], %b32_2, {scales}%pred_0;"
+                found.append(thin.replace("tcgen05.mma.", "tcgen05.mma.sp."))
     return found
 
 
@@ -99,3 +102,14 @@ _SLOW = ("sm_100", "sm_103a", "sm_107a", "sm_107f", "sm_110a", "sm_110f", "sm_12
 def test_the_table_has_what_ptxas_takes(target: str) -> None:
     """Slow: what the quick ones say, of more targets."""
     assert differing([*managing(), *moves(), *products()], target) == []
+
+
+@pytest.mark.parametrize(
+    "target", ["sm_100a", *(pytest.param(t, marks=pytest.mark.slow) for t in ("sm_100f", "sm_110a"))]
+)
+def test_the_table_has_what_ptxas_takes_of_pairs(target: str) -> None:
+    """Slow: what the quick one says, of more targets. ptxas takes one .cta_group in a kernel."""
+    asked = [text.replace("cta_group::1", "cta_group::2") for text in (*managing(), *moves(), *products())]
+    mask = "tcgen05.commit.cta_group::2.mbarrier::arrive::one{}.multicast::cluster.b64 [{}], %b16_0;"
+    asked += [mask.format("", D), mask.format(".shared::cluster", "%b32_0"), mask.format(".shared::cta", "%b32_0")]
+    assert differing([text for text in asked if "cta_group" in text], target) == []

@@ -177,6 +177,35 @@ def test_an_accumulator_written_behind_the_fence_is_named() -> None:
         run(changed, compiled("matmul").shared)
 
 
+@pytest.mark.parametrize(
+    ("behind", "words"),
+    [
+        ("mov.b32 {a}, 0x7e007e00;", ""),
+        ("mov.b32 {a}, 0x7e007e00; xor.b32 {a}, {a}, {a};", ""),
+        ("mov.b32 other, {a};", r"reads %r\d+, which the wgmma in line \d+ reads"),
+        ("@even mov.b32 {a}, 0; mov.b32 other, {a};", r"reads %r\d+, which the wgmma in line \d+ reads"),
+    ],
+    ids=["written", "written and read", "read", "read where half of the threads wrote"],
+)
+def test_elements_of_a_may_be_overwritten_but_not_read(behind: str, words: str) -> None:
+    """Triton 3.6 writes the next round's elements while products run; ptxas takes another register for them."""
+    found = compiled("matmul_of_twice")
+    register = re.search(r"wgmma\.mma_async\S+ \{[^}]*\}, \{(%r\d+)", found.ptx)
+    assert register
+    names = (
+        ".reg .b32 other; .reg .pred even; mov.u32 other, %laneid; and.b32 other, other, 1; setp.eq.b32 even, other, 0;"
+    )
+    inside = "{" + names + behind.format(a=register[1]) + "}"
+    changed = replaced(rf"(wgmma\.mma_async[^;]*\{{{register[1]},[^;]*;)", rf"\1 {inside}")(found.ptx)
+    if words:
+        with pytest.raises(ExecutionError, match=words):
+            run(changed, found.shared)
+        return
+    got, _ = run(changed, found.shared)
+    wanted, _ = run(found.ptx, found.shared)
+    np.testing.assert_array_equal(got, wanted)
+
+
 def test_a_store_to_a_matrix_that_is_still_read_is_named() -> None:
     found = compiled("matmul")
     store = "st.shared.b32 [global_smem+16], 0;"

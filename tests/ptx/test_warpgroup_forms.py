@@ -101,7 +101,7 @@ def differing(form: str, layout: GroupLayout, tiles: int = TILES) -> list[str]:
     return [products.KINDS[i % len(products.KINDS)] for i in np.flatnonzero((wanted != got).any(axis=(1, 2)))]
 
 
-FORMS = [f for f in productforms.bounds_of() if f.startswith("wgmma")]
+FORMS = [f for f in productforms.bounds_of() if f.startswith("wgmma.mma_async.sync")]
 _SMALL = [f for f in FORMS if ".m64n24k" in f or ".m64n8k16.f16" in f]
 
 

@@ -41,18 +41,50 @@ def lines() -> list[str]:
     return found
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("target", ["sm_90", "sm_90a", "sm_100a"])
-def test_the_table_has_what_ptxas_takes(target: str) -> None:
-    """Slow: ptxas is run until it has named each of many lines that it refuses."""
+def sparse(n: int, k: int, d: str, a: str, b: str, middle: str = "") -> str:
+    """With metadata, and k as the ISA counts it: of a's elements half are stored."""
+    head, operands = line(n, k, d, a, b, middle).split(" ", 1)
+    return f"{head.replace('.sync', '.sp.sync')} {operands.replace('%b64_1,', '%b64_1, %b32_0, 0,')}"
+
+
+def sparse_lines() -> list[str]:
+    found = []
+    for n, d, a, b in itertools.product(COLUMNS, ACCUMULATORS, TYPES, TYPES):
+        if a == b or BITS[a] == BITS[b] == 8:
+            found.append(sparse(n, 512 // BITS[a], d, a, b))
+            if d == "s32":
+                found.append(sparse(n, 512 // BITS[a], d, a, b, ".satfinite"))
+    found += [sparse(8, k, "f32", "f16", "f16") for k in (16, 64)]
+    return found + [text.replace(".sp.", ".sp::ordered_metadata.") for text in found[-2:]]
+
+
+def different(asked: list[str], target: str) -> list[str]:
     needs(target)
     isa.load()
     device = Target.parse(target)
-    asked = lines()
-    different = []
+    found = []
     for text, words in zip(asked, told_by_ptxas(asked, target), strict=True):
         opcode, *modifiers = re.split(r"\.", text.split()[0])
         ours = any(f.requirement_unmet(device) is None for f in find(opcode, tuple(modifiers)))
         if ours == bool(words):
-            different.append(f"{text.split()[0]}: ptxas {words or 'takes it'}")
-    assert different == []
+            found.append(f"{text.split()[0]}: ptxas {words or 'takes it'}")
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["sm_90", "sm_90a", "sm_100a"])
+def test_the_table_has_what_ptxas_takes(target: str) -> None:
+    """Slow: ptxas is run until it has named each of many lines that it refuses."""
+    assert different(lines(), target) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["sm_90", "sm_90a", "sm_100a"])
+def test_the_table_of_sparse_forms_has_what_ptxas_takes(target: str) -> None:
+    """Slow: ptxas is run until it has named each of many lines that it refuses. With few registers named again and
+    again it finds none for more than 200 columns; `test_sparse_warpgroup` holds those to the ISA's list.
+    """
+    asked = sparse_lines()
+    for n in COLUMNS:
+        if n < 200 or n > 256:
+            assert different([text for text in asked if f".m64n{n}k" in text], target) == []

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import zlib
+from html import unescape
 from html.parser import HTMLParser
 
 import pytest
@@ -107,9 +108,7 @@ def inflated(raw):
 
 
 def packet(text, case):
-    (raw,) = (
-        m[1] for m in re.finditer(r'data-case="[^"]*">([\w+/=]+)</script>', text) if f'data-case="{case}"' in m[0]
-    )
+    (raw,) = (m[2] for m in re.finditer(r'data-case="([^"]*)">([\w+/=]+)</script>', text) if unescape(m[1]) == case)
     return json.loads(inflated(raw))
 
 
@@ -333,6 +332,26 @@ def test_hostile_texts_that_are_packed_change_nothing_either(tmp_path, monkeypat
     hostiles, tame = ([t for t, _ in p.elements if t not in ("span", "br")] for p in pages)
     assert hostiles == tame
     assert "window.pwned=1" in pages[0].words
+
+
+def test_names_in_a_packet_are_those_of_the_matrix(tmp_path):
+    """The script finds a cell's results by the row's and the column's attributes."""
+    text = written(tmp_path, [hostile.run(started="2026-03-01T00:00:00Z")])
+    elements = Page(text).elements
+    rows = [a for tag, a in elements if tag == "tr" and "data-variant" in a]
+    targets = {a["data-target"] for tag, a in elements if tag == "th" and a.get("data-target")}
+    content = packet(text, rows[0]["data-case"])
+    names = [content["strings"][n] for row in content["results"] for n in row[:2]]
+    assert set(names[::2]) == {row["data-variant"] for row in rows}
+    assert set(names[1::2]) == targets
+    listed = {content["strings"][n] for listing in content["listings"] for n in listing[:2]}
+    assert listed <= set(names)
+
+
+def test_unseen_characters_of_code_are_seen(tmp_path):
+    content = packet(written(tmp_path, [hostile.run("a\u202eb\x1b", started="2026-03-01T00:00:00Z")]), "a\\u202eb\\x1b")
+    assert "\\u202e" in str(content["lines"])
+    assert not set("\u202e\x1b") & set(json.dumps(content, ensure_ascii=False))
 
 
 def test_hostile_texts_change_nothing_about_the_pages_structure(tmp_path):

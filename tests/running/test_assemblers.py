@@ -16,6 +16,7 @@ from harness.running import reuse
 from harness.running.assemblers import AssemblerChoice, label_of, option_words, tritons_own
 from harness.running.oncluster.received import other_assembler
 from harness.triton.ptxas import NoAssembler, assembler_at
+from tests.tritons import since
 
 pytest.importorskip("triton")
 
@@ -208,6 +209,7 @@ def test_what_is_no_assembler_is_said_before_anything_runs(run_cases, options, w
     assert words in done.stderr.str()
 
 
+@since(3, 9, "the ptxas for sm_80 is as new as the PTX for sm_90a")
 def test_an_assembler_older_than_the_ptx_gets_its_own_version_stated(run_cases, tmp_path):
     """So that one text can be tried on both: the version is all that changes."""
     old = tritons_own("sm_80").path
@@ -219,6 +221,7 @@ def test_an_assembler_older_than_the_ptx_gets_its_own_version_stated(run_cases, 
     assert all("knows the PTX ISA up to 8.8: the PTX was made to state that version" in r["notes"][0] for r in results)
 
 
+@since(3, 9, "it compiles nothing for sm_110a")
 def test_a_target_that_an_assembler_does_not_know_is_not_run(run_cases):
     old = tritons_own("sm_80").path
     done = run_cases("--ptx-backend=assembler", "--ptx-target=sm_110a", f"--ptx-assembler={old}", "-rs", case=CASE)

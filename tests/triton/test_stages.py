@@ -172,7 +172,7 @@ def test_what_a_stage_says_while_it_goes_on_is_said_of_each(front, monkeypatch, 
 def test_what_a_compiler_says_while_it_goes_on_is_said_of_each(monkeypatch, first):
     """`=r,n` prints an error, drops the asm and gives PTX: the second reading must not pass for a compiled one."""
     pool = Pool(1)
-    monkeypatch.setattr(compiling, "shared_pool", lambda: pool)
+    monkeypatch.setattr(compiling, "shared_pool", lambda *of: pool)
     monkeypatch.setattr(compiling, "_memo", Memo(16))
     monkeypatch.setenv("PTXDIFF_CACHE_DIR", "")
     kernel = Elementwise(InlineAsm("mov.b32 $0, $1;", "=r,n"), ("fp32",), ("fp32",), (100,))

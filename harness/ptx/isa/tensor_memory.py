@@ -1,7 +1,7 @@
 """The fifth generation of tensor cores (tcgen05): tensor memory, copies to it, and products (ISA 9.7.16).
 
-Dense products of one block run. Pairs of blocks (`.cta_group::2`), sparse products (`.sp`), the reducing load
-(`ld.red`) and `.ashift` are declared, and refused in words when a kernel is loaded.
+Products of one block and of pairs (`.cta_group::2`) run, dense and sparse (`.sp`). Sparse products with `.ws`, the
+reducing load (`ld.red`) and `.ashift` are declared, and refused in words when a kernel is loaded.
 """
 
 from __future__ import annotations
@@ -69,15 +69,16 @@ operation("tcgen05.shift.group.down", "tcgen05_shift", section="9.7.16.9.3", req
 
 _OF_A = ".collector::a::fill .collector::a::use .collector::a::lastuse .collector::a::discard"
 for _kinds, _requires in ((".kind::f16 .kind::tf32 .kind::f8f6f4", _HAVE), (".kind::i8", "100a 110a")):
-    operation(
-        "tcgen05.mma.group.kind{.collector}",
-        "tcgen05_mma",
-        section="9.7.16.10.9.1",
-        requires=_requires,
-        group=_GROUP,
-        kind=_kinds,
-        collector=_OF_A,
-    )
+    for _sparse, _section in (("", "9.7.16.10.9.1"), (".sp", "9.7.16.10.9.2")):
+        operation(
+            f"tcgen05.mma{_sparse}.group.kind{{.collector}}",
+            "tcgen05_mma",
+            section=_section,
+            requires=_requires,
+            group=_GROUP,
+            kind=_kinds,
+            collector=_OF_A,
+        )
     operation(
         "tcgen05.mma.ws.cta_group::1.kind{.collector}",
         "tcgen05_mma",
@@ -86,7 +87,8 @@ for _kinds, _requires in ((".kind::f16 .kind::tf32 .kind::f8f6f4", _HAVE), (".ki
         kind=_kinds,
         collector=" ".join(f".collector::b{n}::{x}" for n in range(4) for x in ("fill", "use", "lastuse", "discard")),
     )
-# Sizes are written as .block32 on all, and as .scale_vec::2X on single targets.
+# Sizes are written as .block32 on all, and as .scale_vec::2X on single targets; so are sparse products of 4 bits alone
+# (ptxas 13.4).
 for _kind, _blocks, _vectors in (
     (".kind::mxf8f6f4", "{.size} .block32", ".scale_vec::1X"),
     (".kind::mxf4", "{.size} .block32", ".scale_vec::2X"),
@@ -94,16 +96,17 @@ for _kind, _blocks, _vectors in (
 ):
     _size, _, _choices = _blocks.partition(" ")
     for _pattern, _sizes, _requires in ((_size, _choices, _HAVE), (".size", _vectors, _SINGLE)):
-        operation(
-            f"tcgen05.mma.group.kind.block_scale{_pattern}{{.collector}}",
-            "tcgen05_mma",
-            section="9.7.16.10.9.1",
-            requires=_requires,
-            group=_GROUP,
-            kind=_kind,
-            size=_sizes,
-            collector=_OF_A,
-        )
+        for _sparse, _section in (("", "9.7.16.10.9.1"), (".sp", "9.7.16.10.9.2")):
+            operation(
+                f"tcgen05.mma{_sparse}.group.kind.block_scale{_pattern}{{.collector}}",
+                "tcgen05_mma",
+                section=_section,
+                requires=_SINGLE if _sparse and _kind != ".kind::mxf8f6f4" else _requires,
+                group=_GROUP,
+                kind=_kind,
+                size=_sizes,
+                collector=_OF_A,
+            )
 
 operation(
     "tcgen05.commit.group.mbarrier::arrive::one{.space}{.multicast::cluster}.b64",
@@ -117,9 +120,8 @@ for _when in ("before", "after"):
     operation(f"tcgen05.fence::{_when}_thread_sync", f"tcgen05_{_when}", section="9.7.16.11.1", requires=_HAVE)
 
 _KINDS = " ".join(f".kind::{k}" for k in ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4"))
-_SIZES = ".scale_vec::1X .scale_vec::2X .scale_vec::4X .block16 .block32"
 for _pattern, _what in (
-    ("tcgen05.mma.sp.group.kind{.block_scale}{.size}{.ashift}{.collector}", "tcgen05_sparse"),
+    ("tcgen05.mma.sp.group.kind.ashift{.collector}", "tcgen05_ashift"),
     ("tcgen05.mma.ws.sp.group.kind{.collector}", "tcgen05_sparse"),
     ("tcgen05.mma.group.kind.ashift{.collector}", "tcgen05_ashift"),
 ):
@@ -130,7 +132,6 @@ for _pattern, _what in (
         requires=_HAVE,
         group=_GROUP,
         kind=_KINDS,
-        size=_SIZES,
         collector=f"{_OF_A} .collector::b0::fill .collector::b1::fill .collector::b2::fill .collector::b3::fill",
     )
 operation(

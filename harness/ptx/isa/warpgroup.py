@@ -2,7 +2,8 @@
 
 A form of wgmma is a row of `ROWS`; `harness.ptx.kernel.warpgroup` runs them all, with
 `harness.ptx.numeric.tensorcore`. All have 64 rows; ptxas (12.9, 13.4) takes every eighth number of columns, of integers
-and single bits fewer.
+and single bits fewer. Those with a sparse matrix a are rows of `SPARSE_ROWS`, with k as its dense form has it;
+`harness.ptx.kernel.sparsegroup` runs these.
 """
 
 from __future__ import annotations
@@ -40,12 +41,30 @@ ROWS = (
     GroupRow(32, ".s32", ".s8 .u8", ".s8 .u8", _FEWER, before="{.satfinite}"),
     GroupRow(256, ".s32", ".b1", columns=_FEWER, behind=".and.popc"),
 )
+SPARSE_ROWS = (
+    GroupRow(32, ".f16 .f32", ".f16"),
+    GroupRow(32, ".f32", ".bf16"),
+    GroupRow(16, ".f32", ".tf32"),
+    GroupRow(64, ".f16 .f32", _F8, _F8),
+    GroupRow(64, ".s32", ".s8 .u8", ".s8 .u8", _FEWER, before="{.satfinite}"),
+)
 
 for _row in ROWS:
     operation(
         f"wgmma.mma_async.sync.aligned.shape{_row.before}.dtype.atype.btype{_row.behind}",
         "wgmma",
         section="9.7.15.5.2",
+        requires="90a",
+        shape=" ".join(f".m64n{n}k{_row.k}" for n in _row.columns),
+        dtype=_row.d,
+        atype=_row.a,
+        btype=_row.b or _row.a,
+    )
+for _row in SPARSE_ROWS:
+    operation(
+        f"wgmma.mma_async.sp.sync.aligned.shape{_row.before}.dtype.atype.btype",
+        "wgmma_sp",
+        section="9.7.15.6.3",
         requires="90a",
         shape=" ".join(f".m64n{n}k{_row.k}" for n in _row.columns),
         dtype=_row.d,

@@ -39,7 +39,7 @@ class KernelBuilder(Builder):
     """A builder that knows variables in memory, kernel parameters, and the functions that a kernel calls.
 
     `passed`: the registers that stand for .param variables, by declaration, offset and width; `calling`: the functions
-    whose bodies are being put in place.
+    whose bodies are being put in place; `tensor_group`: the .cta_group of tcgen05 instructions, which all share it.
     """
 
     def __init__(self, module: Module, function: Function, target: AnyTarget) -> None:
@@ -48,6 +48,7 @@ class KernelBuilder(Builder):
         self.functions = {f.name: f for f in module.functions if not f.kernel and f.body is not None}
         self.passed: dict[tuple[int, int, int], Register] = {}
         self.calling: list[str] = []
+        self.tensor_group = ""
         self.parameters = {p.name: p for p in function.parameters}
         self.scope.names |= set(self.parameters)
         self.parameter_places = places_of(function.parameters)

@@ -163,6 +163,10 @@ class ClusterFrame(KernelFrame):
         heard[np.arange(len(lanes)), self.rank[lanes]] = self.block_time[lanes]
         return self.block_time[lanes], self.warp_time[lanes], heard
 
+    def has_heard(self, lanes: Array) -> Array:
+        """See `KernelFrame`."""
+        return np.asarray(self.times(lanes)[2].max(axis=0))
+
     def learn(self, lanes: Array, told: Array) -> None:
         """Lanes hear of each block until a time."""
         self.heard[lanes] = np.maximum(self.heard[lanes], told)

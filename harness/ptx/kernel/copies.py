@@ -55,6 +55,10 @@ class Reaching(ThreadFrame):
         """Which bulk copy still reads some units of shared memory, in words."""
         raise NotImplementedError
 
+    def has_heard(self, lanes: Array) -> Array:
+        """Until when one of some lanes knows what each block of the cluster did, by rank."""
+        raise NotImplementedError
+
     def refuse_unmade(self, step: Step, offset: int, lane: int) -> None:
         """Raise ExecutionError where a lane uses another block's mbarrier, of whose making it has not heard."""
         raise NotImplementedError

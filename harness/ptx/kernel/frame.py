@@ -54,6 +54,13 @@ class KernelFrame(Reaching):
     def landed(self, barrier: Barrier, block: int) -> None:
         """A copy to a block tells its mbarrier."""
 
+    def has_heard(self, lanes: Array) -> Array:
+        """Until when one of some lanes knows what each block of the cluster did, by rank."""
+        return np.asarray(self.block_time[lanes].max(keepdims=True))
+
+    def reach(self, step: Step, lanes: Array, rank: Array, *, waits: bool = True) -> None:
+        """Lanes reach memory of other blocks. Raises MemoryFault where those may not run yet, or no more."""
+
     def refuse_unmade(self, step: Step, offset: int, lane: int) -> None:
         """Raise ExecutionError where a lane uses another block's mbarrier, of whose making it has not heard."""
 

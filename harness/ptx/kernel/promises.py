@@ -6,6 +6,10 @@ computed the product already. Before its issue `wgmma.fence` must follow what el
 `fence.proxy.async` what wrote its matrices, unless that was an asynchronous copy of the same proxy (ISA 9.7.15.7,
 8.6). A register's copy by `mov` is one more register that the product owns: the compiler moves registers, and ptxas
 then waits by itself.
+
+Writing to a register with a's elements is undefined by the ISA's text, and Triton 3.6 does it: the next round of a loop
+computes a's elements anew while products that read the old ones run. ptxas 12.8 and 12.9 give the new value a register
+of its own, so this is let through; the register is the product's no longer.
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ class Promise:
     accumulators: int
     units: list[Array] = field(default_factory=list)
     copies: set[int] = field(default_factory=set)
+    renamed: dict[int, set[int]] = field(default_factory=dict)
 
     @property
     def results(self) -> tuple[int, ...]:
@@ -45,9 +50,19 @@ class Promise:
         """The slots of a's elements."""
         return elements_of_a(self.step, self.accumulators)
 
+    def owners(self, slot: int) -> Array:
+        """The warpgroups whose register this still is: they have not written a new value to one with a's elements."""
+        gone = self.renamed.get(slot)
+        return self.groups if gone is None else self.groups[[g not in gone for g in self.groups.tolist()]]
+
+    def rename(self, slot: int, active: Array) -> None:
+        """Warpgroups whose threads have all written to the register own it no longer."""
+        whole = active.reshape(-1, 128)[self.groups].all(axis=1)
+        self.renamed.setdefault(slot, set()).update(self.groups[whole].tolist())
+
 
 def elements_of_a(step: Step, accumulators: int) -> frozenset[int]:
-    """The registers with elements of a; a descriptor is read at once."""
+    """The registers with elements of a and with metadata; a descriptor is read at once."""
     between = step.sources[accumulators:-2]
     return frozenset(r.slot for r in between if r.slot >= 0 and r.width == 32)
 
@@ -91,7 +106,10 @@ class Promises:
                     promise.copies |= {w.slot for w in step.destinations if w.slot >= 0}
             for writer in step.destinations:
                 for promise in self._of(writer.slot, active):
-                    if writer.slot not in promise.copies:
+                    if writer.slot in promise.inputs and "sp" not in promise.step.node.modifiers:
+                        if step.guard < 0:  # the guard may be false for some of the active threads
+                            promise.rename(writer.slot, active)
+                    elif writer.slot not in promise.copies:
                         raise self._refusal(step, promise, writer.slot, active, "writes")
             if moves:
                 self._listed()
@@ -104,10 +122,10 @@ class Promises:
         found = self._busy.get(slot)
         if not found:
             return []
-        return [p for p in found if active.reshape(-1, 128)[p.groups].any()]
+        return [p for p in found if active.reshape(-1, 128)[p.owners(slot)].any()]
 
     def _refusal(self, step: Step, promise: Promise, slot: int, active: Array, verb: str) -> ExecutionError:
-        group = next(int(g) for g in promise.groups if active.reshape(-1, 128)[g].any())
+        group = next(int(g) for g in promise.owners(slot) if active.reshape(-1, 128)[g].any())
         lane = group * 128 + int(np.flatnonzero(active.reshape(-1, 128)[group])[0])
         name = self.frame.program.registers[slot].name
         text = f"{self.frame.who(lane)} {verb} {name}, which the wgmma in line {self._line(promise)} "

@@ -1,4 +1,4 @@
-"""Products of a sparse matrix by a dense one (mma.sp): where its elements stand, and what tensor cores make of them.
+"""Products of a sparse matrix by a dense one (mma.sp, wgmma.sp): where its elements stand, what is made of it.
 
 Of every four neighbours of a row of a two are stored, of every two of tf32 one, of every eight integers of 4 bits two
 pairs. Four bits of metadata a chunk say which (ISA 9.7.14.6.1). Stored elements lie in registers as those of a dense
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from harness.ptx.binding.builder import binds, expect
-from harness.ptx.binding.program import Step
+from harness.ptx.binding.program import ReadSlot, Step
 from harness.ptx.errors import ExecutionError, NotElementwise, OperandError
 from harness.ptx.isa.forms import Bound
 from harness.ptx.kernel import fragments
@@ -29,7 +29,7 @@ from harness.ptx.machine.operations import runs
 from harness.ptx.numeric.tensorcore import BITS
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 from harness.ptx.targets import AnyTarget
-from harness.ptx.text.nodes import Immediate, Instruction
+from harness.ptx.text.nodes import Immediate, Instruction, Operand
 from harness.ptx.text.types import TYPES
 
 _REGISTERS = {"f32": "f32", "s32": "s32"}
@@ -91,9 +91,22 @@ def selectors(kind: str, k: int) -> int:
 
 
 def arithmetic_of_sparse(bound: Bound, target: AnyTarget | None) -> Arithmetic | None:
-    """How a target computes a form; None where nothing is known of it."""
-    how = arithmetic(types_of(bound), generation(target), False, bound.modifiers.get("satfinite") or "")
-    return None if how is None or how.way == "widened" else how
+    """How a target computes a form; None where nothing is known of it.
+
+    8-bit floats where tensor cores take none are widened as in dense products: ptxas (13.4, sm_90a and sm_100a) has one
+    HMMA.SP.16832 begin at zero with every other chunk, a second one go on with the rest, and adds c. Of each register's
+    four stored elements the first two are in the first, so the dense rule holds for what is stored.
+    """
+    return arithmetic(types_of(bound), generation(target), False, bound.modifiers.get("satfinite") or "")
+
+
+def selector_of(builder: KernelBuilder, node: Instruction, operand: Operand, kind: str, k: int) -> int:
+    """The sparsity selector of an instruction, for a's type and the shape's k. Raises OperandError for others."""
+    most = selectors(kind, k)
+    if not isinstance(operand, Immediate) or operand.value not in range(most):
+        message = f"{node.spelling}: the sparsity selector is a constant from 0 to {most - 1} (others are undefined)"
+        raise builder.error(OperandError, message, operand.offset)
+    return int(operand.value)
 
 
 @binds("mma_sp")
@@ -109,10 +122,7 @@ def _bind_mma_sp(builder: KernelBuilder, node: Instruction, bound: Bound) -> Ste
     if how is None:
         message = f"{bound.spelling}: nothing is published about its arithmetic on {generation(builder.target)} GPUs"
         raise builder.error(NotElementwise, message, node.offset)
-    selector, most = node.operands[5], selectors(types[1], k)
-    if not isinstance(selector, Immediate) or selector.value not in range(most):
-        message = f"{node.spelling}: the sparsity selector is a constant from 0 to {most - 1} (others are undefined)"
-        raise builder.error(OperandError, message, selector.offset)
+    selector = selector_of(builder, node, node.operands[5], types[1], k)
     widths = tuple(BITS[t] for t in types)
     tables = (
         fragments.of_c(rows, columns, widths[0]),
@@ -126,7 +136,7 @@ def _bind_mma_sp(builder: KernelBuilder, node: Instruction, bound: Bound) -> Ste
     writers = tuple(builder.destination(e, kinds[0], bound) for e in slots[0])
     readers = [builder.read(e, kinds[i], False, f"element of {bound.spelling}") for i in (1, 2, 3) for e in slots[i]]
     readers.append(builder.read(node.operands[4], TYPES["b32"], False, f"metadata of {bound.spelling}"))
-    place = storage(types[1], k, int(selector.value))
+    place = storage(types[1], k, selector)
     detail = SparseProduct(tables, widths, counts, how, place, "sp" not in node.modifiers)  # type: ignore[arg-type]
     return Step("mma_sp", node, bound, tuple(readers), writers, detail=detail)
 
@@ -137,10 +147,10 @@ def _run_mma_sp(frame: KernelFrame, step: Step, active: Array | None) -> None:
     warps, lanes = active_warps(frame, step, active)
     operands, doubts = factors(frame, step, warps, product.tables, product.widths, product.counts)
     a, b, c = operands
-    where = _columns(frame, step, warps)
+    where = columns(frame, step, step.sources[-1], warps, product.storage, product.ordered)
     result = multiplied(product.arithmetic, a, b, c, where)
     width = product.widths[0]
-    doubt = _doubt(doubts, where, result, width) if any(d is not None for d in doubts) else None
+    doubt = doubted(doubts, where, result, width) if any(d is not None for d in doubts) else None
     scattered(frame, step.destinations, lanes, product.tables[0], width, result, doubt, active)
 
 
@@ -159,33 +169,45 @@ def multiplied(how: Arithmetic, a: Array, b: Array, c: Array, where: Array) -> A
     return np.asarray(found.reshape(c.shape))
 
 
-def _columns(frame: KernelFrame, step: Step, warps: Array) -> Array:
-    """The column of each stored element, t x m x k/2. Raises ExecutionError for metadata without meaning."""
-    product: SparseProduct = step.detail
-    place = product.storage
-    value, mask = frame.read(step.sources[-1])
+def columns(
+    frame: KernelFrame, step: Step, reader: ReadSlot, warps: Array, place: Storage, ordered: bool, tiles: int = 1
+) -> Array:
+    """The column of each stored element, warps x 16 x k/2. Raises ExecutionError for metadata without meaning.
+
+    reader: the operand with metadata. tiles: of how many warps, one below the other, a matrix has its rows.
+    """
+    value, mask = frame.read(reader)
     threads = np.unique(place.thread)
     giving = (warps[:, None, None] * 32 + 4 * np.arange(8)[:, None] + threads).reshape(-1)
     if mask is not None:
         doubt = np.broadcast_to(mask, (frame.lanes,))[giving]
         frame.refuse_undefined(step, doubt, giving, "the metadata of a sparse matrix")
-    words = np.broadcast_to(value, (frame.lanes,)).reshape(-1, 32)[warps]
-    lane = np.arange(16)[:, None] % 8 * 4 + place.thread
-    chunks = words[:, lane] >> place.bit.astype(np.uint32) & np.uint32(15)
-    first, second = (chunks & 3).astype(np.int64), (chunks >> 2).astype(np.int64)
+    chunks = chunks_of(np.broadcast_to(value, (frame.lanes,)).reshape(-1, 32)[warps], place)
+    first, second = chunks & 3, chunks >> 2
     if place.single:
         bad = (chunks != 0b0100) & (chunks != 0b1110)
         meaning = "0b0100 and 0b1110"
     else:
-        bad = first >= second if product.ordered else first == second
-        meaning = "two indices that rise" if product.ordered else "two different indices"
+        bad = first >= second if ordered else first == second
+        meaning = "two indices that rise" if ordered else "two different indices"
     if bad.any():
         tile, row, chunk = (int(x[0]) for x in np.nonzero(bad))
-        who = frame.who(int(warps[tile]) * 32 + int(lane[row, chunk]))
-        text = (
-            f"{who} gives metadata 0b{int(chunks[tile, row, chunk]):04b} for columns from {chunk * place.columns} of "
-        )
-        raise frame.fault(ExecutionError, step, f"{text}row {row}: it means nothing, only {meaning} do")
+        who = frame.who(int(warps[tile]) * 32 + row % 8 * 4 + int(place.thread[row, chunk]))
+        text = f"{who} gives metadata 0b{int(chunks[tile, row, chunk]):04b} for columns from {chunk * place.columns} "
+        text += f"of row {row + 16 * (int(warps[tile]) % tiles)}"
+        raise frame.fault(ExecutionError, step, f"{text}: it means nothing, only {meaning} do")
+    return kept(chunks, place)
+
+
+def chunks_of(words: Array, place: Storage) -> Array:
+    """Four bits for each chunk, warps x 16 x chunks, of the metadata of warps, warps x 32."""
+    lane = np.arange(16)[:, None] % 8 * 4 + place.thread
+    return (words[:, lane] >> place.bit.astype(np.uint32) & np.uint32(15)).astype(np.int64)
+
+
+def kept(chunks: Array, place: Storage) -> Array:
+    """The column of each stored element, warps x 16 x k/2, by four bits for each chunk."""
+    first, second = chunks & 3, chunks >> 2
     start = np.arange(chunks.shape[2]) * place.columns
     if place.single:
         return np.asarray(start + (first >> 1))
@@ -193,7 +215,7 @@ def _columns(frame: KernelFrame, step: Step, warps: Array) -> Array:
     return np.asarray(found.reshape(*chunks.shape[:2], -1))
 
 
-def _doubt(doubts: list[Array | None], where: Array, result: Array, width: int) -> Array:
+def doubted(doubts: list[Array | None], where: Array, result: Array, width: int) -> Array:
     """The masks of results: one that depends on an element with undefined bits is undefined."""
     a, b, c = doubts
     bad = np.zeros(result.shape, np.bool_)

@@ -57,14 +57,16 @@ class Accumulator:
             of[self.cells[chosen]] = what[chosen]
 
 
-def accumulator(frame: KernelFrame, step: Step, lane: int, given: int, shape: tuple[int, int], ws: bool) -> Accumulator:
-    """That of a shape at an address. Raises MemoryFault outside of tensor memory."""
-    key = (int(frame.block[lane]), given, shape, ws)
+def accumulator(
+    frame: KernelFrame, step: Step, lane: int, given: int, shape: tuple[int, int], ws: bool, block: int
+) -> Accumulator:
+    """That of a shape at an address in a block. Raises MemoryFault outside of tensor memory."""
+    key = (block, given, shape, ws)
     found = frame.tensor.accumulators.get(key)
     if isinstance(found, Accumulator):
         return found
     lanes, columns = tensoroperands.rows_of(*shape, ws)
-    cells = tensoroperands.cells(frame, step, lane, given, lanes, columns, "d")
+    cells = tensoroperands.cells(frame, step, lane, given, lanes, columns, "d", block)
     made = Accumulator(key[0], given >> 16, given & 0xFFFF, ws, cells, cells.reshape(-1), lanes + (given >> 16))
     frame.tensor.accumulators[key] = made
     return made

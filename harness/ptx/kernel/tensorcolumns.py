@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from harness.ptx.binding.builder import binds, expect
 from harness.ptx.binding.program import ReadSlot, Step
-from harness.ptx.errors import ExecutionError, MemoryFault, NotElementwise
+from harness.ptx.errors import ExecutionError, MemoryFault
 from harness.ptx.isa.forms import Bound
+from harness.ptx.kernel import tensorpairs
 from harness.ptx.kernel.accesses import address
 from harness.ptx.kernel.builder import KernelBuilder
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.kernel.matrices import active_warps
 from harness.ptx.kernel.memory import Access
 from harness.ptx.kernel.tensormemory import COLUMNS
+from harness.ptx.kernel.tensorpairs import of_a_pair
 from harness.ptx.machine.operations import runs
 from harness.ptx.numeric.vectorise import Array
 from harness.ptx.text.nodes import Instruction
@@ -22,11 +26,12 @@ from harness.ptx.text.types import TYPES
 COUNTS = (32, 64, 128, 256, 512)
 
 
-def of_one_block(builder: KernelBuilder, node: Instruction, bound: Bound) -> None:
-    """Raise NotElementwise for what works on a pair of blocks."""
-    if bound.modifiers.get("group") == "cta_group::2":
-        text = f"{node.spelling}: the emulator runs .cta_group::1; .cta_group::2 works on a pair of blocks of a cluster"
-        raise builder.error(NotElementwise, text, node.offset)
+@dataclass(frozen=True)
+class Allocation:
+    """Whether columns are allocated for a pair of blocks, and how the address is stored."""
+
+    pair: bool
+    access: Access
 
 
 def same(frame: KernelFrame, step: Step, reader: ReadSlot, lanes: Array, what: str) -> Array:
@@ -46,17 +51,18 @@ def same(frame: KernelFrame, step: Step, reader: ReadSlot, lanes: Array, what: s
 @binds("tcgen05_alloc")
 def _bind_alloc(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2)
-    of_one_block(builder, node, bound)
+    pair = of_a_pair(builder, node, bound)
     space = (bound.modifiers["space"] or "").partition("::")[0]
     base, displacement = address(builder, node.operands[0], space)
     count = builder.read(node.operands[1], TYPES["u32"], False, "the number of columns")
-    return Step("tcgen05_alloc", node, bound, (base, count), detail=Access(space, displacement, 32, 1))
+    detail = Allocation(pair, Access(space, displacement, 32, 1))
+    return Step("tcgen05_alloc", node, bound, (base, count), detail=detail)
 
 
 @binds("tcgen05_dealloc")
 def _bind_dealloc(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2)
-    of_one_block(builder, node, bound)
+    of_a_pair(builder, node, bound)
     readers = [
         builder.read(o, TYPES["u32"], False, w)
         for o, w in zip(node.operands, ("the first column", "the number of columns"), strict=True)
@@ -67,7 +73,7 @@ def _bind_dealloc(builder: KernelBuilder, node: Instruction, bound: Bound) -> St
 @binds("tcgen05_relinquish")
 def _bind_relinquish(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 0)
-    of_one_block(builder, node, bound)
+    of_a_pair(builder, node, bound)
     return Step("tcgen05_relinquish", node, bound)
 
 
@@ -82,7 +88,6 @@ def _run_alloc(frame: KernelFrame, step: Step, active: Array | None) -> None:
     warps, lanes = active_warps(frame, step, active)
     if not len(warps):
         return
-    memory = frame.tensor.memory
     found = []
     for count, warp in zip(
         same(frame, step, step.sources[1], lanes, "the number of columns").tolist(), warps, strict=True
@@ -90,22 +95,45 @@ def _run_alloc(frame: KernelFrame, step: Step, active: Array | None) -> None:
         lane = int(warp) * 32
         block = int(frame.block[lane])
         _counted(frame, step, lane, count)
-        given_up = memory.may_allocate[block]
-        if given_up is not None:
-            text = f"{frame.who(lane)} allocates columns behind the tcgen05.relinquish_alloc_permit in line "
-            raise frame.fault(ExecutionError, step, f"{text}{frame.tensor.line(given_up)}")
-        first = memory.allocate(step, block, count)
-        if first is None:
-            held = ", ".join(f"{h.count} by line {frame.tensor.line(h.step)}" for h in memory.held[block])
-            text = f"{frame.who(lane)} waits for {count} columns of tensor memory; of {COLUMNS} are held {held}"
-            raise frame.fault(ExecutionError, step, f"{text}. The emulator waits for no other warp to free some")
-        found.append(first)
+        found.append(_allocated(frame, step, lane, block, count))
     first_lanes = warps * 32
-    _, places = frame.locate_lanes(step, step.sources[0], step.detail, first_lanes)
+    _, places = frame.locate_lanes(step, step.sources[0], step.detail.access, first_lanes)
     if any(place.region is not frame.shared for place in places):
         text = f"{frame.who(int(first_lanes[0]))}: the address of columns goes to shared memory"
         raise frame.fault(MemoryFault, step, text)
-    frame.store(step, step.detail, first_lanes, places, [np.array(found, np.uint32)], [None])
+    frame.store(step, step.detail.access, first_lanes, places, [np.array(found, np.uint32)], [None])
+
+
+def _allocated(frame: KernelFrame, step: Step, lane: int, block: int, count: int) -> int:
+    """The first of some columns, which the block then holds; for a pair, both do, and the other's warp gets the same.
+
+    Hardware has the first warp of a pair wait for the other. Here it goes on, and the other is promised the columns.
+    """
+    memory, blocks = frame.tensor.memory, [block]
+    if step.detail.pair:
+        other = tensorpairs.peer(frame, step, lane)
+        blocks = sorted([block, other])
+        if memory.promised[block]:
+            given = memory.promised[block].pop(0)
+            if given.count != count:
+                text = (
+                    f"{frame.who(lane)} allocates {count} columns for a pair of blocks, whose other warp has asked for "
+                )
+                raise frame.fault(ExecutionError, step, f"{text}{given.count} in line {frame.tensor.line(given.step)}")
+            return given.first
+    for one in blocks:
+        given_up = memory.may_allocate[one]
+        if given_up is not None:
+            text = f"{frame.who(lane)} allocates columns behind the tcgen05.relinquish_alloc_permit in line "
+            raise frame.fault(ExecutionError, step, f"{text}{frame.tensor.line(given_up)}")
+    first = memory.allocate(step, blocks, count)
+    if first is None:
+        held = ", ".join(f"{h.count} by line {frame.tensor.line(h.step)}" for h in memory.held[block])
+        text = f"{frame.who(lane)} waits for {count} columns of tensor memory; of {COLUMNS} are held {held}"
+        raise frame.fault(ExecutionError, step, f"{text}. The emulator waits for no other warp to free some")
+    if step.detail.pair:
+        memory.promised[other].append(next(h for h in memory.held[other] if h.first == first))
+    return first
 
 
 @runs("tcgen05_dealloc")

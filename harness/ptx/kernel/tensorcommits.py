@@ -1,41 +1,64 @@
-"""How an mbarrier is told of what the tensor cores have done (tcgen05.commit; ISA 9.7.16.10.10)."""
+"""How mbarriers are told of what the tensor cores have done (tcgen05.commit; ISA 9.7.16.10.10).
+
+With a multicast the mbarrier at the same offset in each block of the cluster that a mask names is told.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
 from harness.ptx.binding.builder import binds, expect
 from harness.ptx.binding.program import Step
-from harness.ptx.errors import NotElementwise
 from harness.ptx.isa.forms import Bound
 from harness.ptx.kernel.accesses import address
 from harness.ptx.kernel.builder import KernelBuilder
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.kernel.mbarriers import barrier_at, places
 from harness.ptx.kernel.memory import Access
-from harness.ptx.kernel.tensorcolumns import of_one_block
+from harness.ptx.kernel.tensoroperands import values
+from harness.ptx.kernel.tensorpairs import of_a_pair
 from harness.ptx.machine.operations import runs
 from harness.ptx.numeric.vectorise import Array
 from harness.ptx.text.nodes import Instruction
+from harness.ptx.text.types import TYPES
 
 
 @binds("tcgen05_commit")
 def _bind_commit(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-    of_one_block(builder, node, bound)
-    if "multicast::cluster" in node.modifiers:
-        text = f"{node.spelling}: the emulator runs blocks without a cluster, where there is nobody else to tell"
-        raise builder.error(NotElementwise, text, node.offset)
-    expect(builder, node, 1)
+    of_a_pair(builder, node, bound)
+    several = "multicast::cluster" in node.modifiers
+    expect(builder, node, 2 if several else 1)
     space = (bound.modifiers["space"] or "").partition("::")[0]
-    base, displacement = address(builder, node.operands[0], space)
-    return Step("tcgen05_commit", node, bound, (base,), detail=Access(space, displacement, 64, 1))
+    base, displacement = address(builder, node.operands[0], space or "shared")
+    ranks = [builder.read(o, TYPES["u16"], False, "the mask of a multicast") for o in node.operands[1:]]
+    return Step("tcgen05_commit", node, bound, (base, *ranks), detail=Access(space, displacement, 64, 1))
 
 
 @runs("tcgen05_commit")
 def _run_commit(frame: KernelFrame, step: Step, active: Array | None) -> None:
     lanes = frame.every if active is None else np.flatnonzero(active)
     if len(lanes):
-        offsets = places(frame, step, step.sources[0], step.detail, lanes).tolist()
-        for lane, offset in zip(lanes.tolist(), offsets, strict=True):
-            barrier_at(frame, step, offset, lane)
-            frame.tensor.commit(step, lane, offset)
+        offsets = places(frame, step, step.sources[0], _access(frame, step, lanes), lanes).tolist()
+        masks = values(frame, step, step.sources[1:], lanes) if len(step.sources) > 1 else [[]] * len(lanes)
+        for lane, offset, mask in zip(lanes.tolist(), offsets, masks, strict=True):
+            told = [offset]
+            if mask:
+                within = offset % frame.shared.size
+                told = [block * frame.shared.size + within for block in frame.receivers(step, lane, mask[0])]
+            for one in told:
+                frame.refuse_unmade(step, one, lane)
+                barrier_at(frame, step, one, lane)
+            frame.tensor.commit(step, lane, told)
+
+
+def _access(frame: KernelFrame, step: Step, lanes: Array) -> Access:
+    """Without a state space the ISA asks for a generic address; an offset in shared memory serves as well.
+
+    ptxas 12.8 and 12.9 hand the low word of the register to UTCBAR in both cases, and Triton 3.6 writes offsets.
+    """
+    access: Access = step.detail
+    value, _ = frame.read(step.sources[0])
+    words = np.broadcast_to(value, (frame.lanes,))[lanes].astype(np.uint64) + np.uint64(access.displacement % (1 << 64))
+    return replace(access, space="shared") if not access.space and (words < 1 << 32).all() else access

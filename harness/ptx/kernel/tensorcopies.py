@@ -19,8 +19,8 @@ from harness.ptx.kernel import tensoroperands
 from harness.ptx.kernel.accesses import address
 from harness.ptx.kernel.builder import KernelBuilder
 from harness.ptx.kernel.frame import KernelFrame
-from harness.ptx.kernel.tensorcolumns import of_one_block
 from harness.ptx.kernel.tensoroperands import TensorOperand, values
+from harness.ptx.kernel.tensorpairs import members, of_a_pair
 from harness.ptx.machine.operations import runs
 from harness.ptx.numeric.vectorise import Array
 from harness.ptx.text.nodes import Instruction
@@ -32,12 +32,16 @@ _COPIES = {None: (0,), "warpx2::02_13": (0, 64), "warpx2::01_23": (0, 32), "warp
 
 @dataclass(frozen=True)
 class TensorCopy:
-    """A copy: rows and words of 32 bits in each, and where a row goes: copies x rows of lanes. `packed`: its format."""
+    """A copy: rows and words of 32 bits in each, and where a row goes: copies x rows of lanes. `packed`: its format.
+
+    `pair`: each of two blocks copies from its own shared memory to its own tensor memory.
+    """
 
     lanes: Array
     words: int
     packed: str | None
     behind: int
+    pair: bool = False
 
 
 @cache
@@ -54,12 +58,12 @@ def lanes_of(rows: int, copies: str | None) -> Array:
 @binds("tcgen05_cp")
 def _bind_cp(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2)
-    of_one_block(builder, node, bound)
+    pair = of_a_pair(builder, node, bound)
     rows, bits = map(int, (bound.modifiers["shape"] or "").removesuffix("b").split("x"))
     base, displacement = address(builder, node.operands[0], "tensor")
     what = builder.read(node.operands[1], TYPES["b64"], False, f"a descriptor of {bound.spelling}")
     lanes = lanes_of(rows, bound.modifiers.get("copies"))
-    detail = TensorCopy(lanes, bits // 32, bound.modifiers.get("packed"), displacement)
+    detail = TensorCopy(lanes, bits // 32, bound.modifiers.get("packed"), displacement, pair)
     return Step("tcgen05_cp", node, bound, (base, what), (), detail=detail)
 
 
@@ -68,9 +72,12 @@ def _run_cp(frame: KernelFrame, step: Step, active: Array | None) -> None:
     lanes = frame.every if active is None else np.flatnonzero(active)
     found: TensorCopy = step.detail
     for lane, (given, code) in zip(lanes.tolist(), values(frame, step, step.sources, lanes), strict=True):
-        to = _cells(frame, step, lane, given + found.behind, found)
+        blocks = members(frame, step, lane, found.pair)
+        to = np.concatenate([_cells(frame, step, lane, given + found.behind, found, b) for b in blocks], axis=1)
         source = TensorOperand("the source", found.lanes.shape[1], 4 * found.words, "u8")
-        offsets = tensoroperands.shared_offsets(frame, step, lane, code, source)
+        offsets = np.concatenate(
+            [tensoroperands.shared_offsets(frame, step, lane, code, source, b) for b in blocks], axis=0
+        )
         work = frame.tensor.issue(step, lane, to.reshape(-1))
         frame.tensor.read_shared(work, offsets)
         shared = frame.shared
@@ -82,14 +89,14 @@ def _run_cp(frame: KernelFrame, step: Step, active: Array | None) -> None:
             into[to] = rows
 
 
-def _cells(frame: KernelFrame, step: Step, lane: int, given: int, found: TensorCopy) -> Array:
-    """The cells that a copy writes: copies x rows x words."""
+def _cells(frame: KernelFrame, step: Step, lane: int, given: int, found: TensorCopy, block: int) -> Array:
+    """The cells that a copy writes in a block: copies x rows x words."""
     if given >> 16:
         text = f"{frame.who(lane)} copies to lane {given >> 16} of tensor memory; a copy of this shape begins at lane 0"
         raise frame.fault(ExecutionError, step, text)
     lanes = np.broadcast_to(found.lanes[..., None], (*found.lanes.shape, found.words))
     columns = np.broadcast_to(np.arange(found.words), lanes.shape)
-    return tensoroperands.cells(frame, step, lane, given, lanes, columns, "the destination")
+    return tensoroperands.cells(frame, step, lane, given, lanes, columns, "the destination", block)
 
 
 def _unpacked(chunks: Array, packed: str | None, masks: bool) -> Array:
@@ -104,9 +111,9 @@ def _unpacked(chunks: Array, packed: str | None, masks: bool) -> Array:
 @binds("tcgen05_shift")
 def _bind_shift(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 1)
-    of_one_block(builder, node, bound)
+    pair = of_a_pair(builder, node, bound)
     base, displacement = address(builder, node.operands[0], "tensor")
-    return Step("tcgen05_shift", node, bound, (base,), (), detail=displacement)
+    return Step("tcgen05_shift", node, bound, (base,), (), detail=(displacement, pair))
 
 
 @runs("tcgen05_shift")
@@ -114,13 +121,16 @@ def _run_shift(frame: KernelFrame, step: Step, active: Array | None) -> None:
     """32 bytes of each of the first 31 of 32 lanes go to the next lane."""
     lanes = frame.every if active is None else np.flatnonzero(active)
     memory = frame.tensor.memory
+    displacement, pair = step.detail
     for lane, (given,) in zip(lanes.tolist(), values(frame, step, step.sources, lanes), strict=True):
-        at = given + step.detail
+        at = given + displacement
         if at >> 16 & 31:
             text = f"{frame.who(lane)} shifts from lane {at >> 16} of tensor memory on; the first is a multiple of 32"
             raise frame.fault(ExecutionError, step, text)
         row, column = np.meshgrid(np.arange(32), np.arange(8), indexing="ij")
-        cells = tensoroperands.cells(frame, step, lane, at, row, column, "the matrix to shift")
+        blocks = members(frame, step, lane, pair)
+        parts = [tensoroperands.cells(frame, step, lane, at, row, column, "the matrix to shift", b) for b in blocks]
+        cells = np.concatenate(parts, axis=1)
         frame.tensor.issue(step, lane, cells[1:].reshape(-1), cells[:-1].reshape(-1))
         for of in (memory.words, memory.undefined):
             of[cells[1:]] = of[cells[:-1]]

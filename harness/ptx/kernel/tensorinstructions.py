@@ -40,7 +40,7 @@ def _plain(d: Mapping[int, object], a: Mapping[int, object], *, integer: bool = 
         Field("across_a", 15, 1, _FLAG),
         Field("across_b", 16, 1, _FLAG),
         Field("n", 17, 6, _COLUMNS),
-        Field("m", 24, 5, {m >> 4: m for m in (32, 64, 128)}),
+        Field("m", 24, 5, {m >> 4: m for m in (32, 64, 128, 256)}),
         Field("shift", 30, 2, _ANY_TWO),
     )
 
@@ -59,7 +59,7 @@ def _scaled(
         Field("across_b", 16, 1, _FLAG if across else _NO),
         Field("n", 17, 6, _COLUMNS),
         Field("scale", 23, 1, scales),
-        Field("m", 27, 2, {1: 128}),
+        Field("m", 27, 2, {1: 128, 2: 256}),
         Field("part_a", 29, 2, parts),
     )
 
@@ -107,11 +107,31 @@ class InstructionDescriptor:
     block: int = 0
     part_a: int = 0
     part_b: int = 0
+    sparse: bool = False
+    selector: int = 0
+
+    @property
+    def stored(self) -> int:
+        """Elements of a row of a that are stored."""
+        return self.k // 2 if self.sparse else self.k
 
 
 @cache
-def decoded(code: int, kind: str, ws: bool, block: int) -> InstructionDescriptor | str:
-    """What 32 bits say for a kind; words where ISA 9.7.16.4.2 does not let them stand."""
+def decoded(
+    code: int, kind: str, ws: bool, block: int, pair: bool = False, sparse: bool = False
+) -> InstructionDescriptor | str:
+    """What 32 bits say for a kind; words where ISA 9.7.16.4.2 does not let them stand.
+
+    pair: two blocks multiply. sparse: bit 2 says so, and bits 0 and 1 are the sparsity selector of f16 and tf32.
+    """
+    selector = code & 3 if sparse else 0
+    if sparse:
+        if not code & 4:
+            return "bit 2 (sparsity) is 0, which a product with a sparse a (.sp) sets"
+        if selector > (kind in ("f16", "tf32")):
+            most = "0 or 1" if kind in ("f16", "tf32") else "0 alone"
+            return f"the sparsity selector (bits 0 and 1) is {selector}; .kind::{kind} takes {most}"
+        code &= ~7
     left, values = code, dict[str, object]()
     for one in FIELDS[kind]:
         value = code >> one.at & (1 << one.bits) - 1
@@ -124,19 +144,30 @@ def decoded(code: int, kind: str, ws: bool, block: int) -> InstructionDescriptor
         return f"bits are set that no field of .kind::{kind} has (0x{left:x})"
     if values.pop("shift", 0) and not ws:
         return "the largest shift (bits 30, 31) is for tcgen05.mma.ws"
-    found = InstructionDescriptor(k=K[kind], block=block, **{"d": "f32", **values})  # type: ignore[arg-type]
-    return _unshaped(found, kind, ws) or found
+    shape = {"k": K[kind] * (1 + sparse), "block": block, "sparse": sparse, "selector": selector}
+    found = InstructionDescriptor(**{"d": "f32", **shape, **values})  # type: ignore[arg-type]
+    return _unshaped(found, kind, ws, pair) or found
 
 
-def _unshaped(found: InstructionDescriptor, kind: str, ws: bool) -> str:
+def _unshaped(found: InstructionDescriptor, kind: str, ws: bool, pair: bool) -> str:
     """What is wrong with a shape, or with types that stand together; "": nothing."""
     m, n = found.m, found.n
+    sizes: object
     if kind == "f16" and found.a != found.b:
         return f"a is {found.a} and b is {found.b}; .kind::f16 multiplies numbers of one type"
     if kind == "f16" and found.d == "f16" and found.a == "bf16":
         return "products of bf16 go to f32"
-    if ws:
-        sizes: object = (64, 128, 256)
+    if pair and m not in (128, 256):
+        return f"it has {m} rows; a pair of blocks (.cta_group::2) multiplies 128 or 256"
+    if m == 256 and not pair:
+        return "it has 256 rows, which a pair of blocks (.cta_group::2) alone takes"
+    if pair and found.sparse and found.block and m == 128:
+        return "it has 128 rows; sparse scaled products of a pair have 256"
+    if pair:
+        step = 32 if kind == "i8" or (found.across_b and found.b in ("e4m3", "e5m2")) else 16
+        sizes, good = f"multiples of {step} from a pair of blocks", n % step == 0
+    elif ws:
+        sizes = "64, 128 or 256"
         good = n in (64, 128, 256)
     elif found.block:
         sizes, good = "multiples of 8", True
@@ -159,4 +190,4 @@ def _unshaped(found: InstructionDescriptor, kind: str, ws: bool) -> str:
 
 def block_parts(found: InstructionDescriptor) -> int:
     """Scales of a row of a; 0 without."""
-    return found.k // found.block if found.block else 0
+    return found.stored // found.block if found.block else 0

@@ -20,8 +20,8 @@ from harness.ptx.numeric.vectorise import Array
 LANES, COLUMNS = 128, 512
 CELLS = LANES * COLUMNS
 CORES = 1 << 12
-"""Who accesses: a warp by its number; the tensor cores, by this plus the thread that they work for."""
-_NOBODY, _SEVERAL = -1, -2
+"""Who accesses: a warp by its number; the tensor cores, by this plus the thread (of a cluster) that they work for."""
+_NOBODY, SEVERAL = -1, -2
 
 
 def cell(lane: Array | int, column: Array | int) -> Array:
@@ -43,7 +43,8 @@ class TensorMemory:
 
     `undefined`: bits that nobody defined. `busy`, `lent`: operations under way that write to a cell, or read it.
     `storing`: the warp, counted from 1, that has not waited for its store to a cell; `loading`: how many warps have not
-    waited for their load of one.
+    waited for their load of one. `promised`: columns that a block holds since the other of its pair has allocated them,
+    and that no warp of its own has asked for yet.
     """
 
     def __init__(self, blocks: int) -> None:
@@ -55,6 +56,7 @@ class TensorMemory:
         self.unfenced = np.zeros(size, np.bool_)
         self.held: list[list[Columns]] = [[] for _ in range(blocks)]
         self.open = np.zeros((blocks, COLUMNS), np.bool_)
+        self.promised: list[list[Columns]] = [[] for _ in range(blocks)]
         self.freed: list[dict[int, Step]] = [{} for _ in range(blocks)]
         self.may_allocate: list[Step | None] = [None] * blocks
         self.writer, self.reader = np.full(size, _NOBODY, np.int32), np.full(size, _NOBODY, np.int32)
@@ -62,15 +64,16 @@ class TensorMemory:
 
     # columns ---------------------------------------------------------------------------------------------
 
-    def allocate(self, step: Step, block: int, count: int) -> int | None:
-        """The first of so many free columns, which the block then holds; None where it has too few."""
+    def allocate(self, step: Step, blocks: list[int], count: int) -> int | None:
+        """The first of so many columns, free in all blocks, which these then hold; None where they have too few."""
         for first in range(COLUMNS - count, -1, -count):
-            if not self.open[block, first : first + count].any():
-                self.open[block, first : first + count] = True
-                self.held[block].append(Columns(first, count, step))
-                for number in range(first, first + count):
-                    self.freed[block].pop(number, None)
-                self._forget(block, first, count)
+            if not self.open[blocks, first : first + count].any():
+                for block in blocks:
+                    self.open[block, first : first + count] = True
+                    self.held[block].append(Columns(first, count, step))
+                    for number in range(first, first + count):
+                        self.freed[block].pop(number, None)
+                    self._forget(block, first, count)
                 return first
         return None
 
@@ -100,7 +103,7 @@ class TensorMemory:
         """Record reads at time `now`; `since`: when those who read last met the others."""
         old = self.reader[cells]
         recent = (self.read[cells] >= since) & (old != who) & (old != _NOBODY)
-        self.reader[cells] = np.where(recent, _SEVERAL, who)
+        self.reader[cells] = np.where(recent, SEVERAL, who)
         self.read[cells] = now
 
     def note_write(self, cells: Array, who: Array | int, now: int) -> None:

@@ -58,7 +58,7 @@ def values(frame: KernelFrame, step: Step, readers: tuple[ReadSlot, ...], lanes:
 # shared memory ----------------------------------------------------------------------------------------------------
 
 
-def shared_offsets(frame: KernelFrame, step: Step, lane: int, code: int, found: TensorOperand) -> Array:
+def shared_offsets(frame: KernelFrame, step: Step, lane: int, code: int, found: TensorOperand, block: int) -> Array:
     """The bytes of shared memory, over all blocks, of a matrix's chunks. Raises ExecutionError and MemoryFault."""
     descriptor = tensordescriptors.decoded(code)
     who = f"the descriptor of {found.name} of {frame.who(lane)}"
@@ -71,6 +71,9 @@ def shared_offsets(frame: KernelFrame, step: Step, lane: int, code: int, found: 
         raise frame.fault(ExecutionError, step, text)
     each = 128 // found.element
     depth = found.k if found.across else found.k * found.element // 8
+    if not found.across and 16 < descriptor.swizzle.row < depth:
+        text = f"{who} states a swizzle of {descriptor.swizzle.row} bytes, and {depth} bytes lie along k: the ISA does "
+        raise frame.fault(ExecutionError, step, f"{text}not say where those beyond its rows are")
     address = tensordescriptors.addresses(descriptor, found.across, found.rows, depth, each).reshape(-1)
     offsets = address - SHARED_BASE
     shared = frame.shared
@@ -79,8 +82,8 @@ def shared_offsets(frame: KernelFrame, step: Step, lane: int, code: int, found: 
         text = f"{who} reaches offset {int(bad[0])}, outside the {shared.limit} bytes of shared memory (start "
         text += f"{descriptor.start - SHARED_BASE}, leading offset {descriptor.leading}, stride {descriptor.stride})"
         raise frame.fault(MemoryFault, step, text)
-    frame.promises.note_layout(step, offsets, descriptor.swizzle.row, lane, found.name)
-    return np.asarray(offsets + int(frame.block[lane]) * shared.size)
+    frame.promises.note_layout(step, offsets, descriptor.swizzle.row, block * frame.grid.threads, found.name)
+    return np.asarray(offsets + block * shared.size)
 
 
 def from_shared(frame: KernelFrame, offsets: Array, found: TensorOperand) -> Codes:
@@ -139,14 +142,16 @@ def rows_of(m: int, n: int, ws: bool) -> tuple[Array, Array]:
     return row + column // each * m, column % each
 
 
-def cells(frame: KernelFrame, step: Step, lane: int, given: int, lanes: Array, columns: Array, name: str) -> Array:
-    """The numbers of cells, from an address on. Raises MemoryFault outside of tensor memory."""
+def cells(
+    frame: KernelFrame, step: Step, lane: int, given: int, lanes: Array, columns: Array, name: str, block: int
+) -> Array:
+    """The numbers of cells of a block, from an address on. Raises MemoryFault outside of tensor memory."""
     first_lane, first = given >> 16, given & 0xFFFF
     last_lane, last = first_lane + int(lanes.max()), first + int(columns.max())
     if last_lane >= CELLS // COLUMNS or last >= COLUMNS:
         text = f"{name} of {frame.who(lane)} at address 0x{given:x} reaches lane {last_lane}, column {last} of tensor "
         raise frame.fault(MemoryFault, step, f"{text}memory, which has {CELLS // COLUMNS} lanes and {COLUMNS} columns")
-    return np.asarray(int(frame.block[lane]) * CELLS + cell(lanes + first_lane, columns + first))
+    return np.asarray(block * CELLS + cell(lanes + first_lane, columns + first))
 
 
 def refuse_unwritten(frame: KernelFrame, step: Step, lane: int, some: Array, name: str) -> None:

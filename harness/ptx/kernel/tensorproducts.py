@@ -1,7 +1,7 @@
-"""Products by the tensor cores of one block, in tensor memory (tcgen05.mma; ISA 9.7.16.10).
+"""Products by the tensor cores of one block, or of a pair, in tensor memory (tcgen05.mma; ISA 9.7.16.10).
 
 The product is computed when it is issued; `harness.ptx.kernel.tensorwork` says what may touch it before its commit has
-been waited for. Collector hints (.collector::*) say what hardware may keep for reuse, and change no value.
+been waited for. Hints (.collector::*) are checked by `harness.ptx.kernel.tensorcollectors`; they change no value.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from harness.ptx.binding.builder import binds, expect
 from harness.ptx.binding.program import Step
 from harness.ptx.errors import ExecutionError, NotElementwise, OperandError
 from harness.ptx.isa.forms import Bound
-from harness.ptx.kernel import tensorinstructions, tensoroperands
+from harness.ptx.kernel import tensorinstructions, tensoroperands, tensorsparse
 from harness.ptx.kernel.accesses import address
 from harness.ptx.kernel.builder import KernelBuilder
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.kernel.multiply import Arithmetic
 from harness.ptx.kernel.tensor import spread
-from harness.ptx.kernel.tensoraccumulators import accumulator, codes, store
-from harness.ptx.kernel.tensorcolumns import of_one_block
+from harness.ptx.kernel.tensoraccumulators import Accumulator, accumulator, codes, store
+from harness.ptx.kernel.tensorcollectors import collected
 from harness.ptx.kernel.tensorinstructions import InstructionDescriptor
 from harness.ptx.kernel.tensoroperands import BITS, Codes, TensorOperand, values
+from harness.ptx.kernel.tensorpairs import members, of_a_pair
 from harness.ptx.kernel.tensorwork import NONE, Work
 from harness.ptx.machine.operations import runs
 from harness.ptx.numeric import scaledproducts
@@ -45,7 +46,8 @@ _FLOATS = {
 class TensorProduct:
     """What a tcgen05.mma takes. `masks`: registers that disable lanes; `shift`: d is divided by 2^shift.
 
-    `places`: displacements of d's, a's and the scales' addresses, None where it is no address.
+    `places`: displacements of d's, a's and the scales' addresses, None where it is no address; the last is that of
+    a sparse a's metadata. `pair`: of two blocks.
     """
 
     kind: str
@@ -54,15 +56,19 @@ class TensorProduct:
     masks: int
     shift: int
     places: tuple[int | None, ...]
+    pair: bool = False
+    sparse: bool = False
 
 
 @binds("tcgen05_mma")
 def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-    """`[d], a, b, idesc, {[scale a], [scale b] | {masks}}, enable-d{, shift}`."""
-    of_one_block(builder, node, bound)
+    """`[d], a, b, idesc, {[scale a], [scale b] | {masks}}, enable-d{, shift}`; of a sparse a `[metadata]` behind b."""
+    pair = of_a_pair(builder, node, bound)
+    sparse = "sp" in node.modifiers
     kind = (bound.modifiers["kind"] or "").removeprefix("kind::")
     scaled, ws = "block_scale" in node.modifiers, "ws" in node.modifiers
     operands = list(node.operands)
+    metadata = [operands.pop(3)] if sparse and len(operands) > 3 else []
     shift, masks = 0, []
     if not scaled and not ws and len(operands) > 5:
         last = operands[-1]
@@ -70,12 +76,16 @@ def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
             shift = _shift(builder, last, kind)
             operands.pop()
         if len(operands) == 6 and isinstance(operands[4], Vector):
+            if pair:
+                text = f"{node.spelling}: the ISA does not say which of two blocks a mask of lanes is about"
+                raise builder.error(NotElementwise, text, operands[4].offset)
             masks = builder.elements(operands.pop(4), 4)
     elif ws and len(operands) == 6:
         text = f"{node.spelling}: the emulator takes no mask of columns that are zero"
         raise builder.error(NotElementwise, text, operands[5].offset)
     if len(operands) != (7 if scaled else 5):
-        expect(builder, node, *((7,) if scaled else (5,) if ws else (5, 6, 7)))
+        counts = (7,) if scaled else (5,) if ws else (5, 6, 7)
+        expect(builder, node, *(count + sparse for count in counts))
     readers, places = [], list[int | None]()
     for number, operand in enumerate(operands[:-1]):
         if number in (0, 4, 5) or (number == 1 and isinstance(operand, Address)):
@@ -86,10 +96,14 @@ def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
             width = "b32" if number == 3 else "b64"
             readers.append(builder.read(operand, TYPES[width], False, f"a descriptor of {bound.spelling}"))
             places.append(None)
+    for operand in metadata:
+        base, displacement = address(builder, operand, "tensor")
+        readers.append(base)
+        places.append(displacement)
     readers.append(builder.read(operands[-1], TYPES["pred"], False, "enable-input-d"))
     readers += [builder.read(o, TYPES["b32"], False, "disable-output-lane") for o in masks]
     block = tensorinstructions.SCALE_BLOCKS[kind, bound.modifiers.get("size")] if scaled else 0
-    detail = TensorProduct(kind, ws, block, len(masks), shift, tuple(places))
+    detail = TensorProduct(kind, ws, block, len(masks), shift, tuple(places), pair, sparse)
     return Step("tcgen05_mma", node, bound, tuple(readers), (), detail=detail)
 
 
@@ -110,7 +124,7 @@ def _run_mma(frame: KernelFrame, step: Step, active: Array | None) -> None:
 
 def _decoded(frame: KernelFrame, step: Step, lane: int, code: int) -> InstructionDescriptor:
     found: TensorProduct = step.detail
-    decoded = tensorinstructions.decoded(code, found.kind, found.ws, found.block)
+    decoded = tensorinstructions.decoded(code, found.kind, found.ws, found.block, found.pair, found.sparse)
     if isinstance(decoded, str):
         text = f"the instruction descriptor 0x{code:08x} of {frame.who(lane)}: {decoded}"
         raise frame.fault(ExecutionError, step, text)
@@ -118,41 +132,91 @@ def _decoded(frame: KernelFrame, step: Step, lane: int, code: int) -> Instructio
 
 
 def _product(frame: KernelFrame, step: Step, lane: int, given: list[int]) -> None:
-    """One product, issued by one thread."""
+    """One product, issued by one thread; that of a pair is two products, of half of a's rows each and all of b."""
     found: TensorProduct = step.detail
     at = [x + (p or 0) for x, p in zip(given, found.places, strict=False)]
     what = _decoded(frame, step, lane, at[3])
-    _refuse_base(frame, step, lane, at[0], what.m, found.ws)
-    d = accumulator(frame, step, lane, at[0], (what.m, what.n), found.ws)
+    blocks = members(frame, step, lane, found.pair)
+    rows = what.m // len(blocks)
+    halves = found.ws or (found.pair and rows == 64 and not found.sparse)
+    _refuse_base(frame, step, lane, at[0], rows, halves)
     enabled, *masks = given[len(found.places) :]
-    to = _enabled(d.lanes, masks) if masks else None
-    written = d.flat if to is None else d.cells[to]
-    a = TensorOperand("a", what.m, what.k, what.a, what.across_a, found.kind.startswith("mxf4"))
-    b = TensorOperand("b", what.n, what.k, what.b, what.across_b, found.kind.startswith("mxf4"))
-    in_cells = None if found.places[1] is None else _a_in_cells(frame, step, lane, at[1], a, found.ws)
-    of_scales = [
-        _scale_cells(frame, step, lane, address, rows, f"the scale of {name}")
-        for address, rows, name in zip(at[4:], (what.m, what.n), "ab", strict=False)
-    ]
-    if enabled and d.read(frame.tensor.memory.undefined).any():
-        tensoroperands.refuse_unwritten(frame, step, lane, written, "d")
-    read = [x.reshape(-1) for x in (in_cells, *of_scales) if x is not None]
-    work = frame.tensor.issue(step, lane, written, np.concatenate(read) if read else NONE)
-    left = _matrix(frame, step, lane, at[1], a, in_cells, work)
-    right = _matrix(frame, step, lane, at[2], b, None, work)
-    c: Codes = np.zeros((what.m, what.n), np.uint32), None
+    a = TensorOperand("a", rows, what.stored, what.a, what.across_a, found.kind.startswith("mxf4"))
+    b = TensorOperand("b", what.n // len(blocks), what.k, what.b, what.across_b, found.kind.startswith("mxf4"))
+    parts = []
+    for block in blocks:
+        d = accumulator(frame, step, lane, at[0], (rows, what.n), halves, block)
+        in_cells = None if found.places[1] is None else _a_in_cells(frame, step, lane, at[1], a, halves, block)
+        of_scales = _scales(frame, step, lane, at[4:6] if what.block else [], (rows, what.n), block)
+        metadata = None
+        if found.sparse:
+            _refuse_base(frame, step, lane, at[-1], rows, halves, at[0])
+            shape = found.kind, rows, what.k
+            metadata = tensorsparse.cells_of(frame, step, lane, at[-1], shape, what.selector, block)
+        parts.append(Part(block, d, in_cells, of_scales, metadata))
+    to = _enabled(parts[0].d.lanes, masks) if masks else None
+    written = [part.d.flat if to is None else part.d.cells[to] for part in parts]
+    for part, some in zip(parts, written, strict=True):
+        if enabled and part.d.read(frame.tensor.memory.undefined).any():
+            tensoroperands.refuse_unwritten(frame, step, lane, some, "d")
+    read = [x.reshape(-1) for part in parts for x in (part.a, *part.scales, part.metadata) if x is not None]
+    whole = written[0] if len(written) == 1 else np.concatenate(written)
+    work = frame.tensor.issue(step, lane, whole, np.concatenate(read) if read else NONE)
+    left = [_matrix(frame, step, lane, at[1], a, part.a, work, part.block) for part in parts]
+    right = _joined([_matrix(frame, step, lane, at[2], b, None, work, part.block) for part in parts])
+    kept = (b, right) if found.ws else (a, _joined(left))
+    collected(frame, step, lane, blocks[0], kept[0], kept[1][0], found.ws)
+    for part, own in zip(parts, left, strict=True):
+        _part(frame, step, lane, what, part, own, right, bool(enabled), to)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What of a product lies in one block: its accumulator, cells of a (None: in shared memory), scales, metadata."""
+
+    block: int
+    d: Accumulator
+    a: Array | None
+    scales: list[Array]
+    metadata: Array | None = None
+
+
+def _part(
+    frame: KernelFrame, step: Step, lane: int, what: InstructionDescriptor, part: Part, left: Codes, right: Codes,
+    enabled: bool, to: Array | None,
+) -> None:  # fmt: skip
+    """The product of one block's rows."""
+    found: TensorProduct = step.detail
+    c: Codes = np.zeros(part.d.cells.shape, np.uint32), None
     if enabled:
-        c = codes(frame, d, what.d)
+        c = codes(frame, part.d, what.d)
         c = (_divided(frame, step, lane, c[0], what.d, 2.0**-found.shift), c[1]) if found.shift else c
     factors = [
-        tensoroperands.scales(frame, step, lane, some, part, what.k // what.block, f"the scale of {name}")
-        for some, part, name in zip(of_scales, (what.part_a, what.part_b), "ab", strict=False)
+        tensoroperands.scales(frame, step, lane, some, first, what.stored // what.block, f"the scale of {name}")
+        for some, first, name in zip(part.scales, (what.part_a, what.part_b), "ab", strict=False)
     ]
     x = _signed(left[0], what.a, what.negate_a)
     y = _signed(right[0], what.b, what.negate_b)
-    result = _computed(found, what, x, y, c[0], [f for f, _ in factors])
-    doubts = _doubts(left[1], right[1], c[1], [m for _, m in factors], result)
-    store(frame, d, result, doubts, what.d, to)
+    where = None
+    if part.metadata is not None:
+        shape = found.kind, len(part.d.cells), what.k
+        where = tensorsparse.columns_of(frame, step, lane, part.metadata, shape)
+    result = _computed(found, what, x, y, c[0], [f for f, _ in factors], where)
+    if where is None:
+        doubts = _doubts(left[1], right[1], c[1], [m for _, m in factors], result)
+    else:
+        doubts = tensorsparse.doubts(left[1], right[1], c[1], [m for _, m in factors], where, result)
+    store(frame, part.d, result, doubts, what.d, to)
+
+
+def _joined(parts: list[Codes]) -> Codes:
+    """Rows of a, or columns of b, from each block, one behind the other."""
+    if len(parts) == 1:
+        return parts[0]
+    doubts = None
+    if any(d is not None for _, d in parts):
+        doubts = np.concatenate([np.zeros(c.shape, np.bool_) if d is None else d for c, d in parts])
+    return np.concatenate([c for c, _ in parts]), doubts
 
 
 def _doubts(a: Array | None, b: Array | None, c: Array | None, scales: list[Array | None], result: Array) -> Array:
@@ -176,8 +240,14 @@ def _of_rows(of_elements: Array | None, of_scales: Array | None) -> Array | None
     return rows if of_elements is None else np.asarray(rows | of_elements.any(axis=1, keepdims=True))
 
 
-def _refuse_base(frame: KernelFrame, step: Step, lane: int, given: int, m: int, ws: bool) -> None:
+def _refuse_base(frame: KernelFrame, step: Step, lane: int, given: int, m: int, ws: bool, d: int | None = None) -> None:
+    """d: the address of a matrix with whose first lane this one's has to agree (ISA 9.7.16.10.8.5)."""
     base = given >> 16
+    if d is not None and base != d >> 16:
+        text = (
+            f"{frame.who(lane)}: metadata begins at lane {base} of tensor memory, and d at lane {d >> 16}; they agree"
+        )
+        raise frame.fault(ExecutionError, step, text)
     allowed = (0, 16) if m == 64 and not ws else (0,)
     if base not in allowed:
         text = (
@@ -186,24 +256,40 @@ def _refuse_base(frame: KernelFrame, step: Step, lane: int, given: int, m: int, 
         raise frame.fault(ExecutionError, step, f"{text}, not at lane {base}")
 
 
-def _a_in_cells(frame: KernelFrame, step: Step, lane: int, given: int, a: TensorOperand, ws: bool) -> Array:
-    if ws and a.rows != 128:
-        text = f"a of {a.rows} rows in tensor memory: the emulator runs .ws so with 128 rows alone"
+def _a_in_cells(
+    frame: KernelFrame, step: Step, lane: int, given: int, a: TensorOperand, halves: bool, block: int
+) -> Array:
+    """halves: d's columns lie in halves or quarters of the lanes."""
+    if halves and a.rows != 128:
+        text = f"a of {a.rows} rows in tensor memory: the emulator runs .ws so with 128 rows alone, and a pair with 256"
         raise frame.fault(ExecutionError, step, text)
     if a.across:
         raise frame.fault(ExecutionError, step, "a in tensor memory is K-major (bit 15 of the instruction descriptor)")
-    _refuse_base(frame, step, lane, given, a.rows, ws)
+    _refuse_base(frame, step, lane, given, a.rows, halves)
     columns = a.k * a.element // 32
-    some = tensoroperands.cells(frame, step, lane, given, *tensoroperands.rows_of(a.rows, columns, False), "a")
+    some = tensoroperands.cells(frame, step, lane, given, *tensoroperands.rows_of(a.rows, columns, False), "a", block)
     tensoroperands.refuse_unwritten(frame, step, lane, some, "a")
     return some
 
 
-def _scale_cells(frame: KernelFrame, step: Step, lane: int, given: int, rows: int, name: str) -> Array:
-    """The two highest bits of the address are not read: CUTLASS leaves the scale factor's id there too."""
-    some = tensoroperands.cells(frame, step, lane, given & 0x3FFFFFFF, *tensoroperands.scale_cells(rows), name)
-    tensoroperands.refuse_unwritten(frame, step, lane, some, name)
-    return some
+def _scales(
+    frame: KernelFrame, step: Step, lane: int, given: list[int], rows: tuple[int, int], block: int
+) -> list[Array]:
+    """The cells of both matrices' scales. The two highest bits of an address are not read: CUTLASS leaves the scale
+    factor's id there too. In a pair each block has the scales of its own rows of a, and of all columns of b.
+    """
+    if given and rows[0] != 128:
+        text = (
+            f"scales of {rows[0]} rows in each of two blocks: the emulator runs scaled products of a pair with 256 rows"
+        )
+        raise frame.fault(ExecutionError, step, text)
+    found = []
+    for first, count, name in zip(given, rows, "ab", strict=False):
+        places = tensoroperands.scale_cells(count)
+        some = tensoroperands.cells(frame, step, lane, first & 0x3FFFFFFF, *places, f"the scale of {name}", block)
+        tensoroperands.refuse_unwritten(frame, step, lane, some, f"the scale of {name}")
+        found.append(some)
+    return found
 
 
 def _enabled(lanes: Array, masks: list[int]) -> Array:
@@ -214,11 +300,12 @@ def _enabled(lanes: Array, masks: list[int]) -> Array:
 
 
 def _matrix(
-    frame: KernelFrame, step: Step, lane: int, code: int, of: TensorOperand, in_cells: Array | None, work: Work
-) -> Codes:
+    frame: KernelFrame, step: Step, lane: int, code: int, of: TensorOperand, in_cells: Array | None, work: Work,
+    block: int,
+) -> Codes:  # fmt: skip
     if in_cells is not None:
         return tensoroperands.from_cells(frame, in_cells, of)
-    offsets = tensoroperands.shared_offsets(frame, step, lane, code, of)
+    offsets = tensoroperands.shared_offsets(frame, step, lane, code, of, block)
     frame.tensor.read_shared(work, offsets)
     return tensoroperands.from_shared(frame, offsets, of)
 
@@ -245,17 +332,22 @@ def _signed(codes: Array, kind: str, negative: bool) -> Array:
 
 
 def _computed(
-    found: TensorProduct, what: InstructionDescriptor, a: Array, b: Array, c: Array, factors: list[Array]
-) -> Array:
-    """Codes of d, m x n, from m x k and n x k."""
+    found: TensorProduct, what: InstructionDescriptor, a: Array, b: Array, c: Array, factors: list[Array],
+    where: Array | None,
+) -> Array:  # fmt: skip
+    """Codes of d, m x n, from m x k and n x k. where: of a sparse a the columns of its stored elements."""
     if factors:
         types = (what.a, what.b, what.scale)
+        if where is not None:
+            return tensorsparse.scaled(a, b, c, factors, types, BLACKWELL[found.kind], where)
         return scaledproducts.dot(a, b, c, factors[0], factors[1], types, BLACKWELL[found.kind])
     if found.kind == "i8":
         word = "satfinite" if what.saturate else ""
         how = Arithmetic((what.d, what.a, what.b, what.d), "integers", word=word)
     else:
         how = Arithmetic((what.d, what.a, what.b, what.d), "blocks", _FLOATS[found.kind], GENERATION)
+    if where is not None:
+        return tensorsparse.product(how, a, b, c, where)
     return np.asarray(how(a[None], np.ascontiguousarray(b.T)[None], c[None])[0])
 
 
@@ -267,6 +359,6 @@ def _refuses(operation: str, what: str) -> None:
         )
 
 
-_refuses("tcgen05_sparse", "sparse products")
+_refuses("tcgen05_sparse", "sparse products with .ws")
 _refuses("tcgen05_ashift", "products of a shifted a")
 _refuses("tcgen05_ld_red", "reducing loads")

@@ -20,7 +20,7 @@ from harness.ptx.binding.program import Step
 from harness.ptx.errors import ExecutionError, MemoryFault
 from harness.ptx.kernel.copies import Reaching
 from harness.ptx.kernel.memory import CHUNK, Place, tally
-from harness.ptx.kernel.tensormemory import CELLS, COLUMNS, CORES, TensorMemory
+from harness.ptx.kernel.tensormemory import CELLS, COLUMNS, CORES, SEVERAL, TensorMemory
 from harness.ptx.numeric.vectorise import Array
 
 NONE = np.zeros(0, np.int64)
@@ -61,12 +61,16 @@ class TensorWork:
         self.after = np.full(frame.lanes if self.fences else 0, -1, np.int64)
         self.touched: dict[int, list[Array]] = {}
         self.accumulators: dict[tuple[object, ...], object] = {}
+        self.collectors: dict[tuple[int, str], tuple[str, Array, int]] = {}
 
     # words -----------------------------------------------------------------------------------------------
 
     def place(self, number: int) -> str:
-        """A cell, in words."""
-        return f"lane {number % CELLS // COLUMNS}, column {number % COLUMNS} of tensor memory"
+        """A cell, in words; in a cluster with its block."""
+        found = f"lane {number % CELLS // COLUMNS}, column {number % COLUMNS} of tensor memory"
+        if self.frame.grid.cluster_size > 1:
+            found += f" of block {self.frame.grid.coordinates(self.frame.first + number // CELLS)}"
+        return found
 
     def line(self, step: Step) -> int:
         """The line of a step."""
@@ -92,17 +96,16 @@ class TensorWork:
 
     def _refuse_free(self, step: Step, lane: int, cells: Array, verb: str) -> None:
         memory, frame = self.memory, self.frame
-        block = int(frame.block[lane])
-        bad = ~memory.open[block, cells % COLUMNS]
+        bad = ~memory.open[cells // CELLS, cells % COLUMNS]
         if bad.any():
             number = int(cells[np.flatnonzero(bad)[0]])
-            freed = memory.freed[block].get(number % COLUMNS)
+            freed = memory.freed[number // CELLS].get(number % COLUMNS)
             why = f"freed by the tcgen05.dealloc in line {self.line(freed)}" if freed else "held by no tcgen05.alloc"
             raise self._fault(step, f"{frame.who(lane)} {verb} {self.place(number)}, which is {why}")
 
     def _refuse_under_way(self, step: Step, lane: int, cells: Array, verb: str, writes: bool, cores: bool) -> None:
         memory = self.memory
-        mine = CORES + int(self.frame.thread[lane]) if cores else -1
+        mine = self._cores(lane) if cores else -1
         bad = (memory.busy[cells] > 0) & (memory.writer[cells] != mine)
         if writes:
             bad |= (memory.lent[cells] > 0) & (memory.reader[cells] != mine)
@@ -129,12 +132,13 @@ class TensorWork:
 
     def _refuse_races(self, step: Step, lane: int, cells: Array, verb: str, writes: bool, cores: bool) -> None:
         memory, frame = self.memory, self.frame
-        thread = int(frame.thread[lane])
-        who, also = thread // 32, CORES + thread if cores else 0
-        first = lane - thread % 32
-        since = int(frame.block_time[lane] if cores else frame.block_time[first : first + 32].max())
+        who, also = int(frame.thread[lane]) // 32, self._cores(lane) if cores else 0
+        if cores and frame.grid.cluster_size > 1:
+            who = CORES - 1  # a warp's number means another warp in another block: no warp counts as its own
+        since = self._since(lane, cells, memory.writer, cores)
         checks = [("wrote", memory.written_by_others(cells, who, since, also), memory.written, memory.writer)]
         if writes:
+            since = self._since(lane, cells, memory.reader, cores)
             checks.append(("read", memory.read_by_others(cells, who, since, also), memory.read, memory.reader))
         for did, bad, when, by in checks:
             if bad.any():
@@ -146,8 +150,33 @@ class TensorWork:
             if self.fences and step.kind != "tcgen05_dealloc":  # CUTLASS has no fence before it
                 self._refuse_unfenced(step, lane, cells, verb, when, by, who, also)
 
+    def _cores(self, lane: int) -> int:
+        """The tensor cores working for a lane."""
+        return CORES + int(self.frame.member[lane])
+
+    def _since(self, lane: int, cells: Array, by: Array, cores: bool) -> Array | int:
+        """Until when one who accesses cells knows what those did who touched them last.
+
+        cores: the tensor cores, for the lane; otherwise its warp. In a cluster one knows of each block by itself.
+        """
+        frame = self.frame
+        first = lane if cores else lane - int(frame.thread[lane]) % 32
+        lanes = np.arange(first, first + (1 if cores else 32))
+        size = frame.grid.cluster_size
+        if size == 1:
+            return int(frame.block_time[lanes].max())
+        known = frame.has_heard(lanes)
+        own, found = cells // CELLS % size, by[cells]
+        rank = np.where(found >= CORES, (found - CORES) // frame.grid.threads, own)
+        both = np.minimum(known[own], known[np.minimum(own ^ 1, size - 1)])
+        return np.asarray(np.where(found == SEVERAL, both, known[rank]))
+
     def _other(self, who: int) -> str:
-        return f"a tcgen05 operation of thread {who - CORES}" if who >= CORES else "another warp"
+        if who < CORES:
+            return "another warp"
+        rank, thread = divmod(who - CORES, self.frame.grid.threads)
+        of_block = f" of the block of rank {rank}" if self.frame.grid.cluster_size > 1 else ""
+        return f"a tcgen05 operation of thread {thread}{of_block}"
 
     def _refuse_unfenced(
         self, step: Step, lane: int, cells: Array, verb: str, when: Array, by: Array, who: int, also: int
@@ -196,14 +225,14 @@ class TensorWork:
             self.refuse(step, lane, written, f"gives tcgen05.{name}", writes=True, cores=True)
         if len(read):
             self.refuse(step, lane, read, f"gives tcgen05.{name}", writes=False, cores=True)
-        memory, who, now = self.memory, CORES + int(self.frame.thread[lane]), self.frame.clock
+        memory, who, now = self.memory, self._cores(lane), self.frame.clock
         if before is None:
             memory.busy[written] += 1
             memory.note_write(written, who, now)
         else:
             before.written = NONE
         memory.lent[read] += 1
-        memory.note_read(read, who, now, self.frame.block_time[lane])
+        memory.note_read(read, who, now, self._since(lane, read, memory.reader, True))
         found = Work(step, lane, written, read)
         self.flying.append(found)
         return found
@@ -240,12 +269,12 @@ class TensorWork:
 
     # commits ---------------------------------------------------------------------------------------------
 
-    def commit(self, step: Step, lane: int, barrier: int) -> None:
-        """An mbarrier is to be told when all that a thread has issued is complete."""
+    def commit(self, step: Step, lane: int, barriers: list[int]) -> None:
+        """Mbarriers are to be told when all that a thread has issued is complete."""
         for one in self.flying:
             if one.lane == lane and one.barrier is None:
-                one.barrier = barrier
-        self.commits.append(Committed(step, lane, barrier))
+                one.barrier = barriers[0]
+        self.commits += [Committed(step, lane, barrier) for barrier in barriers]
 
     def land(self) -> bool:
         """All that is committed is complete, and mbarriers are told; whether there was anything."""
@@ -259,7 +288,7 @@ class TensorWork:
     def _complete(self, work: Work) -> None:
         memory, frame = self.memory, self.frame
         self.flying.remove(work)
-        who = CORES + int(frame.thread[work.lane])
+        who = self._cores(work.lane)
         memory.busy[work.written] -= 1
         memory.note_write(work.written, who, frame.clock)
         memory.lent[work.read] -= 1
@@ -280,7 +309,8 @@ class TensorWork:
             text = f"the tcgen05.commit of {frame.who(one.lane)} arrives at the mbarrier at offset {at}, whose phase"
             raise frame.fault(ExecutionError, one.step, f"{text} takes no more arrivals")
         found.pending -= 1
-        frame.landed(found, one.barrier // frame.shared.size)
+        for block in {one.barrier // frame.shared.size, int(frame.block[one.lane])}:
+            frame.landed(found, block)
         frame.clock += found.settle(frame.clock + 1)
 
     def refuse_bound_for(self, step: Step, barrier: int, lane: int) -> None:
@@ -297,6 +327,13 @@ class TensorWork:
             one = self.flying[0]
             text = f"the block of {frame.who(one.lane)} ends while this is under way"
             raise frame.fault(ExecutionError, one.step, text + self._missing(one))
+        for block, promised in enumerate(self.memory.promised):
+            if promised:
+                text = (
+                    f"{promised[0].count} columns of tensor memory are allocated for a pair of blocks, and no warp of "
+                )
+                text += f"block {frame.grid.coordinates(frame.first + block)} takes part"
+                raise frame.fault(ExecutionError, promised[0].step, text)
         for block, held in enumerate(self.memory.held):
             if held:
                 lane = block * frame.grid.threads

@@ -15,13 +15,14 @@ from harness.ptx.binding.builder import binds, expect
 from harness.ptx.binding.program import ReadSlot, Step
 from harness.ptx.errors import ExecutionError, MemoryFault, OperandError
 from harness.ptx.isa.forms import Bound
-from harness.ptx.kernel import descriptors, fragments
+from harness.ptx.kernel import descriptors, fragments, sparse
 from harness.ptx.kernel.accesses import elements
 from harness.ptx.kernel.builder import KernelBuilder
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.kernel.memory import SHARED_BASE
 from harness.ptx.kernel.multiply import Arithmetic
 from harness.ptx.kernel.promises import Promise
+from harness.ptx.kernel.sparse import Storage
 from harness.ptx.kernel.tensor import gathered, scattered, spread
 from harness.ptx.machine.operations import runs
 from harness.ptx.numeric.tensorcore import BITS, FLOATS, MEASURED, MODELS
@@ -54,13 +55,17 @@ class Matrix:
 
 @dataclass(frozen=True)
 class GroupProduct:
-    """What a wgmma computes. `table`: where a warp's registers hold its 16 rows of d. `count`: registers of d."""
+    """What a wgmma computes. `table`: where a warp's registers hold its 16 rows of d. `count`: registers of d.
+
+    `storage`: where the metadata of a sparse a lies, of which `a` then has the stored half; None: a is dense.
+    """
 
     a: Matrix
     b: Matrix
     table: Array
     count: int
     arithmetic: Arithmetic
+    storage: Storage | None = None
 
 
 def accumulators(n: int, bits: int) -> Array:
@@ -87,32 +92,56 @@ def arithmetic_of(bound: Bound) -> Arithmetic:
 
 @binds("wgmma")
 def _bind_wgmma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    """`d, a, b, scale-d`, signs and layouts."""
+    return _bound(builder, node, bound, list(node.operands), None)
+
+
+@binds("wgmma_sp")
+def _bind_wgmma_sp(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    """As wgmma, with metadata and its selector behind b (ISA 9.7.15.6.3)."""
+    if len(node.operands) < 6:
+        expect(builder, node, 6)
+    operands = list(node.operands)
+    metadata, selector = operands.pop(3), operands.pop(3)
+    kind, k = bound.modifiers["atype"] or "", shape_of(bound)[1]
+    place = sparse.storage(kind, k, sparse.selector_of(builder, node, selector, kind, k))
+    return _bound(builder, node, bound, operands, place, metadata)
+
+
+def _bound(
+    builder: KernelBuilder, node: Instruction, bound: Bound, operands: list[Operand], place: Storage | None,
+    metadata: Operand | None = None,
+) -> Step:  # fmt: skip
+    """The step of a product; `operands` without metadata and selector."""
     n, k = shape_of(bound)
     how = arithmetic_of(bound)
     d_type, a_type, b_type, _ = how.types
-    in_registers = len(node.operands) > 1 and isinstance(node.operands[1], Vector)
+    in_registers = len(operands) > 1 and isinstance(operands[1], Vector)
     layouts = 2 - in_registers if BITS[a_type] == 16 else 0
     signs = 2 if a_type in FLOATS else 0
-    expect(builder, node, 4 + signs + layouts)
-    constants = [_constant(builder, node, o, (-1, 1)) for o in node.operands[4 : 4 + signs]]
-    across = [_constant(builder, node, o, (0, 1)) == 1 for o in node.operands[4 + signs :]]
-    table = fragments.of_a(16, k, BITS[a_type]) if in_registers else None
-    a = Matrix(64, k, a_type, len(across) == 2 and across[0], constants[:1] == [-1], table)
+    expect(builder, node, 4 + signs + layouts + len(node.operands) - len(operands))
+    constants = [_constant(builder, node, o, (-1, 1)) for o in operands[4 : 4 + signs]]
+    across = [_constant(builder, node, o, (0, 1)) == 1 for o in operands[4 + signs :]]
+    stored = k if place is None else k // 2
+    table = fragments.of_a(16, stored, BITS[a_type]) if in_registers else None
+    a = Matrix(64, stored, a_type, len(across) == 2 and across[0], constants[:1] == [-1], table)
     b = Matrix(n, k, b_type, bool(across) and across[-1], constants[1:] == [-1])
     table_d = accumulators(n, BITS[d_type])
     count = table_d.size // (32 * fragments.per_register(BITS[d_type]))
     kind = TYPES[d_type if d_type != "f16" else "b32"]
-    to = elements(builder, node.operands[0], count)
+    to = elements(builder, operands[0], count)
     writers = tuple(builder.destination(e, kind, bound) for e in to)
     readers = [builder.read(e, kind, False, f"element of {bound.spelling}") for e in to]
     if table is None:
-        readers.append(builder.read(node.operands[1], TYPES["b64"], False, "the descriptor of a"))
+        readers.append(builder.read(operands[1], TYPES["b64"], False, "the descriptor of a"))
     else:
-        parts = elements(builder, node.operands[1], table.size // (32 * fragments.per_register(BITS[a_type])))
+        parts = elements(builder, operands[1], table.size // (32 * fragments.per_register(BITS[a_type])))
         readers += [builder.read(e, TYPES["b32"], False, f"element of {bound.spelling}") for e in parts]
-    readers.append(builder.read(node.operands[2], TYPES["b64"], False, "the descriptor of b"))
-    readers.append(builder.read(node.operands[3], TYPES["pred"], False, "scale-d"))
-    return Step("wgmma", node, bound, tuple(readers), writers, detail=GroupProduct(a, b, table_d, count, how))
+    if metadata is not None:  # before the last two: what lies there is read while the product is under way
+        readers.append(builder.read(metadata, TYPES["b32"], False, f"metadata of {bound.spelling}"))
+    readers.append(builder.read(operands[2], TYPES["b64"], False, "the descriptor of b"))
+    readers.append(builder.read(operands[3], TYPES["pred"], False, "scale-d"))
+    return Step("wgmma", node, bound, tuple(readers), writers, detail=GroupProduct(a, b, table_d, count, how, place))
 
 
 def _constant(builder: KernelBuilder, node: Instruction, operand: Operand, allowed: tuple[int, int]) -> int:
@@ -134,6 +163,11 @@ def _run_wgmma(frame: KernelFrame, step: Step, active: Array | None) -> None:
     promise = Promise(step, groups, frame.promises.committed[groups].copy(), product.count)
     scale = _uniform(frame, step, step.sources[-1], groups, "scale-d") != 0
     d_readers, rest = step.sources[: product.count], step.sources[product.count : -2]
+    where = None
+    if product.storage is not None:
+        rest, metadata = rest[:-1], rest[-1]
+        where = sparse.columns(frame, step, metadata, warps, product.storage, False, 4)
+        where = where.reshape(len(groups), 64, -1)
     n, width = product.b.rows, BITS[product.arithmetic.types[0]]
     c, of_c = np.zeros((len(groups), 64, n), UNSIGNED[width]), None
     if scale.any():
@@ -151,9 +185,10 @@ def _run_wgmma(frame: KernelFrame, step: Step, active: Array | None) -> None:
         frame, step, promise, product.b, _uniform(frame, step, step.sources[-2], groups, "b's descriptor"), "b"
     )
     b, of_b = b.transpose(0, 2, 1), None if of_b is None else of_b.transpose(0, 2, 1)
-    result = product.arithmetic(signed(a, product.a), signed(b, product.b), c)
-    doubts_of = [of_a, of_b, of_c]
-    doubt = spread(doubts_of, result, width) if any(x is not None for x in doubts_of) else None
+    a, b, doubts_of, doubt = signed(a, product.a), signed(b, product.b), [of_a, of_b, of_c], None
+    result = product.arithmetic(a, b, c) if where is None else sparse.multiplied(product.arithmetic, a, b, c, where)
+    if any(x is not None for x in doubts_of):
+        doubt = spread(doubts_of, result, width) if where is None else sparse.doubted(doubts_of, where, result, width)
     tiles = result.reshape(-1, 16, n)
     scattered(
         frame, step.destinations, lanes, product.table, width, tiles,
@@ -196,6 +231,10 @@ def _loaded(
         lane = group * 128
         if isinstance(found, str):
             raise frame.fault(ExecutionError, step, f"the descriptor of {name} of {frame.who(lane)}: {found}")
+        if not matrix.across and found.swizzle != 16 and matrix.depth > found.swizzle:
+            text = f"the descriptor of {name} of {frame.who(lane)} states a swizzle of {found.swizzle} bytes, and "
+            text += f"{matrix.depth} bytes lie along k: the ISA does not say where those beyond its rows are"
+            raise frame.fault(ExecutionError, step, text)
         offsets = descriptors.addresses(found, matrix.across, matrix.rows, matrix.depth) - SHARED_BASE
         if int(offsets.min()) < 0 or int(offsets.max()) + 16 > shared.limit:
             wrong = int(offsets.min()) if int(offsets.min()) < 0 else int(offsets.max())

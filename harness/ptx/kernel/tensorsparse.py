@@ -1,0 +1,115 @@
+"""Sparse products in tensor memory (tcgen05.mma.sp): where metadata lies, and the products (ISA 9.7.16.10.8).
+
+Four bits of metadata a chunk of a's row say which of its elements are stored, as in mma.sp. Rows lie in lanes as those
+of a do. Formats of 8 bits and fewer have the chunks of a row one behind the other, in two columns. f16, bf16 and tf32
+have one column of the two that an even address begins, which the sparsity selector chooses; there a word has four
+chunks of a row and, in its upper half, those of the row 8 below, and the lane 8 below has the next four chunks.
+
+A scale is for as many stored elements as in a dense product, so for twice as many columns.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from harness.ptx.binding.program import Step
+from harness.ptx.errors import ExecutionError
+from harness.ptx.kernel import sparse, tensoroperands
+from harness.ptx.kernel.frame import KernelFrame
+from harness.ptx.kernel.multiply import Arithmetic
+from harness.ptx.numeric import scaledproducts
+from harness.ptx.numeric.scaledproducts import ScaledModel
+from harness.ptx.numeric.vectorise import Array
+
+_CHUNK = {"tf32": 2, "mxf4": 8, "mxf4nvf4": 8}
+"""Columns of a chunk, by kind; others: 4."""
+LEGAL = (0b0100, 0b1000, 0b1100, 0b1001, 0b1101, 0b0110, 0b1110)
+"""What four bits may be; of tf32 the first and the last alone."""
+
+
+@cache
+def places(kind: str, rows: int, k: int) -> tuple[Array, Array, Array]:
+    """Lane, column and lowest bit of every chunk's metadata, rows x chunks, relative to the first; see the module."""
+    row, chunk = np.meshgrid(np.arange(rows), np.arange(k // _CHUNK.get(kind, 4)), indexing="ij")
+    spread = row // 16 * (16 if rows == 128 else 32)
+    if kind in ("f16", "tf32"):
+        return spread + row % 8 + chunk // 4 * 8, 0 * row, row // 8 % 2 * 16 + chunk % 4 * 4
+    return spread + row % 16, chunk // 8, chunk % 8 * 4
+
+
+def cells_of(
+    frame: KernelFrame, step: Step, lane: int, given: int, shape: tuple[str, int, int], selector: int, block: int
+) -> Array:
+    """The cells of every chunk's metadata, rows x chunks. Raises ExecutionError, MemoryFault.
+
+    shape: kind, rows and k.
+    """
+    kind = shape[0]
+    if given & 1:
+        text = f"the metadata of {frame.who(lane)} begins at column {given & 0xFFFF} of tensor memory, an odd one: "
+        raise frame.fault(ExecutionError, step, text + "two columns are chosen from, or taken")
+    lanes, columns, _ = places(*shape)
+    chosen = selector if kind in ("f16", "tf32") else 0
+    some = tensoroperands.cells(frame, step, lane, given, lanes, columns + chosen, "the metadata", block)
+    tensoroperands.refuse_unwritten(frame, step, lane, some, "metadata")
+    return some
+
+
+def columns_of(frame: KernelFrame, step: Step, lane: int, some: Array, shape: tuple[str, int, int]) -> Array:
+    """The column of each stored element, rows x k/2, by cells of metadata. Raises ExecutionError, UndefinedBits."""
+    kind = shape[0]
+    memory, bits = frame.tensor.memory, places(*shape)[2].astype(np.uint32)
+    if (memory.undefined[some] >> bits & np.uint32(15)).any():
+        frame.refuse_undefined(step, np.ones(1, np.uint32), np.array([lane]), "the metadata of a sparse matrix")
+    chunks = (memory.words[some] >> bits & np.uint32(15)).astype(np.int64)
+    legal = (LEGAL[0], LEGAL[-1]) if kind == "tf32" else LEGAL
+    bad = ~np.isin(chunks, legal)
+    if bad.any():
+        row, chunk = (int(x[0]) for x in np.nonzero(bad))
+        text = f"{frame.tensor.place(int(some[row, chunk]))} has metadata 0b{int(chunks[row, chunk]):04b} for columns "
+        text += (
+            f"from {chunk * _CHUNK.get(kind, 4)} of row {row} of the a of {frame.who(lane)}: it means nothing, only "
+        )
+        raise frame.fault(ExecutionError, step, f"{text}{', '.join(f'0b{x:04b}' for x in legal)} do")
+    run = 2 if kind.startswith("mxf4") else 1
+    place = sparse.Storage(chunks, chunks, _CHUNK.get(kind, 4), run, kind == "tf32")
+    return np.asarray(sparse.kept(chunks[None], place)[0])
+
+
+def product(how: Arithmetic, a: Array, b: Array, c: Array, where: Array) -> Array:
+    """Codes of d, m x n, of stored elements m x k/2 at columns `where`; b: n x k."""
+    return np.asarray(sparse.multiplied(how, a[None], np.ascontiguousarray(b.T)[None], c[None], where[None])[0])
+
+
+def doubts(
+    a: Array | None, b: Array | None, c: Array | None, of_scales: list[Array | None], where: Array, result: Array
+) -> Array:
+    """The masks of results: one that depends on an element or a scale with undefined bits is undefined."""
+    parts = [None if x is None else x[None] for x in (a, None if b is None else b.T, c)]
+    found = sparse.doubted(parts, where[None], result[None], 32)[0]
+    for number, scales in enumerate(of_scales):
+        if scales is not None:
+            bad = np.where(scales.any(axis=1), np.uint32(0xFFFFFFFF), np.uint32(0))
+            found = found | (bad[None] if number else bad[:, None])
+    return np.asarray(found)
+
+
+def scaled(
+    a: Array, b: Array, c: Array, factors: list[Array], types: tuple[str, str, str], model: ScaledModel, where: Array
+) -> Array:
+    """As `product`, with scales m x blocks and n x blocks: each row meets columns of b of its own."""
+    found = [
+        scaledproducts.dot(
+            a[i : i + 1],
+            np.ascontiguousarray(b[:, where[i]]),
+            c[i : i + 1],
+            factors[0][i : i + 1],
+            factors[1],
+            types,
+            model,
+        )
+        for i in range(len(a))
+    ]
+    return np.concatenate(found)

@@ -1,0 +1,40 @@
+"""Where matrices lie when the tensor cores of two blocks multiply together (tcgen05 with .cta_group::2).
+
+A pair are two blocks of a cluster whose ranks differ in the lowest bit; here 0 is the one with an even rank. An element
+of d is in one lane and column of one block's tensor memory; rows of a and columns of b are in one's shared memory.
+
+Source: PTX ISA 9, 9.7.16.5 (pairs), 9.7.16.10.5, layout A (256 rows: 128 lanes of each block) and layout B (128 rows,
+dense: of each block's 64 rows lanes 0 to 63 have the first half of the columns, lanes 64 to 127 the second), layout C
+(128 rows, sparse: 16 of each block's 64 rows in each quarter of its lanes), table 39 for shapes. No
+hardware was at hand.
+"""
+
+from __future__ import annotations
+
+
+def place_of_d(rows: int, columns: int, row: int, column: int, sparse: bool = False) -> tuple[int, int, int]:
+    """Block, lane and column of an element of a rows x columns accumulator. Raises ValueError for other shapes."""
+    if rows == 256:
+        return divmod(row, 128)[0], row % 128, column
+    if rows != 128:
+        raise ValueError(f"a pair of blocks multiplies 128 or 256 rows, not {rows}")
+    block, lane = divmod(row, 64)
+    if sparse:
+        return block, lane // 16 * 32 + lane % 16, column
+    half = columns // 2
+    return (block, lane, column) if column < half else (block, 64 + lane, column - half)
+
+
+def block_of_a(rows: int, row: int) -> tuple[int, int]:
+    """Block and row in it."""
+    return divmod(row, rows // 2)
+
+
+def block_of_b(columns: int, column: int) -> tuple[int, int]:
+    """Block and column in it."""
+    return divmod(column, columns // 2)
+
+
+def columns_taken(kind: str) -> range:
+    """Numbers of columns that a kind takes of dense products by a pair (table 39)."""
+    return range(32, 257, 32) if kind == "i8" else range(16, 257, 16)

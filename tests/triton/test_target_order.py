@@ -1,0 +1,57 @@
+"""What is compiled for one target does not depend on what was compiled for another before."""
+
+import pytest
+
+from harness.processes.pool import Pool
+from harness.triton import compile as compiling
+from harness.triton.compile import compile_kernel
+from harness.triton.spec import Compilation, FunctionRef, Memo
+from harness.triton.specialise import Parameters, PointerType, specialise
+from tests import small_kernels
+
+
+def ptx_for(target):
+    """Of a conversion of float8, for which Triton has a table by target."""
+    given = {"x": PointerType("fp8e5"), "y": PointerType("fp32"), "n": 1000, "B": 256}
+    function = small_kernels.convert
+    spec = specialise(
+        FunctionRef.of(function), given, Parameters.of(function), target=target, num_warps=4, enable_fp_fusion=False
+    )
+    found = compile_kernel(spec)
+    assert isinstance(found, Compilation), found
+    return found.ptx
+
+
+@pytest.fixture
+def anew(monkeypatch, tmp_path):
+    """Nothing compiled before, and one process at most for each pool."""
+    pools = {}
+
+    def pool(python="", of=""):
+        return pools.setdefault((python, of), Pool(1, python))
+
+    monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(compiling, "shared_pool", pool)
+    monkeypatch.setattr(compiling, "_memo", Memo(16))
+    yield pools
+    for made in pools.values():
+        made.close()
+
+
+@pytest.mark.parametrize("order", [("sm_89", "sm_80"), ("sm_80", "sm_89")])
+def test_conversions_of_float8_are_the_targets_own(order, anew):
+    ptx = {target: ptx_for(target) for target in order}
+    assert "e5m2x2" not in ptx["sm_80"]  # the instruction needs sm_89
+    assert "e5m2x2" in ptx["sm_89"]
+
+
+@pytest.mark.parametrize(
+    ("version", "apart"), [("3.6.0", True), ("3.8.1", True), ("3.9.0", False), ("3.10.0+git", False), ("?", True)]
+)
+def test_a_triton_that_remembers_its_first_target_has_a_process_for_each(version, apart, anew, monkeypatch):
+    monkeypatch.setattr(compiling, "_triton_version", lambda: version)
+    monkeypatch.setattr(Pool, "submit", lambda self, *call, timeout: (_ for _ in ()).throw(KeyError))
+    for target in ("sm_80", "sm_89"):
+        with pytest.raises(KeyError):
+            ptx_for(target)
+    assert set(anew) == ({("", "sm_80"), ("", "sm_89")} if apart else {("", "")})
