@@ -8,7 +8,8 @@ first element. By that share, low bits first:
 - f16, tf32: the lane is that of the group of 16 rows, plus m % 8, plus 8 for the second half of k; rows from 8 on of
   the group are in the upper 16 bits. One column.
 
-Rows in lanes: 128 rows in as many lanes, of 64 rows 16 in each quarter of the lanes.
+Rows in lanes: 128 rows in as many lanes, of 64 rows 16 in each quarter of the lanes. With .ws 64 or 32 rows lie in as
+many lanes, and all other groups of so many lanes repeat them (CUTLASS, `tmem_e_frg_ws`).
 
 Sources: CUTLASS, mma_traits_sm100_frag.hpp, `tmem_e_frg`, whose strides (for 128 rows) these are; notes of a public
 Triton fork (dot_sparse) that read PTX ISA 9's figures 263 to 267 and had bit-equal results on an sm_110 for f16 and
@@ -22,10 +23,15 @@ BITS = {"tf32": 32, "f16": 16, "f8f6f4": 8, "i8": 8, "mxf8f6f4": 8, "mxf4": 4, "
 """Bits of an element that decide a kind's layout."""
 
 
-def place(kind: str, rows: int, row: int, column: int) -> tuple[int, int, int]:
+def copies(rows: int) -> range:
+    """How far apart the lanes lie in which weight-stationary products (.ws) have the same metadata."""
+    return range(0, 128, rows)
+
+
+def place(kind: str, rows: int, row: int, column: int, ws: bool = False) -> tuple[int, int, int]:
     """Lane, column of tensor memory, and lowest bit of the four that are about a chunk with this first column."""
     group, within = divmod(row, 16)
-    lane = group * (16 if rows == 128 else 32)
+    lane = group * (16 if rows == 128 or ws else 32)
     bits = BITS[kind]
     if bits >= 16:
         half = bits if bits == 16 else 8  # columns whose metadata fills 16 bits

@@ -58,9 +58,8 @@ def products() -> list[str]:
         scales = f"{A}, [%b32_1], " * scaled
         for collector in ("", *COLLECTORS):
             found.append(f"{head}{collector} {A}, {D}, {B}, %b32_2, {scales}%pred_0;")
-            if not ws:
-                thin = f"{head}{collector} {A}, {D}, {B}, [%b32_3], %b32_2, {scales}%pred_0;"
-                found.append(thin.replace("tcgen05.mma.", "tcgen05.mma.sp."))
+            thin = f"{head}{collector} {A}, {D}, {B}, [%b32_3], %b32_2, {scales}%pred_0;"
+            found.append(thin.replace(".ws." if ws else ".mma.", ".ws.sp." if ws else ".mma.sp."))
     return found
 
 

@@ -361,3 +361,24 @@ def test_multicast_commits_without_a_pair() -> None:
     data = np.arange(1024, dtype=np.uint32)
     out = run(text, data, np.zeros(1024, np.uint32)).reshape(2, 128, 4)
     np.testing.assert_array_equal(out.reshape(-1), data)
+
+
+@pytest.mark.parametrize("warp", [0, 1])
+def test_a_warps_own_stores_need_no_barrier_in_a_cluster(warp: int) -> None:
+    """Thread 0 copies over cells that its own warp has stored to, or another one: without a barrier a race."""
+    code = MatrixDescriptor(tm.BASE + tm.DATA, 128, 128, SWIZZLES[0]).code
+    body = f"  mov.b64 %a, {code};\n  setp.eq.u32 %p2, %warp, {warp};\n"
+    body += f"  @%p2 tcgen05.st.sync.aligned.32x32b.x4.b32 [%own], {tm.registers(20, 4)};\n"
+    body += "  tcgen05.wait::st.sync.aligned;\n"
+    body = "".join(f"  mov.b32 %r{i}, 0;\n" for i in range(20, 24)) + body
+    body += f"  @%first tcgen05.cp.cta_group::1.128x128b [%base], %a;\n{tm.waited('COMMIT')}"
+    body += f"  tcgen05.ld.sync.aligned.32x32b.x4.b32 {tm.registers(10, 4)}, [%own];\n"
+    body += f"  tcgen05.wait::ld.sync.aligned;\n{tm.stored(4)}"
+    text = of_pair(tm.text(body, 512, columns=32), 512, 512).replace("cta_group::2", "cta_group::1")
+    text = text.replace("COMMIT", tm.COMMIT)
+    data = np.arange(1024, dtype=np.uint32)
+    if warp:
+        with pytest.raises(MemoryFault, match=r"race: .* which another warp wrote"):
+            run(text, data, np.zeros(1024, np.uint32))
+    else:
+        np.testing.assert_array_equal(run(text, data, np.zeros(1024, np.uint32)), data)

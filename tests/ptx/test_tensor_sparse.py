@@ -22,7 +22,9 @@ from references import tensor_memory_sparse as places
 from references.formats import E4M3, I32, UE8M0
 
 META = 28
-"""The column at which metadata begins, and another one before it."""
+"""The column at which metadata begins."""
+WIDE = 66
+"""That of products with .ws, whose d is wider."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,10 @@ def put_metadata(cells: np.ndarray, product: Sparse, kept: torch.Tensor, first: 
     """ISA 9.7.16.10.8.4 by the reference."""
     size = sparse.CHUNK[product.bits]
     for (row, chunk), code in np.ndenumerate(sparse.indices(kept, product.bits).numpy()):
-        lane, column, bit = places.place(product.kind, product.m, row, int(chunk) * size)
-        at = (lane, first + column + product.selector)
-        cells[at] = cells[at] & ~np.uint32(15 << bit) | np.uint32(int(code) << bit)
+        lane, column, bit = places.place(product.kind, product.m, row, int(chunk) * size, product.ws)
+        for copy in places.copies(product.m) if product.ws else (0,):
+            at = (lane + copy, first + column + product.selector)
+            cells[at] = cells[at] & ~np.uint32(15 << bit) | np.uint32(int(code) << bit)
 
 
 def ran(
@@ -66,13 +69,15 @@ def ran(
 ) -> np.ndarray:  # fmt: skip
     left = "%a" if product.swizzle[0] is not None else "[%base+16]"
     scales = f"[%base+{SCALE_A}], [%base+{SCALE_B}], " if product.scale else ""
-    whole = tm.product
+    whole, text_of = tm.product, tm.text
 
     def changed(*parts: Any) -> str:
-        return change(whole(*parts).replace("tcgen05.mma.", "tcgen05.mma.sp."))
+        text = whole(*parts).replace("tcgen05.mma.", "tcgen05.mma.sp.").replace("mma.sp.ws.", "mma.ws.sp.")
+        return change(text)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tm, "product", changed)
+        patch.setattr(tm, "text", lambda body, words, columns: text_of(body, words, 128 if product.ws else columns))
         return dense.ran(product, a, b, cells, enable=enable, operands=f"{left}, %b, {meta}, %x, {scales}%p0")
 
 
@@ -116,9 +121,10 @@ _IDS = {"ids": lambda p: f"{p.kind}-{p.a}-{p.d}-{p.m}-{p.swizzle}-{p.selector}"}
 
 def prepared(product: Sparse, seed: int = 1) -> tuple[np.ndarray, np.ndarray, torch.Tensor, np.ndarray, np.ndarray]:
     a, b, kept = drawn(product, seed)
-    c, cells = dense.accumulator(product, seed + 1, 32)
-    cells[:, META : META + 3] = 0x44444444
-    put_metadata(cells, product, kept)
+    c, cells = dense.accumulator(product, seed + 1, 128 if product.ws else 32)
+    first = WIDE if product.ws else META
+    cells[:, first : first + 3] = 0x44444444
+    put_metadata(cells, product, kept, first)
     return a, b, kept, c, cells
 
 
@@ -134,6 +140,30 @@ SCALED = [
     Sparse("mxf4", "e2m1", "e2m1", scale="ue8m0", parts=(2, 0), swizzle=(2, 4)),
     Sparse("mxf4nvf4", "e2m1", "e2m1", scale="ue4m3", size="block16", negate=(False, True), swizzle=(0, 2)),
 ]
+
+
+STATIONARY = [
+    *(Sparse("f16", "f16", "f16", m=m, n=64, ws=True, swizzle=(0, 2), selector=m // 64) for m in (32, 64)),
+    Sparse("f16", "bf16", "bf16", n=64, ws=True, swizzle=(4, 2)),
+    Sparse("tf32", "tf32", "tf32", m=32, n=64, ws=True, swizzle=(0, 4)),
+    Sparse("f8f6f4", "e4m3", "e5m2", m=64, n=64, ws=True, swizzle=(2, 2)),
+    Sparse("i8", "s8", "u8", d="s32", m=32, n=64, ws=True, swizzle=(0, 4)),
+]
+
+
+@pytest.mark.parametrize("product", STATIONARY, **_IDS)
+def test_weight_stationary_products(product: Sparse) -> None:
+    a, b, kept, c, cells = prepared(product)
+    got = ran(product, a, b, cells, meta=f"[%base+{WIDE}]")
+    np.testing.assert_array_equal(got, expected(product, a, b, kept, c))
+
+
+def test_copies_of_metadata_that_differ_are_named() -> None:
+    product = STATIONARY[0]
+    a, b, _, _, cells = prepared(product)
+    cells[64:96, WIDE] = 0xEEEEEEEE
+    with pytest.raises(ExecutionError, match=r"metadata of row 0 differs .* and lane 64: with .ws each 32 lanes"):
+        ran(product, a, b, cells, meta=f"[%base+{WIDE}]")
 
 
 @pytest.mark.parametrize("product", SCALED, ids=lambda p: f"{p.kind}-{p.a}-{p.size}")
@@ -179,13 +209,13 @@ def test_pairs_of_blocks(product: Sparse) -> None:
 
 
 @pytest.mark.parametrize("kind", places.BITS)
-@pytest.mark.parametrize("rows", [64, 128])
-def test_both_derivations_of_places_agree(kind: str, rows: int) -> None:
+@pytest.mark.parametrize(("rows", "ws"), [(64, False), (128, False), (32, True), (64, True)])
+def test_both_derivations_of_places_agree(kind: str, rows: int, ws: bool) -> None:
     """The emulator's, by chunks, and the reference's, by elements, which CUTLASS's strides are."""
     k, size = tensorinstructions.K[kind] * 2, sparse.CHUNK[places.BITS[kind]]
-    lanes, columns, bits = tensorsparse.places(kind, rows, k)
+    lanes, columns, bits = tensorsparse.places(tensorsparse.Shape(kind, rows, k, ws))
     found = [
-        [places.place(kind, rows, row, chunk * size) for chunk in range(k // size)] for row in range(rows)
+        [places.place(kind, rows, row, chunk * size, ws) for chunk in range(k // size)] for row in range(rows)
     ]  # fmt: skip
     np.testing.assert_array_equal(np.stack([lanes, columns, bits], -1), np.array(found))
     assert len({place for row in found for place in row}) == rows * k // size
@@ -298,7 +328,7 @@ def test_metadata_is_locked_until_the_commit_is_waited_for() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "error"),
     [
-        (f"[%base+{META}], ", "", OperandError), ("tcgen05.mma.sp.", "tcgen05.mma.ws.sp.", NotElementwise),
+        (f"[%base+{META}], ", "", OperandError), ("%p0;", "%p0, %b;", OperandError),
         (".kind::f16 ", ".kind::f16.ashift ", NotElementwise),
     ],
 )  # fmt: skip
@@ -307,3 +337,14 @@ def test_what_is_not_run_says_so(old: str, new: str, error: type[PtxError]) -> N
     a, b, _, _, cells = prepared(product)
     with pytest.raises(error):
         ran(product, a, b, cells, change=lambda text: text.replace(old, new))
+
+
+def test_a_that_begins_at_another_lane_than_d() -> None:
+    """ISA 9.7.16.10.5, of products whose rows lie in half of the lanes."""
+    product = Sparse("f16", "f16", "f16", m=64, swizzle=(None, 2))
+    a, b, kept, c, cells = prepared(product)
+    for row in range(64):
+        cells[row // 16 * 32 + row % 16, 16:24] = (a[row, ::2] | a[row, 1::2] << 16).astype(np.uint32)
+    np.testing.assert_array_equal(ran(product, a, b, cells), expected(product, a, b, kept, c))
+    with pytest.raises(ExecutionError, match="a begins at lane 16 of tensor memory, and d at lane 0"):
+        ran(product, a, b, cells, change=lambda text: text.replace("[%base+16]", f"[%base+{16 + (16 << 16)}]"))

@@ -1,7 +1,7 @@
 """The fifth generation of tensor cores (tcgen05): tensor memory, copies to it, and products (ISA 9.7.16).
 
-Products of one block and of pairs (`.cta_group::2`) run, dense and sparse (`.sp`). Sparse products with `.ws`, the
-reducing load (`ld.red`) and `.ashift` are declared, and refused in words when a kernel is loaded.
+Products of one block and of pairs (`.cta_group::2`) run, dense and sparse (`.sp`). The reducing load (`ld.red`) and
+`.ashift` are declared, and refused in words when a kernel is loaded.
 """
 
 from __future__ import annotations
@@ -79,14 +79,17 @@ for _kinds, _requires in ((".kind::f16 .kind::tf32 .kind::f8f6f4", _HAVE), (".ki
             kind=_kinds,
             collector=_OF_A,
         )
-    operation(
-        "tcgen05.mma.ws.cta_group::1.kind{.collector}",
-        "tcgen05_mma",
-        section="9.7.16.10.9.3",
-        requires=_requires,
-        kind=_kinds,
-        collector=" ".join(f".collector::b{n}::{x}" for n in range(4) for x in ("fill", "use", "lastuse", "discard")),
-    )
+    for _sparse, _section in (("", "9.7.16.10.9.3"), (".sp", "9.7.16.10.9.4")):
+        operation(
+            f"tcgen05.mma.ws{_sparse}.cta_group::1.kind{{.collector}}",
+            "tcgen05_mma",
+            section=_section,
+            requires=_requires,
+            kind=_kinds,
+            collector=" ".join(
+                f".collector::b{n}::{x}" for n in range(4) for x in ("fill", "use", "lastuse", "discard")
+            ),
+        )
 # Sizes are written as .block32 on all, and as .scale_vec::2X on single targets; so are sparse products of 4 bits alone
 # (ptxas 13.4).
 for _kind, _blocks, _vectors in (
@@ -122,7 +125,6 @@ for _when in ("before", "after"):
 _KINDS = " ".join(f".kind::{k}" for k in ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4"))
 for _pattern, _what in (
     ("tcgen05.mma.sp.group.kind.ashift{.collector}", "tcgen05_ashift"),
-    ("tcgen05.mma.ws.sp.group.kind{.collector}", "tcgen05_sparse"),
     ("tcgen05.mma.group.kind.ashift{.collector}", "tcgen05_ashift"),
 ):
     operation(

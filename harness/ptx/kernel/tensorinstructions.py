@@ -167,8 +167,8 @@ def _unshaped(found: InstructionDescriptor, kind: str, ws: bool, pair: bool) -> 
         step = 32 if kind == "i8" or (found.across_b and found.b in ("e4m3", "e5m2")) else 16
         sizes, good = f"multiples of {step} from a pair of blocks", n % step == 0
     elif ws:
-        sizes = "64, 128 or 256"
-        good = n in (64, 128, 256)
+        sizes = "64 or 128 where a is sparse" if found.sparse else "64, 128 or 256"
+        good = n in ((64, 128) if found.sparse else (64, 128, 256))
     elif found.block:
         sizes, good = "multiples of 8", True
     elif kind == "i8" and m == 64:

@@ -26,6 +26,7 @@ from harness.ptx.kernel.tensorcollectors import collected
 from harness.ptx.kernel.tensorinstructions import InstructionDescriptor
 from harness.ptx.kernel.tensoroperands import BITS, Codes, TensorOperand, values
 from harness.ptx.kernel.tensorpairs import members, of_a_pair
+from harness.ptx.kernel.tensorsparse import Shape
 from harness.ptx.kernel.tensorwork import NONE, Work
 from harness.ptx.machine.operations import runs
 from harness.ptx.numeric import scaledproducts
@@ -80,7 +81,7 @@ def _bind_mma(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
                 text = f"{node.spelling}: the ISA does not say which of two blocks a mask of lanes is about"
                 raise builder.error(NotElementwise, text, operands[4].offset)
             masks = builder.elements(operands.pop(4), 4)
-    elif ws and len(operands) == 6:
+    elif ws and not scaled and len(operands) == 6:
         text = f"{node.spelling}: the emulator takes no mask of columns that are zero"
         raise builder.error(NotElementwise, text, operands[5].offset)
     if len(operands) != (7 if scaled else 5):
@@ -146,12 +147,15 @@ def _product(frame: KernelFrame, step: Step, lane: int, given: list[int]) -> Non
     parts = []
     for block in blocks:
         d = accumulator(frame, step, lane, at[0], (rows, what.n), halves, block)
-        in_cells = None if found.places[1] is None else _a_in_cells(frame, step, lane, at[1], a, halves, block)
+        in_cells = None
+        if found.places[1] is not None:
+            _refuse_other_lane(frame, step, lane, at[1], at[0], "a")
+            in_cells = _a_in_cells(frame, step, lane, at[1], a, halves, block)
         of_scales = _scales(frame, step, lane, at[4:6] if what.block else [], (rows, what.n), block)
         metadata = None
         if found.sparse:
-            _refuse_base(frame, step, lane, at[-1], rows, halves, at[0])
-            shape = found.kind, rows, what.k
+            _refuse_other_lane(frame, step, lane, at[-1], at[0], "metadata")
+            shape = Shape(found.kind, rows, what.k, found.ws)
             metadata = tensorsparse.cells_of(frame, step, lane, at[-1], shape, what.selector, block)
         parts.append(Part(block, d, in_cells, of_scales, metadata))
     to = _enabled(parts[0].d.lanes, masks) if masks else None
@@ -199,7 +203,7 @@ def _part(
     y = _signed(right[0], what.b, what.negate_b)
     where = None
     if part.metadata is not None:
-        shape = found.kind, len(part.d.cells), what.k
+        shape = Shape(found.kind, len(part.d.cells), what.k, found.ws)
         where = tensorsparse.columns_of(frame, step, lane, part.metadata, shape)
     result = _computed(found, what, x, y, c[0], [f for f, _ in factors], where)
     if where is None:
@@ -240,14 +244,15 @@ def _of_rows(of_elements: Array | None, of_scales: Array | None) -> Array | None
     return rows if of_elements is None else np.asarray(rows | of_elements.any(axis=1, keepdims=True))
 
 
-def _refuse_base(frame: KernelFrame, step: Step, lane: int, given: int, m: int, ws: bool, d: int | None = None) -> None:
-    """d: the address of a matrix with whose first lane this one's has to agree (ISA 9.7.16.10.8.5)."""
+def _refuse_other_lane(frame: KernelFrame, step: Step, lane: int, given: int, d: int, name: str) -> None:
+    """Raise ExecutionError where a or metadata does not begin at d's lane (ISA 9.7.16.10.5)."""
+    if given >> 16 != d >> 16:
+        text = f"{frame.who(lane)}: {name} begins at lane {given >> 16} of tensor memory, and d at lane {d >> 16}"
+        raise frame.fault(ExecutionError, step, f"{text}; they agree")
+
+
+def _refuse_base(frame: KernelFrame, step: Step, lane: int, given: int, m: int, ws: bool) -> None:
     base = given >> 16
-    if d is not None and base != d >> 16:
-        text = (
-            f"{frame.who(lane)}: metadata begins at lane {base} of tensor memory, and d at lane {d >> 16}; they agree"
-        )
-        raise frame.fault(ExecutionError, step, text)
     allowed = (0, 16) if m == 64 and not ws else (0,)
     if base not in allowed:
         text = (
@@ -359,6 +364,5 @@ def _refuses(operation: str, what: str) -> None:
         )
 
 
-_refuses("tcgen05_sparse", "sparse products with .ws")
 _refuses("tcgen05_ashift", "products of a shifted a")
 _refuses("tcgen05_ld_red", "reducing loads")

@@ -5,11 +5,14 @@ of a do. Formats of 8 bits and fewer have the chunks of a row one behind the oth
 have one column of the two that an even address begins, which the sparsity selector chooses; there a word has four
 chunks of a row and, in its upper half, those of the row 8 below, and the lane 8 below has the next four chunks.
 
+With `.ws` rows lie in as many lanes, and each other such group of lanes has a copy of the metadata.
+
 A scale is for as many stored elements as in a dense product, so for twice as many columns.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -19,6 +22,7 @@ from harness.ptx.errors import ExecutionError
 from harness.ptx.kernel import sparse, tensoroperands
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.kernel.multiply import Arithmetic
+from harness.ptx.kernel.tensormemory import CELLS, COLUMNS
 from harness.ptx.numeric import scaledproducts
 from harness.ptx.numeric.scaledproducts import ScaledModel
 from harness.ptx.numeric.vectorise import Array
@@ -29,41 +33,55 @@ LEGAL = (0b0100, 0b1000, 0b1100, 0b1001, 0b1101, 0b0110, 0b1110)
 """What four bits may be; of tf32 the first and the last alone."""
 
 
+@dataclass(frozen=True)
+class Shape:
+    """Of a product's matrices in one block: kind, rows of a, k, and whether it is weight stationary (.ws)."""
+
+    kind: str
+    rows: int
+    k: int
+    ws: bool = False
+
+
 @cache
-def places(kind: str, rows: int, k: int) -> tuple[Array, Array, Array]:
+def places(of: Shape) -> tuple[Array, Array, Array]:
     """Lane, column and lowest bit of every chunk's metadata, rows x chunks, relative to the first; see the module."""
+    kind, rows, k = of.kind, of.rows, of.k
     row, chunk = np.meshgrid(np.arange(rows), np.arange(k // _CHUNK.get(kind, 4)), indexing="ij")
-    spread = row // 16 * (16 if rows == 128 else 32)
+    spread = row // 16 * (16 if rows == 128 or of.ws else 32)
     if kind in ("f16", "tf32"):
         return spread + row % 8 + chunk // 4 * 8, 0 * row, row // 8 % 2 * 16 + chunk % 4 * 4
     return spread + row % 16, chunk // 8, chunk % 8 * 4
 
 
-def cells_of(
-    frame: KernelFrame, step: Step, lane: int, given: int, shape: tuple[str, int, int], selector: int, block: int
-) -> Array:
-    """The cells of every chunk's metadata, rows x chunks. Raises ExecutionError, MemoryFault.
-
-    shape: kind, rows and k.
-    """
-    kind = shape[0]
+def cells_of(frame: KernelFrame, step: Step, lane: int, given: int, shape: Shape, selector: int, block: int) -> Array:
+    """The cells of every chunk's metadata, copies x rows x chunks. Raises ExecutionError, MemoryFault."""
     if given & 1:
         text = f"the metadata of {frame.who(lane)} begins at column {given & 0xFFFF} of tensor memory, an odd one: "
         raise frame.fault(ExecutionError, step, text + "two columns are chosen from, or taken")
-    lanes, columns, _ = places(*shape)
-    chosen = selector if kind in ("f16", "tf32") else 0
-    some = tensoroperands.cells(frame, step, lane, given, lanes, columns + chosen, "the metadata", block)
+    lanes, columns, _ = places(shape)
+    columns = columns + (selector if shape.kind in ("f16", "tf32") else 0)
+    copies = np.arange(0, 128, shape.rows if shape.ws else 128)[:, None, None]
+    columns = np.broadcast_to(columns, (len(copies), *columns.shape))
+    some = tensoroperands.cells(frame, step, lane, given, lanes + copies, columns, "the metadata", block)
     tensoroperands.refuse_unwritten(frame, step, lane, some, "metadata")
     return some
 
 
-def columns_of(frame: KernelFrame, step: Step, lane: int, some: Array, shape: tuple[str, int, int]) -> Array:
+def columns_of(frame: KernelFrame, step: Step, lane: int, some: Array, shape: Shape) -> Array:
     """The column of each stored element, rows x k/2, by cells of metadata. Raises ExecutionError, UndefinedBits."""
-    kind = shape[0]
-    memory, bits = frame.tensor.memory, places(*shape)[2].astype(np.uint32)
+    kind = shape.kind
+    memory, bits = frame.tensor.memory, places(shape)[2].astype(np.uint32)
     if (memory.undefined[some] >> bits & np.uint32(15)).any():
         frame.refuse_undefined(step, np.ones(1, np.uint32), np.array([lane]), "the metadata of a sparse matrix")
-    chunks = (memory.words[some] >> bits & np.uint32(15)).astype(np.int64)
+    copies = (memory.words[some] >> bits & np.uint32(15)).astype(np.int64)
+    torn = copies != copies[0]
+    if torn.any():
+        copy, row, chunk = (int(x[0]) for x in np.nonzero(torn))
+        text = f"metadata of row {row} differs between {frame.tensor.place(int(some[0, row, chunk]))} and lane "
+        text += f"{int(some[copy, row, chunk]) % CELLS // COLUMNS}: with .ws each {shape.rows} lanes have the same"
+        raise frame.fault(ExecutionError, step, text)
+    chunks, some = copies[0], some[0]
     legal = (LEGAL[0], LEGAL[-1]) if kind == "tf32" else LEGAL
     bad = ~np.isin(chunks, legal)
     if bad.any():

@@ -132,9 +132,10 @@ class TensorWork:
 
     def _refuse_races(self, step: Step, lane: int, cells: Array, verb: str, writes: bool, cores: bool) -> None:
         memory, frame = self.memory, self.frame
-        who, also = int(frame.thread[lane]) // 32, self._cores(lane) if cores else 0
-        if cores and frame.grid.cluster_size > 1:
-            who = CORES - 1  # a warp's number means another warp in another block: no warp counts as its own
+        who: Array | int = int(frame.thread[lane]) // 32
+        also = self._cores(lane) if cores else 0
+        if cores and frame.grid.cluster_size > 1:  # in another block a warp's number means another warp
+            who = np.where(cells // CELLS == frame.block[lane], who, CORES - 1)
         since = self._since(lane, cells, memory.writer, cores)
         checks = [("wrote", memory.written_by_others(cells, who, since, also), memory.written, memory.writer)]
         if writes:
@@ -179,7 +180,7 @@ class TensorWork:
         return f"a tcgen05 operation of thread {thread}{of_block}"
 
     def _refuse_unfenced(
-        self, step: Step, lane: int, cells: Array, verb: str, when: Array, by: Array, who: int, also: int
+        self, step: Step, lane: int, cells: Array, verb: str, when: Array, by: Array, who: Array | int, also: int
     ) -> None:
         """What a barrier orders is ordered for tensor memory by fences before and behind it."""
         found = by[cells]
@@ -309,7 +310,7 @@ class TensorWork:
             text = f"the tcgen05.commit of {frame.who(one.lane)} arrives at the mbarrier at offset {at}, whose phase"
             raise frame.fault(ExecutionError, one.step, f"{text} takes no more arrivals")
         found.pending -= 1
-        for block in {one.barrier // frame.shared.size, int(frame.block[one.lane])}:
+        for block in sorted({one.barrier // frame.shared.size, int(frame.block[one.lane])}):
             frame.landed(found, block)
         frame.clock += found.settle(frame.clock + 1)
 
