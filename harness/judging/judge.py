@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.judging.answers import answers
 from harness.judging.differences import Difference, classify_differences, signed_steps, step_histogram
 from harness.judging.evaluate import accepted, flipped
 from harness.judging.failingmap import axes_of, counted
@@ -24,7 +25,7 @@ from harness.model.case import Case
 from harness.model.codes import codes_of
 from harness.model.match import Match
 from harness.model.policies import Policies
-from harness.model.reference import ReferenceFault, apply_reference, in_words
+from harness.model.reference import ReferenceFault, in_words
 from harness.model.variants import Reference, alternatives
 from harness.records import Offender, Share
 from references.formats import is_finite, is_zero, magnitude
@@ -167,7 +168,7 @@ def _compare_one(
 ) -> dict[str, Compared]:
     """Each output against every answer that one reference and the ftz policy accept."""
     best: dict[str, Compared] = {}
-    for answer in accepted(case, policy, codes):
+    for answer in accepted(case, policy, codes, answers):
         for name, argument in case.outputs.items():
             fmt, match = format_of(argument), policy.match[name]
             e, g = _flat(case, policy.reference, name, answer[name], got[name])
@@ -250,7 +251,7 @@ def _compare_meets(
     promised = replace(policy.meets.match, on=policy.meets.on, outside=None)
     found: list[dict[str, Compared]] = []
     for reference in alternatives(case.reference):
-        answer = apply_reference(case, reference, codes)
+        answer = answers(case, reference, codes)
         found.append({})
         for name, argument in case.outputs.items():
             fmt = format_of(argument)
@@ -282,7 +283,7 @@ def _flush_explains(case: Case, policy: Policies, codes: Mapping[str, Codes], ou
     """Where the opposite flush policy gives the very result: a `.ftz` was dropped or added."""
     explained = np.zeros(failing.shape, dtype=bool)
     match = policy.match[output.name]
-    for answer in flipped(case, policy, codes):
+    for answer in flipped(case, policy, codes, answers):
         e = answer[output.name].reshape(-1)
         changed = failing & (e != output.expected)
         same = classify_differences(output.fmt, match, policy.nan, e[changed], output.got[changed]) == 0
