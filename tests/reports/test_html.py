@@ -17,46 +17,13 @@ from reports import html
 from tests.reports import hostile, synthetic
 
 VOID = {"meta", "input", "br", "img", "link", "hr"}
-TAGS = {
-    *(
-        "html",
-        "head",
-        "meta",
-        "title",
-        "style",
-        "body",
-        "a",
-        "header",
-        "strong",
-        "nav",
-        "span",
-        "time",
-        "button",
-        "main",
-    ),
-    *(
-        "section",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "p",
-        "ul",
-        "ol",
-        "li",
-        "b",
-        "div",
-        "details",
-        "summary",
-        "dl",
-        "dt",
-        "dd",
-    ),
-    *("code", "form", "label", "input", "fieldset", "legend", "select", "option", "output", "table", "thead", "tbody"),
-    *("svg", "mask", "image", "rect", "text", "tspan", "line"),
-    *("tr", "th", "td", "small", "caption", "article", "pre", "figure", "figcaption", "footer", "kbd", "script", "br"),
-}
+TAGS = set(
+    """
+    a article b body br button caption code dd details div dl dt fieldset figcaption figure footer form h1 h2 h3
+    h4 h5 head header html image input kbd label legend li line main mask meta nav ol option output p pre rect
+    script section select small span strong style summary svg table tbody td text th thead time title tr tspan ul
+    """.split()
+)
 
 
 class Page(HTMLParser):
