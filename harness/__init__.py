@@ -53,8 +53,8 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "ALL", "NONE", "Case", "Differs", "Domain", "ExpectedFailure", "Meets", "PtxasFailure", "absolute", "asm",
-    "between", "either", "emulate", "emulated", "emulating", "exact", "finite", "kernel", "magnitude", "module_of_build",
-    "numpy_reference", "only", "plain", "ptx", "relative", "run_ptx", "since", "ulp",
+    "between", "either", "emulate", "emulated", "emulating", "exact", "finite", "kernel", "magnitude",
+    "module_of_build", "numpy_reference", "only", "plain", "ptx", "relative", "run_ptx", "since", "ulp",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
