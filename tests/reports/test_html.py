@@ -17,13 +17,13 @@ from reports import html
 from tests.reports import hostile, synthetic
 
 VOID = {"meta", "input", "br", "img", "link", "hr"}
-TAGS = set(
-    """
-    a article b body br button caption code dd details div dl dt fieldset figcaption figure footer form h1 h2 h3
-    h4 h5 head header html image input kbd label legend li line main mask meta nav ol option output p pre rect
-    script section select small span strong style summary svg table tbody td text th thead time title tr tspan ul
-    """.split()
-)
+TAGS = {
+    "a", "article", "b", "body", "br", "button", "caption", "code", "dd", "details", "div", "dl", "dt", "fieldset",
+    "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "head", "header", "html", "image",
+    "input", "kbd", "label", "legend", "li", "line", "main", "mask", "meta", "nav", "ol", "option", "output", "p",
+    "pre", "rect", "script", "section", "select", "small", "span", "strong", "style", "summary", "svg", "table",
+    "tbody", "td", "text", "th", "thead", "time", "title", "tr", "tspan", "ul",
+}  # fmt: skip
 
 
 class Page(HTMLParser):
