@@ -105,7 +105,7 @@ def test_a_target_that_is_not_served_says_why(backend):
     assert "sm_70" in backend.unavailable("sm_70")
 
 
-def test_a_function_inside_a_function_is_refused_with_advice(backend):
+def test_a_function_that_executing_its_file_does_not_make_is_refused_in_words(backend):
     import triton
 
     from harness.model.case import Case
@@ -119,4 +119,5 @@ def test_a_function_inside_a_function_is_refused_with_advice(backend):
     case = Case(inputs={"x": F32}, outputs={"y": F32}, reference=lambda x: x, variants={"local": plain(local)})
     outcome = backend.run(Job(case, "c", PATH, "local", case.variants["local"], "sm_90a", Setup(shape=(8,))))
     assert outcome.status == "error"
-    assert "move it to the top of its module" in outcome.words
+    assert "test_assembler.py has no function" in outcome.words
+    assert "start anew" in outcome.words
