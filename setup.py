@@ -6,11 +6,11 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
-EXAMPLES = [str(p.relative_to(HERE)) for p in sorted((HERE / "cases").rglob("*.py"))]
+EXAMPLES = [str(p.relative_to(HERE)) for p in sorted((HERE / "cases").rglob("*")) if p.suffix in (".py", ".ptx")]
 
 
 class WithExamples(build_py):
-    """The usual step, and a copy of each case file."""
+    """The usual step, and a copy of each case file and of the PTX beside it."""
 
     def run(self) -> None:
         """Copy the packages, then the examples; an editable installation finds them in `cases/`."""

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from harness.arguments import Arguments, LaunchError, Pointed, address_of, is_descriptor, is_tensor
 from harness.model.targets import normal
 from harness.ptx.binding.approximate import APPROXIMATE, HOPPER
 from harness.ptx.limits import KERNEL_SECONDS
@@ -38,19 +38,20 @@ _ELEMENTS = {
 }  # fmt: skip
 
 
-class LaunchError(ValueError):
-    """A launch that cannot be: arguments that Triton takes not, or a kernel that does not compile. Says which."""
-
-
 @dataclass(frozen=True)
 class Emulated:
-    """A kernel bound to a target; index it with a grid and call the result as Triton's own launcher is called."""
+    """A kernel bound to a target; index it with a grid and call the result as Triton's own launcher is called.
+
+    pointed: memory that kernels find by addresses in memory. here: compile in a fork; import no file of a kernel.
+    """
 
     kernel: Any
     target: str = "sm_100a"
     races: bool = True
     limit: float | None = KERNEL_SECONDS
     approximate: str = HOPPER
+    pointed: Pointed | None = None
+    here: bool = False
 
     def __getitem__(
         self, grid: Sequence[int] | int | Callable[[Mapping[str, Any]], Sequence[int]]
@@ -58,7 +59,12 @@ class Emulated:
         """The launcher for a grid: one to three sizes, or a function of the arguments by name."""
 
         def launch(*args: Any, **kwargs: Any) -> Any:
-            return self._launch(grid, args, kwargs)
+            from harness.ptx.errors import PtxError
+
+            try:
+                return self._launch(grid, args, kwargs)
+            except (LaunchError, PtxError) as error:  # about the kernel: the way through the emulator helps nobody
+                raise error.with_traceback(None) from error.__cause__
 
         return launch
 
@@ -76,13 +82,13 @@ class Emulated:
             options["debug"] = True
         values = self._bound(args, kwargs)
         compilation, signature = self._compiled(values, num_warps, fusion, options)
-        memory = _Arguments(values, unwritten)
+        memory = Arguments(values, unwritten, self.pointed)
         program = load_kernel(compilation.ptx, approximate=self.approximate)
         sizes = _blocks(grid(values) if callable(grid) else grid, program.cluster)
         layouts = iter(compilation.descriptors)
         parameters: list[Any] = []
         for name, kind in signature:
-            if _is_descriptor(values[name]):
+            if is_descriptor(values[name]):
                 parameters += memory.described(name, values[name], next(layouts, None), self.target)
             else:
                 parameters += entry_values(kind, memory.placed(values[name]))
@@ -95,6 +101,7 @@ class Emulated:
             shared_bytes=compilation.shared,
             races=self.races,
             limit=self.limit,
+            pointed=memory.pointed,
         )
         memory.check_written()
         return report
@@ -133,7 +140,7 @@ class Emulated:
         try:
             kernel = _unwrapped(self.kernel)
             reference = _reference(self.kernel, held)
-            if any(map(_of_a_class_only_here, values.values())):
+            if self.here or any(map(_of_a_class_only_here, values.values())):
                 held[reference] = kernel
             spec = specialise(
                 reference,
@@ -171,7 +178,7 @@ def _reference(function: Any, held: dict[FunctionRef, Any]) -> FunctionRef:
     """The reference to a function, which goes to `held` where a compiler's process would not find it."""
     from harness.triton.spec import FunctionRef
 
-    reference = FunctionRef.of_any(function)
+    reference = FunctionRef.of(function)
     if not reference.is_found(function):
         held[reference] = _unwrapped(function)
     return reference
@@ -259,7 +266,7 @@ def run_ptx(
     if len(args) != len(kernel.parameters):
         raise LaunchError(f"kernel {kernel.name} has {len(kernel.parameters)} parameters, {len(args)} were given")
     values = {f"argument {number}": arg for number, arg in enumerate(args)}
-    memory = _Arguments(values, frozenset(f"argument {number}" for number in unwritten))
+    memory = Arguments(values, frozenset(f"argument {number}" for number in unwritten))
     report = run_kernel(
         kernel,
         [memory.placed(v.item() if isinstance(v, np.generic) else v) for v in values.values()],
@@ -282,117 +289,12 @@ def _described(value: Any, held: dict[FunctionRef, Any]) -> Any:
         return tuple(_described(v, held) for v in value)
     if hasattr(value, "arg_names"):
         return _reference(value, held)
-    if _is_descriptor(value):
+    if is_descriptor(value):
         described = _described(value.base, held)
         return DescriptorType(described.element, tuple(value.block_shape))
-    if not _is_tensor(value):
+    if not is_tensor(value):
         return value.item() if isinstance(value, np.generic) else value
     name = str(value.dtype).removeprefix("torch.")
     if name not in _ELEMENTS:
         raise TypeError(f"Triton has no pointer to {name}")
-    return PointerType(_ELEMENTS[name], aligned=_address(value) % 16 == 0)
-
-
-def _is_descriptor(value: Any) -> bool:
-    """Whether it is a tensor with the sizes of its blocks, for bulk copies (TMA)."""
-    return type(value).__name__ == "TensorDescriptor"
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, np.ndarray) or (
-        type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "data_ptr")
-    )
-
-
-def _address(tensor: Any) -> int:
-    return int(tensor.ctypes.data if isinstance(tensor, np.ndarray) else tensor.data_ptr())
-
-
-class _Arguments:
-    """The tensors of a launch as emulated buffers. One tensor passed twice is one buffer."""
-
-    def __init__(self, values: Mapping[str, Any], unwritten: frozenset[str]) -> None:
-        self._buffers: dict[tuple[int, int], tuple[Any, bool]] = {}
-        unknown = unwritten - set(values)
-        if unknown:
-            raise LaunchError(f"unwritten= names {', '.join(sorted(unknown))}; the arguments are {', '.join(values)}")
-        for name, value in values.items():
-            self._take(name, value, name in unwritten)
-
-    def _take(self, name: str, value: Any, unwritten: bool) -> None:
-        from harness.ptx.kernel.run import Buffer
-
-        if isinstance(value, tuple | list):
-            for number, element in enumerate(value):
-                self._take(f"{name}[{number}]", element, unwritten)
-        if _is_descriptor(value):
-            value = value.base
-        if not _is_tensor(value):
-            return
-        raw = _span(name, value)
-        first, last = _address(raw), _address(raw) + raw.nbytes
-        for other_first, other_last in self._buffers:
-            if (other_first, other_last) != (first, last) and first < other_last and other_first < last:
-                raise LaunchError(
-                    f"{name} overlaps another argument without being the same; pass the whole tensor once"
-                )
-        if (first, last) not in self._buffers:
-            buffer = Buffer(raw, name, defined=not unwritten, residue=first % 256)
-            self._buffers[first, last] = (buffer, unwritten)
-
-    def placed(self, value: Any) -> Any:
-        """A value with tensors replaced by their buffers."""
-        if isinstance(value, tuple | list):
-            return tuple(self.placed(v) for v in value)
-        if not _is_tensor(value):
-            return value
-        raw = _span("", value)
-        return self._buffers[_address(raw), _address(raw) + raw.nbytes][0]
-
-    def described(self, name: str, value: Any, layout: Any, target: str) -> list[Any]:
-        """A tensor descriptor as the entry's parameters: the map, the sizes and the strides. layout: the compiler's."""
-        from harness.ptx.kernel.run import HostMap
-
-        if layout is None:
-            raise LaunchError(f"{name}: {target} has no tensor maps, which a descriptor of the host becomes")
-        if getattr(value, "round_f32_to_tf32", False):
-            raise LaunchError(f"{name}: the emulator runs no descriptor that rounds to tf32")
-        sizes, strides = tuple(map(int, value.shape)), tuple(map(int, value.strides))
-        fill = int(getattr(value, "padding", "zero") == "nan")
-        buffer = self.placed(value.base)
-        whole = HostMap(buffer, 0, sizes, strides, layout.box, layout.element, layout.swizzle, fill)
-        return [whole, *sizes, *strides]
-
-    def check_written(self) -> None:
-        """Raise UndefinedBits for a byte of an unwritten argument that the kernel left alone."""
-        from harness.ptx.errors import UndefinedBits
-
-        for buffer, unwritten in self._buffers.values():
-            left = buffer.unwritten
-            if unwritten and left is not None and left.any():
-                raise UndefinedBits(
-                    f"{int(left.sum())} bytes of {buffer.name} were never written, first {int(left.argmax())}"
-                )
-
-
-def _span(name: str, tensor: Any) -> NDArray[np.uint8]:
-    """The bytes from a tensor's first element to its last, sharing its memory: all that its pointer may be used for.
-
-    Raises LaunchError for a device tensor and negative strides.
-    """
-    if isinstance(tensor, np.ndarray):
-        if any(s < 0 for s in tensor.strides):
-            raise LaunchError(f"{name} has negative strides, which a pointer cannot express; pass a copy")
-        extent = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.strides, strict=True)) + tensor.itemsize
-        extent = extent if tensor.size else 0
-        units = tensor.view(f"u{tensor.itemsize}")
-        flat = np.lib.stride_tricks.as_strided(units, (extent // tensor.itemsize,), (tensor.itemsize,))
-        return flat.view(np.uint8)
-    if tensor.device.type != "cpu":
-        raise LaunchError(f"{name} is on {tensor.device}; the emulator works on CPU tensors")
-    import torch
-
-    extent = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1 if tensor.numel() else 0
-    flat = tensor.detach().as_strided((extent,), (1,))
-    raw: NDArray[np.uint8] = flat.view(torch.uint8).numpy()
-    return raw
+    return PointerType(_ELEMENTS[name], aligned=address_of(value) % 16 == 0)

@@ -7,7 +7,6 @@ module only.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 from pathlib import Path
@@ -16,6 +15,9 @@ from typing import Any
 import pytest
 
 GROUP = "ptxdiff: differential tests of inline PTX"
+
+_FILES = "ptxdiff_files"
+"""Under this name a worker of pytest-xdist is told in which files its items are: see `harness.running.settling`."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -126,6 +128,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("ptx_cases", "glob patterns of case files outside folders named 'cases'", type="args", default=[])
 
 
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Where pytest-xdist would start workers: settle in this process first what earlier runs know."""
+    if not hasattr(config, "workerinput") and getattr(config.option, "tx", None) and _has_cases_alone(config):
+        from harness.running import settling
+
+        if settling.settles(config):
+            settling.take_over(config)
+
+
+def _has_cases_alone(config: pytest.Config) -> bool:
+    """Whether the run is of case files, and of no test module, which workers alone should import."""
+    from harness.model.files import below
+
+    for words in config.args:
+        path = Path(os.path.abspath(config.invocation_params.dir / words.partition("::")[0]))
+        found = [path] if path.is_file() else below(path)
+        if not any(is_case_file(p, config) for p in found) or any(_is_test_file(p, config) for p in found):
+            return False
+    return True
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers of our items, and the recorder where records are asked for."""
     for name, meaning in (
@@ -135,6 +158,8 @@ def pytest_configure(config: pytest.Config) -> None:
     ):
         config.addinivalue_line("markers", f"{name}: {meaning}")
     _check_options(config)
+    if _FILES in getattr(config, "workerinput", {}):
+        config.args = list(config.workerinput[_FILES])  # type: ignore[attr-defined]
     from harness import diskcache
 
     diskcache.find_nothing(*(("items", "pairs", "ptx", "cubin") if config.option.ptx_fresh else ()))
@@ -223,7 +248,7 @@ def _check_assemblers(config: pytest.Config) -> None:
         raise pytest.UsageError(
             f"{name} is for the gpu and the assembler, and --ptx-backend={option.ptx_backend[0]} leaves them out"
         )
-    from harness.running.assemblers import parsed
+    from harness.running.assemblers import AssemblerChoice, parsed
     from harness.triton.ptxas import NoAssembler
 
     try:
@@ -231,6 +256,13 @@ def _check_assemblers(config: pytest.Config) -> None:
     except NoAssembler as e:
         raise pytest.UsageError(f"--ptx-assembler: {e}; give the path of a ptxas, or the word bundled") from None
     option.ptx_assembler = places or None
+    timing = next((n for n in ("ptx_timing", "benchmark_only") if config.getoption(n, False)), None)
+    choice = AssemblerChoice.of(places, option.ptx_opt, "quick")
+    if timing and not choice.tritons_own:
+        raise pytest.UsageError(
+            f"--{timing.replace('_', '-')} times what Triton itself assembles and launches, by its own ptxas at -O3, "
+            f"and {name} leaves that out: time in a run of its own, or add --ptx-assembler=bundled --ptx-opt=3"
+        )
 
 
 def _check_dump(config: pytest.Config) -> None:
@@ -360,7 +392,11 @@ def _test_module(path: Path, parent: pytest.Collector) -> pytest.Collector:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Check a replay token against the cases chosen. (In a worker of pytest-xdist each item tells for itself.)"""
+    """Keep a worker's own items. Else check a replay token against the cases; a worker's items tell for themselves."""
+    if _FILES in getattr(config, "workerinput", {}):
+        from harness.running.settling import deselect
+
+        deselect(config, items)
     if config.option.ptx_replay is not None and not hasattr(config, "workerinput"):
         from harness.running.collection import check_replay
 
@@ -382,11 +418,16 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
-    """Send an item's records along with its report: under pytest-xdist that is how they reach the controller.
+    """Send an item's records along with its report: that is how they reach the recorder.
 
-    As one text: execnet, which carries reports, fails on integers below -2**31.
+    From a worker of pytest-xdist, and from a node of a cluster, they go as one text.
     """
     outcome = yield
     records = getattr(item, "ptxdiff_records", None)
     if records is not None and call.when == "call":
-        outcome.get_result().ptxdiff_records = json.dumps(records())
+        found = records()
+        if hasattr(item.config, "workerinput"):
+            from harness.records import packed
+
+            found = packed(found)
+        outcome.get_result().ptxdiff_records = found

@@ -73,7 +73,7 @@ def inputs(case: Case, count: int = 1) -> st.SearchStrategy[Units]:
     """`count` inputs of an elementwise case: storage arrays by input name, within the case's `where`."""
     formats = {name: format_of(argument) for name, argument in case.inputs.items()}
     drawn = st.fixed_dictionaries({name: units(fmt, count) for name, fmt in formats.items()})
-    where = case.where
+    where = case.domain
     if where is None:
         return drawn
     return drawn.filter(lambda found: bool(where.holds({n: values_of(f, found[n]) for n, f in formats.items()}).all()))

@@ -313,16 +313,23 @@ def encode(fmt: Format, number: float | int | Fraction) -> int:
 
 
 def _encode_positive(fmt: Format, size: Fraction) -> int | None:
-    exponent = size.numerator.bit_length() - size.denominator.bit_length()
-    exponent -= int(size < Fraction(2) ** exponent)
-    exponent = max(exponent, fmt.min_exponent)
-    significand = size / Fraction(2) ** (exponent - fmt.mantissa_bits)
-    if significand.denominator != 1:
+    numerator, denominator = size.numerator, size.denominator
+    exponent = max(floor_log2(size), fmt.min_exponent)
+    unit = exponent - fmt.mantissa_bits
+    significand, rest = divmod(numerator << max(-unit, 0), denominator << max(unit, 0))
+    if rest:
         return None
     implicit = 1 << fmt.mantissa_bits
-    code = (((exponent + fmt.bias - int(fmt.has_zero)) << fmt.mantissa_bits) + int(significand)) << fmt.ignored_bits
+    code = (((exponent + fmt.bias - int(fmt.has_zero)) << fmt.mantissa_bits) + significand) << fmt.ignored_bits
     code -= 0 if fmt.has_zero else implicit
     return code if 0 <= code <= fmt.max_finite else None
+
+
+def floor_log2(size: Fraction) -> int:
+    """The exponent of the largest power of two that is not above a positive number."""
+    exponent = size.numerator.bit_length() - size.denominator.bit_length()
+    below = size.numerator << max(-exponent, 0) < size.denominator << max(exponent, 0)
+    return exponent - int(below)
 
 
 def render(fmt: Format, code: int) -> str:

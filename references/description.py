@@ -6,11 +6,15 @@ import ast
 import math
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
 Dim = int | str
+
+
+_FLOAT8 = {"e4m3": "fp8e4nv", "e5m2": "fp8e5"}
+"""Triton's types of 8 bits by format: a tensor is bytes where its declaration does not ask for them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +62,16 @@ class Format:
         if self.codes_per_unit > 1:
             raise ValueError(f"{self.name} packs {self.codes_per_unit} codes a unit: a scalar holds one code")
         return Scalar(self)
+
+    @property
+    def typed(self) -> Format:
+        """`E4M3.typed["N"]`: a tensor of a whole kernel with Triton's own 8-bit type, as torch.float8_e4m3fn has it.
+
+        Without it the kernel sees bytes (`tl.uint8`). Raises ValueError where Triton has no such type.
+        """
+        if self.name not in _FLOAT8:
+            raise ValueError(f"{self.name} has no 8-bit type of Triton's own; {' and '.join(_FLOAT8)} have")
+        return replace(self, element_type=_FLOAT8[self.name])
 
     @property
     def is_float(self) -> bool:

@@ -141,7 +141,7 @@ def library(folder: Path | None = None) -> str:
     with contextlib.suppress(OSError, ValueError):
         return kept.read_text(encoding="utf-8")
     script = _bundle()
-    with contextlib.suppress(OSError):  # a folder that cannot be written costs time, and no report
+    with contextlib.suppress(OSError):  # without a writable folder this is done each time
         folder.mkdir(parents=True, exist_ok=True)
         partial = kept.with_suffix(f".{os.getpid()}")
         partial.write_text(script, encoding="utf-8")
@@ -153,7 +153,7 @@ def library(folder: Path | None = None) -> str:
 def _bundle() -> str:
     import vl_convert
 
-    # Closed in a function: the bundle's thousands of names would otherwise be the page's.
+    # In a function, because the bundle's thousands of names would otherwise be global names of the page.
     bundle = f"(() => {{{vl_convert.javascript_bundle('window.vegaEmbed = vegaEmbed;')}}})();"
-    # Within a script element nothing else ends it; in a JavaScript string or pattern the backslash changes nothing.
+    # Only `</script` ends a script element; in a JavaScript string or pattern this backslash changes nothing.
     return re.sub(r"</(?=script)", r"<\\/", bundle, flags=re.IGNORECASE)

@@ -19,7 +19,7 @@ from reports.model import Row, anchor, simplicity
 SIZE = 288
 """The side of the map, in the SVG's units."""
 LARGEST = 256
-# Every second tick has a label below the map, where they are wider than the eighth of it.
+# Below the map every second tick has a label, as labels are wider than an eighth of it.
 _BELOW = 2
 _FAINTEST, _STRONGEST = 120, 255
 

@@ -139,7 +139,7 @@ class HistoryBuilder:
         self._seen: set[Item] = set()
         self._ran: dict[tuple[str, ...], set[Item]] = {}  # in the last run that was asked for the same
         self._asked: tuple[str, ...] = ()
-        self._narrowed: list[Change] = []  # of the newest run alone: what an earlier one was not asked for says nothing
+        self._narrowed: list[Change] = []  # of the newest run alone: earlier ones may have had another selection
         self._found: list[Change] = []
         self._noise: dict[tuple[str, str, str, str], float] = {}
 
@@ -216,14 +216,14 @@ class HistoryBuilder:
                 if item in moved and before.ulp == now.ulp:
                     self._note("bits", night, item, "", "", None, _describe_moved(moved[item]))
         ran = {item for item, f in facts.items() if f.state != "not run"}
-        if complete:  # of a run that was cut short nothing can be said to have vanished
+        if complete:  # nothing has vanished from a run only because it was cut short
             self._found += self._vanished(night, ran, asked)
         self._found += _presence("new", night, ran - self._items.keys(), ran & self._items.keys())
         back = {item for item in ran & self._items.keys() if item not in self._seen}
         self._found += [replace(c, detail="back") for c in _presence("new", night, back, ran - back)]
 
     def _vanished(self, night: int, ran: set[Item], asked: tuple[str, ...]) -> Iterable[Change]:
-        """What ran the last time that the same was asked for, and does not now; of another selection, one word."""
+        """Items that ran when the same was last asked for, and do not now; where the selection differs, one change."""
         if asked in self._ran:
             return _presence("vanished", night, self._ran[asked] - ran, ran)
         gone = self._ran[self._asked] - ran

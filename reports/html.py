@@ -30,6 +30,7 @@ from reports.conformance import LedgerTable, ledger
 from reports.failingmap import map_anchor
 from reports.history import KINDS, History, history, seconds
 from reports.model import EVIDENCE, STATES, FailureGroup, View, anchor, reasons, view
+from reports.packing import Keeper
 from reports.timing import Measured, looped, measured
 from reports.verdict import environment_rows, headline_facts, overall
 
@@ -81,25 +82,29 @@ def write_history(
     *,
     conformance: LedgerSource | None = None,
     cache: Path | None = None,
+    packets: Keeper | None = None,
 ) -> Path:
     """Write the report on a history already folded, as `reports.history.history` returns it, and return the path.
 
-    cache: a folder in which the charts' library may be kept for the next report; not kept without.
+    cache: a folder in which the charts' library may be kept for the next report; not kept without. packets: likewise
+    for what is packed of each case.
     """
     book = ledger(conformance) if conformance is not None else None
     with collector_paused():
-        text = page(view(newest), past, book, cache)
+        text = page(view(newest), past, book, cache, packets)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_bytes(text.encode("utf-8", "replace"))  # a lone surrogate from a case file must not cost the report
     return output
 
 
-def page(found: View, past: History, book: LedgerTable | None, cache: Path | None = None) -> str:
+def page(
+    found: View, past: History, book: LedgerTable | None, cache: Path | None = None, kept: Keeper | None = None
+) -> str:
     """The page as text."""
     timed = measured(found.records)
     in_registers = looped(found.records)
     cases = [case_page(found, name, timed.get(name, ()), past, in_registers.get(name)) for name in found.cases]
-    packets, left_out = _packets(found, cases, past)
+    packets, left_out = _packets(found, cases, past, kept)
     charts_used = _charts(cases, past)
     library = charts.library(cache) if charts_used else ""
     script = "\n".join(['(() => {\n"use strict";', *(_asset(name) for name in SCRIPTS), "})();"])
@@ -145,14 +150,16 @@ def standalone(template: str, **facts: Any) -> str:
     return _environment().get_template(template).render(style=style, policy=policy, **facts)
 
 
-def _packets(found: View, cases: Sequence[CasePage], past: History) -> tuple[dict[str, str], dict[str, str]]:
+def _packets(
+    found: View, cases: Sequence[CasePage], past: History, kept: Keeper | None
+) -> tuple[dict[str, str], dict[str, str]]:
     budget = PACKET_BUDGET // max(1, len(cases))
-    packed = {c.name: packing.packet(found, c.name, _chart_rows(c, past), budget) for c in cases}
+    packed = {c.name: packing.packet(found, c.name, _chart_rows(c, past), budget, kept) for c in cases}
     return {n: p for n, (p, _) in packed.items()}, {n: words for n, (_, words) in packed.items() if words}
 
 
 def _folded(cases: Sequence[CasePage]) -> set[str]:
-    """The names of the cases that the page keeps packed: of many, those to whose insides nothing on the page leads."""
+    """The names of the cases that a page of many cases keeps packed: those that no link on the page leads into."""
     if len(cases) < CASES_SHOWN:
         return set()
     return {c.name for c in cases if not (c.failures or c.expected or c.maps)}
@@ -264,7 +271,7 @@ def generation(target: str) -> str:
 
 
 def moment(started: str) -> str:
-    """A time in ISO 8601 as people read it; as it stands where it is none."""
+    """A time in ISO 8601 as people read it; any other text unchanged."""
     try:
         when = datetime.fromisoformat(started)
     except ValueError:
@@ -273,7 +280,7 @@ def moment(started: str) -> str:
 
 
 def _failure_since(group: FailureGroup, past: History) -> str:
-    """Since which run a group of failures has been there; empty without a history."""
+    """The run that first had a group of failures; empty without a history."""
     if len(past.nights) < 2:
         return ""
     k = [past.since[r.key.item] for r in group.results if r.key.item in past.since]
@@ -327,7 +334,7 @@ class _Asset(Markup):
 
 
 def _shown(value: Any) -> Any:
-    """What a template prints: texts of records, escaped by a filter or not yet, with their unseen characters seen."""
+    """What a template prints: texts of records, escaped already or not, with invisible characters made visible."""
     return type(value)(visible(value)) if type(value) in (str, Markup) else value
 
 

@@ -1,8 +1,8 @@
 """JUnit XML: one test case an item (variant, target, backend), as other tools of a CI expect it.
 
 Failures and errors are what they are called; `unsupported` and `not run` are skips that carry their reason, and an
-expected failure is a skip of type `expected failure`. A run that was cut short, or in which nothing ran, has one test
-case more, in error, so that no reader of the file can take it for green.
+expected failure is a skip of type `expected failure`. A run that was cut short, or in which nothing ran, has one
+more test case, an error, so that no reader of the file can take it for green.
 """
 
 from __future__ import annotations

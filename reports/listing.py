@@ -46,6 +46,7 @@ class Listing:
         return any(line.number for line in self.sass)
 
 
+@lru_cache(maxsize=256)
 def listing(ptx: str, sass: str) -> Listing:
     """Both texts as shown, the SASS marked by way of the PTX."""
     shown = tuple(ptx_lines(ptx))

@@ -218,7 +218,7 @@ class FailureGroup:
 
     @property
     def reused(self) -> str:
-        """How many earlier runs found, and which."""
+        """How many of its results are reused from earlier runs, and from which."""
         return reused_words(self.results)
 
     @property
@@ -338,7 +338,7 @@ def failure_groups(results: Iterable[Result]) -> list[FailureGroup]:
 
 
 def _signature(r: Result) -> tuple[object, ...]:
-    # Not the bits: every input set has another first offender of the same mistake.
+    # Without the bits: each input set has its own first offender of the same mistake.
     if r.classes:
         return (r.diagnosis, *sorted(r.classes))
     return (r.words.replace(r.key.target, "TARGET"),)

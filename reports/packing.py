@@ -10,10 +10,14 @@ Of a large page, HTML that no link leads into is packed too, as jinja2 escaped i
 from __future__ import annotations
 
 import base64
+import functools
 import json
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Protocol
 
 from harness.records import Result
 from harness.records.compare import distance
@@ -36,20 +40,55 @@ class Table:
         return self.values.setdefault(value, len(self.values))
 
 
-def packet(view: View, case: str, charts: Any, budget: int) -> tuple[str, str]:
+class Keeper(Protocol):
+    """Where packets stay from one page to the next, by what they were made from."""
+
+    def get(self, *parts: bytes) -> bytes | None:
+        """What was kept under these parts; None for nothing."""
+
+    def put(self, data: bytes, *parts: bytes) -> None:
+        """Keep it."""
+
+
+def packet(view: View, case: str, charts: Any, budget: int, kept: Keeper | None = None) -> tuple[str, str]:
     """The packet of one case, compressed and in base64, and what was left out to keep it within `budget` bytes."""
     results = with_sass(r for row in view.case_rows(case) for r in row.results)
     left_out = ""
     for choose, words in _CHOICES:
-        content = _content(view, results, charts, list(choose(results)))
-        packed = compress(content)
+        packed = _packed(*_content(view, results, charts, list(choose(results))), kept)
         left_out = words
         if len(packed) <= budget:
             break
     return packed, left_out
 
 
-def _content(view: View, results: Sequence[Result], charts: Any, listed: Sequence[Result]) -> dict[str, Any]:
+def _packed(content: dict[str, Any], lines: list[tuple[str, Language]], kept: Keeper | None) -> str:
+    """The content with its lines coloured, compressed. That takes most of a page's time, so it is kept.
+
+    Under everything that goes into it: the content, the lines, and the code that colours and compresses.
+    """
+    made_from = _code(), json.dumps([content, lines], ensure_ascii=False).encode("utf-8", "surrogatepass")
+    known = kept.get(*made_from) if kept is not None else None
+    if known is not None:
+        return known.decode()
+    content["lines"] = [[part for run in runs(text, language) for part in run] for text, language in lines]
+    packed = compress(content)
+    if kept is not None:
+        kept.put(packed.encode(), *made_from)
+    return packed
+
+
+@functools.cache
+def _code() -> bytes:
+    modules = [sys.modules[f.__module__] for f in (compress, runs, visible)]
+    text = b"".join(Path(str(m.__file__)).read_bytes() for m in modules)
+    return text + f"{sys.version} Pygments {version('Pygments')} zlib {zlib.ZLIB_RUNTIME_VERSION}".encode()
+
+
+def _content(
+    view: View, results: Sequence[Result], charts: Any, listed: Sequence[Result]
+) -> tuple[dict[str, Any], list[tuple[str, Language]]]:
+    """A packet without its lines, and these in the order of their numbers."""
     strings, lines = Table(), Table()
     numbers = {_pair(r): n for n, r in enumerate(listed)}
     content: dict[str, Any] = {
@@ -58,8 +97,7 @@ def _content(view: View, results: Sequence[Result], charts: Any, listed: Sequenc
         "charts": charts,
     }
     content["strings"] = list(strings.values)
-    content["lines"] = [[part for run in runs(text, language) for part in run] for text, language in lines.values]
-    return content
+    return content, list(lines.values)
 
 
 def compress(content: Any) -> str:
@@ -154,7 +192,7 @@ def _one_a_variant(results: Iterable[Result]) -> list[Result]:
     return list(found.values())
 
 
-# From everything to nothing; what a choice leaves out is told on the page.
+# From everything to nothing; the page says what the choice leaves out.
 _CHOICES: tuple[tuple[Callable[[Sequence[Result]], Iterable[Result]], str], ...] = (
     (_distinct, ""),
     (_one_a_cell, "For size, one pack and context of each variant and target is listed"),

@@ -1,4 +1,4 @@
-"""What a run was asked for, from the arguments it recorded: only runs that were asked for the same miss anything."""
+"""What a run was asked for, from the arguments it recorded: items are missing only from runs asked for them."""
 
 from __future__ import annotations
 

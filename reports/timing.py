@@ -31,7 +31,7 @@ class Measured:
 def measured(records: RunRecords) -> dict[str, list[Measured]]:
     """The timings of a run by case, by target and size, each variant beside the first that its case file names."""
     groups: dict[tuple[str, str, int, str, str], list[Timing]] = defaultdict(list)
-    for t in records.timings:  # those of two nodes, in a merged run, say nothing about each other
+    for t in records.timings:  # in a merged run, times of two nodes are not compared
         groups[(t.key.case, t.key.target, t.elements, t.key.shape, t.node)].append(t)
     places = {(name, v): n for name, info in records.cases.items() for n, v in enumerate(info.variants)}
     found: dict[str, list[Measured]] = defaultdict(list)

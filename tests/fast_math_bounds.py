@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -93,9 +94,15 @@ def bounded() -> Iterator[tuple[str, str, Case, AsmVariant]]:
 def _known(variant: AsmVariant) -> bool:
     """Whether it is a single instruction that the ledger has the errors of, or one that differs by .ftz alone."""
     form = variant.texts[1].text.split()[0].replace(".ftz", "") if variant.derived_packs else ""
-    flushes = bool(form) and ".ftz" in variant.texts[1].text and form in ledger.current()
-    entry = ledger.current().get(form)
+    flushes = bool(form) and ".ftz" in variant.texts[1].text and form in _entries()
+    entry = _entries().get(form)
     return bool(form) and (bool(entry and entry.errors) or (flushes and form != "rcp.approx.f32"))
+
+
+@cache
+def _entries() -> dict[str, ledger.Entry]:
+    """The ledger's entries: holding them against the definitions takes seconds."""
+    return ledger.current()
 
 
 def error(case: str, bound: Match, codes: Any, got: Any) -> Any:

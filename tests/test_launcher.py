@@ -13,7 +13,7 @@ from harness import emulated
 from harness.cli.run import plugin_words
 from harness.launcher import LaunchError
 from harness.ptx.errors import MemoryFault, UndefinedBits
-from tests import launch_kernels
+from tests import launch_kernels, small_kernels
 
 TARGETS = ["sm_80", "sm_90a", "sm_100a", "sm_120a"]
 
@@ -171,3 +171,18 @@ def test_approximate_instructions_of_a_kernel_are_a_hopper_s_or_rounded():
     assert torch.allclose(unit, nearest, atol=1e-2, rtol=1e-2)
     with pytest.raises(LaunchError, match="approximate='exact' is none of 'hopper', 'rounded'"):
         through(approximate="exact")
+
+
+def test_an_error_of_the_kernel_comes_without_the_way_through_the_emulator():
+    """Frames of the test and of the launcher alone, and the same words."""
+    x = np.zeros(4, np.float32)
+    with pytest.raises(MemoryFault) as caught:
+        emulated(launch_kernels.scale)[(1,)](x, x, 1 << 20, 0.5, BLOCK=256)
+    assert [entry.path.name for entry in caught.traceback] == ["test_launcher.py", "launcher.py"]
+
+
+def test_an_atomic_on_what_was_never_stored_says_so():
+    x, y, old = (np.ones(64, np.int32) for _ in range(3))
+    words = "bits that nobody defined reach an atomic on y, where nothing was stored before, in thread 0 of block"
+    with pytest.raises(UndefinedBits, match=words):
+        emulated(small_kernels.atomic)[(1,)](x, y, old, 64, B=64, OP="add", PLACES=64, SEM="relaxed", unwritten=("y",))

@@ -222,7 +222,10 @@ def test_two_files_of_one_name_cannot_be_told_apart(run_cases):
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("raise RuntimeError('no idea')", "reference flipped raised RuntimeError: no idea"),
+        (
+            "raise RuntimeError('no idea')",
+            "reference flipped raised RuntimeError: no idea [[]*/cases/flip.py:*: raise RuntimeError('no idea')[]]",
+        ),
         (
             "return x, x",
             "reference flipped returned 2 results for 1 outputs; return one tensor of codes for each of y*",

@@ -83,7 +83,8 @@ def run_compiled(
     except PtxError as e:
         return replace(_fault(job, kernel, e), artifacts=made)
     identity = _experiment(job, kernel, loaded)
-    outcome = replace(once(identity, lambda: _run(job, kernel, loaded, limit)), artifacts=made)
+    outcome = once(_computed(identity, job, kernel, loaded), lambda: _run(job, kernel, loaded, limit))
+    outcome = replace(outcome, artifacts=made, identity=outcome.identity and identity.digest)
     if not outcome.outputs:
         return outcome
     forms = tuple(dict.fromkeys(form_of(s) for s in loaded.program.steps))
@@ -91,7 +92,7 @@ def run_compiled(
 
 
 def _loaded(job: Job, compilation: Compilation, fuse: bool = False) -> Kernel:
-    """The kernel, parsed and checked for the job's target, for which PTX that was given need not be written."""
+    """The kernel, parsed and checked for the job's target; PTX that was given may be written for another one."""
     from harness.ptx.kernel.load import load_kernel
 
     if compilation.spec.given is None:
@@ -105,15 +106,28 @@ def _experiment(job: Job, kernel: CompiledKernel, loaded: Kernel) -> Experiment:
     return launched_experiment(emulator(job.approximate), job, kernel.launch, kernel.compilation, code)
 
 
+def _computed(identity: Experiment, job: Job, kernel: CompiledKernel, loaded: Kernel) -> Experiment:
+    """The experiment that is computed: without contraction where the code has nothing to contract.
+
+    Kernels run with and without. Where that changes nothing in the PTX either, one run serves both.
+    """
+    if not job.setup.fusion or _contracted(job, loaded):
+        return identity
+    return _experiment(replace(job, setup=replace(job.setup, fusion=False)), kernel, loaded)
+
+
+def _contracted(job: Job, loaded: Kernel) -> bool:
+    from harness.ptx.binding.contraction import contraction_open
+
+    return job.setup.fusion and contraction_open(loaded.program)
+
+
 def _approximate(loaded: Kernel) -> tuple[str, ...]:
     return tuple(dict.fromkeys(s.bound.name for s in loaded.program.steps if s.bound.form.approximate))
 
 
 def _run(job: Job, kernel: CompiledKernel, loaded: Kernel, limit: float) -> Outcome:
-    from harness.ptx.binding.contraction import contraction_open
-
-    program = loaded.program
-    contraction = contraction_open(program) and job.setup.fusion
+    contraction = _contracted(job, loaded)
     try:
         run = _launch(job, kernel, fuse=contraction, limit=limit)
         other = _launch(job, kernel, fuse=False, limit=limit) if contraction else run

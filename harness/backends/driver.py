@@ -17,7 +17,7 @@ class NoDriver(RuntimeError):
 
 
 class DriverError(RuntimeError):
-    """What the driver had against a call."""
+    """A call that the driver refused, in its words."""
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class EmulatorBackend:
         if refusal is not None:
             return refusal
         setup = job.setup
-        named = compiler_of(job.case, job.variant)  # what that build makes of the asm is what its variant is about
+        named = compiler_of(job.case, job.variant)  # such a variant tests what that build makes of the asm
         alone = (setup.alone and not named) or setup.context != "straight" or setup.padding is not None
         if not (alone or _is_large(job)) and (named or _compiles()):
             return self._compiled(job)
@@ -150,7 +150,7 @@ def _size(outcome: Outcome) -> int:
 
 
 def _refusal(job: Job, variant: AsmVariant) -> Outcome | None:
-    """What the emulator has against the asm itself, told before any compiler is asked; None for nothing."""
+    """Why the emulator refuses the asm itself, found before a compiler is asked; None where it does not."""
     from harness.ptx import PtxError, analyse
     from harness.ptx.errors import NotElementwise, UnsupportedOnTarget
 

@@ -2,7 +2,7 @@
 
 A worker compiles every kernel first, so that a compiler's abort costs a worker and not this process. Then the kernel
 runs twice on outputs that were filled with complementary patterns: a byte that still holds its pattern both times was
-never written. Guard zones around every tensor, and the gaps between rows, keep their pattern or give the kernel away.
+never written. Guard zones around every tensor, and the gaps between rows, keep their pattern, or reveal a stray write.
 """
 
 from __future__ import annotations
@@ -377,7 +377,7 @@ def _findings(runs: list[_Run]) -> tuple[str, ...]:
         never = one.untouched[name] & two.untouched[name]
         found += never_written(name, never)
         same = (units == two.outputs[name]).reshape(-1)
-        # Unwritten bytes differ by construction and are already told.
+        # Unwritten bytes differ by construction, and are reported already.
         differs = ~same & ~never.reshape(same.size, units.itemsize).any(axis=1)
         if differs.any():
             found.append(

@@ -31,7 +31,7 @@ def may_share(case: Case, variant: AsmVariant, pack: int) -> bool:
         form = asm_form(case, variant, pack)
         return bool(sharing(form.text, form.constraints).hazards)
     except (PtxError, CaseError):
-        return False  # the other contexts tell what is wrong
+        return False  # the other contexts report what is wrong
 
 
 def run_shared(job: Job, form: AsmForm, fuse: bool, limit: float) -> Outcome:

@@ -1,6 +1,6 @@
 """The gpu backend: jobs go to the process that owns the GPU (`harness.processes.child`), by name.
 
-What a job is about is found there again: the case file, the case's and the variant's name. Compiling happens here,
+That process finds the case and the variant again, by the case file and their names. Compiling happens here,
 where workers survive it; only launching, and sweeps, happen there.
 """
 
@@ -32,7 +32,7 @@ from harness.triton.launch import launch_of
 
 @dataclass(frozen=True)
 class JobRef:
-    """A job by names, as another process finds it. definition: what the variant is, and is held to, here."""
+    """A job by names, as another process finds it. definition: of the variant, which it has to find too."""
 
     path: str
     case: str

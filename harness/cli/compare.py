@@ -1,4 +1,4 @@
-"""`ptxdiff compare`: what changed between two runs, two targets, or two versions of anything; or two PTX files."""
+"""`ptxdiff compare`: what changed between two runs, targets or versions; or whether two PTX files give equal bits."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ example: ptxdiff compare before.ptx after.ptx --like cases/cuda_fma.py::cuda --r
 Two PTX files of one kernel run in the emulator on the inputs of a case. Their outputs are compared with each other bit
 for bit, and each with the case's reference. Where they differ, both run in lockstep on the thread that stores the first
 difference, and the first instructions whose values part are shown. Exit 0: equal, and right by the reference.
+A kernel of nvcc and Triton's of the same case have other blocks and parameters: --like, --entry, --grid, --block,
+--parameters and --shared are given once for both files, or twice, for the first file and then for the second.
 """
 PTX = ".ptx"
 OF_FILES = ("like", "entry", "grid", "block", "parameters", "shared", "target", "effort", "report")
@@ -28,15 +30,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--kind", action="append", help="show differences of this kind only (repeatable)")
     files = parser.add_argument_group("two PTX files")
-    files.add_argument("--like", metavar="CASE", help="the case with the inputs and the reference: cases/x.py::variant")
+    files.add_argument(
+        "--like",
+        action="append",
+        metavar="CASE",
+        help="the case with the inputs and the reference: cases/x.py::variant",
+    )
     files.add_argument(
         "--entry", action="append", metavar="NAME",
         help="the kernel, where a file has several; twice, where it has another name in the second file",
     )  # fmt: skip
-    files.add_argument("--grid", metavar="X,Y,Z", help="blocks: numbers or expressions such as ceil(n/256)")
-    files.add_argument("--block", metavar="X,Y,Z", help="threads of a block")
-    files.add_argument("--parameters", metavar="A,B,...", help="inputs, outputs, sizes or numbers, in order")
-    files.add_argument("--shared", type=int, metavar="BYTES", help="dynamic shared memory")
+    files.add_argument(
+        "--grid", action="append", metavar="X,Y,Z", help="blocks: numbers or expressions such as ceil(n/256)"
+    )
+    files.add_argument("--block", action="append", metavar="X,Y,Z", help="threads of a block")
+    files.add_argument(
+        "--parameters", action="append", metavar="A,B,...", help="inputs, outputs, sizes or numbers, in order"
+    )
+    files.add_argument("--shared", action="append", type=int, metavar="BYTES", help="dynamic shared memory")
     files.add_argument("--target", metavar="sm_90a", help="default: the later of those that the files name")
     files.add_argument("--effort", choices=("quick", "full"), help="how many inputs (default: quick)")
     files.add_argument("--report", metavar="FILE", help="write the comparison as an HTML page")
@@ -93,8 +104,8 @@ def _files(args: argparse.Namespace) -> int:
 
     try:
         loaded, variants, target = launches(
-            (args.before, args.after), args.like, tuple(args.entry or ()), grid=args.grid, block=args.block,
-            parameters=args.parameters, shared=args.shared, target=args.target,
+            (args.before, args.after), args.like, args.entry or (), grid=args.grid or (), block=args.block or (),
+            parameters=args.parameters or (), shared=args.shared or (), target=args.target,
         )  # fmt: skip
         found = compare_files(loaded, variants, target, args.effort or "quick")
     except CaseError as e:

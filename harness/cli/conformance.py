@@ -288,7 +288,7 @@ def _stands(entry: Entry) -> str:
 
 
 def _what(entry: Entry) -> str:
-    """One offender, the worst input, or why there is nothing to tell and who agrees nevertheless."""
+    """One offender, or the worst input; else why nothing was measured, and which other definitions agree."""
     shown = entry.offenders[0] if entry.offenders else entry.worst
     if shown is None:
         agree = ", ".join(f"{name} on {count:,}" for name, count in entry.opinions.items())

@@ -37,7 +37,7 @@ def _level(share: float) -> int:
 
 
 def write(path: Path, found: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write a chart of the forms' errors. Raises UsageError for no errors, or a file that is none of a chart."""
+    """Write a chart of the forms' errors. Raises UsageError without errors, and for a file of no kind of chart."""
     if not found:
         raise UsageError(
             "--plot: no error profile is known of these forms; ptxdiff conformance FORM --errors computes it"

@@ -154,7 +154,7 @@ def _refusals(args: argparse.Namespace, folder: Path, seconds: float) -> int:
     if journal.exists() and not args.resume:
         raise UsageError(f"{journal} is there already: go on with --resume, or name another --output")
     legal = _plan(args, _runner(args)[1])
-    # A program is refused at any level of optimisation: one of each assembler is asked.
+    # Refusals do not depend on the level of optimisation: each assembler is asked at one level.
     assemblers = tuple({a.path: a for a in legal.assemblers}.values())
     plan = RefusalPlan(legal.seed, legal.target, legal.capability, assemblers, legal.weights, legal.avoid)
     try:
@@ -233,8 +233,9 @@ def _assemblers(args: argparse.Namespace, target: str) -> tuple[Ptxas, ...]:
     found = []
     try:
         for path in args.assembler or ["bundled"]:
-            named = bundled(target).path if path == "bundled" else path
-            found += [assembler(named, level) for level in args.opt or LEVELS]
+            own = bundled(target)
+            named = own.path if path == "bundled" else path
+            found += [assembler(named, level, own.options) for level in args.opt or LEVELS]
     except (NoAssembler, NoTriton) as error:
         raise UsageError(f"--assembler: {error}") from None
     return tuple(dict.fromkeys(found))

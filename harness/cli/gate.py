@@ -53,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print every decision and return the exit code; with --accept, write the baseline after showing what changes."""
+    """Print every decision and return the exit code; with --accept, show what changes, then write the baseline."""
     from harness.gating import digests
     from harness.gating.baseline import BaselineError, load
     from harness.gating.gate import Policy, gate

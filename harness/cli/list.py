@@ -46,6 +46,8 @@ def main(args: argparse.Namespace) -> int:
     if args.using and (chosen or not faults):
         chosen = _that_use(args.using, chosen)
     _by_family(chosen)
+    if not chosen and not faults:
+        say("no cases here: ptxdiff looks in ./cases and in the paths that it is given; ptxdiff new NAME writes one")
     return 2 if faults else 0
 
 

@@ -6,6 +6,7 @@ import argparse
 import ast
 import json
 import re
+from difflib import get_close_matches
 from pathlib import Path
 
 from harness.cli import UsageError
@@ -23,7 +24,7 @@ def reference({inputs}):
 
 
 case = Case(
-    inputs={{{formats}}},
+{guess}    inputs={{{formats}}},
     outputs={{"y": {output}}},
     reference=reference,
     variants={{
@@ -57,7 +58,9 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(f"{path} is there already")
     known = examples()
     if args.example and args.example not in known:
-        raise UsageError(f"there is no example {args.example!r}; there are {', '.join(known)}")
+        near = ", ".join(get_close_matches(args.example, known))
+        hint = f"; near it there is {near}" if near else ""
+        raise UsageError(f"there is no example {args.example!r}{hint}; ptxdiff new --help lists all")
     text = known[args.example].read_text(encoding="utf-8") if args.example else _template(args)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
@@ -73,10 +76,11 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _template(args: argparse.Namespace) -> str:
-    text, output, formats = _with_operands(args.instruction)
+    text, output, formats, known = _with_operands(args.instruction)
     inputs = ["x"] if len(formats) < 2 else [f"x{n}" for n in range(1, len(formats) + 1)]
     return _TEMPLATE.format(
         title=f"{args.name}: what it computes.",
+        guess="" if known else "    # The formats are not known from the instruction: set them.\n",
         imported=", ".join(sorted({output, *formats})),
         instruction=json.dumps(text, ensure_ascii=False),  # in double quotes
         inputs=", ".join(inputs),
@@ -85,19 +89,23 @@ def _template(args: argparse.Namespace) -> str:
     )
 
 
-def _with_operands(instruction: str) -> tuple[str, str, list[str]]:
-    """The instruction as asm has it, with what is missing added; the output's format and the inputs', by name."""
+def _with_operands(instruction: str) -> tuple[str, str, list[str], bool]:
+    """The instruction as asm has it, with what is missing added; formats of output and inputs; whether they are known.
+
+    Formats that are not known are F32.
+    """
     text = instruction.strip().rstrip(";").rstrip()
     if not text:
         raise UsageError("--instruction is empty; write one such as rcp.rn.f32")
     known = _known(text.split()[0])
     if "$" not in text and known:
         operands, output, formats = known
-        return f"{text} {', '.join(operands)};", output, formats
+        return f"{text} {', '.join(operands)};", output, formats, True
     text = f"{text};" if "$" in text else f"{text} $0, $1;"
     last = max((int(n) for n in re.findall(r"\$(\d+)", text)), default=1)
-    output, formats = known[1:] if known and len(known[2]) == last else ("F32", ["F32"] * max(last, 1))
-    return text, output, formats
+    if known and len(known[2]) == last:
+        return text, *known[1:], True
+    return text, "F32", ["F32"] * max(last, 1), False
 
 
 def _known(spelling: str) -> tuple[list[str], str, list[str]] | None:
@@ -124,12 +132,16 @@ def _known(spelling: str) -> tuple[list[str], str, list[str]] | None:
 
 
 def helpers(example: Path) -> list[Path]:
-    """The files beside an example that it imports, and that these import."""
+    """The files beside an example that it imports, and that these import, and the PTX that any of them names."""
     found: list[Path] = []
     todo = [example]
     while todo:
         file = todo.pop()
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.endswith(".ptx"):
+                given = file.parent / node.value
+                if given.is_file() and given not in found:
+                    found.append(given)
             if isinstance(node, ast.ImportFrom) and node.level:
                 target = file.parents[node.level - 1].joinpath(*(node.module or "").split(".")).with_suffix(".py")
                 if target.is_file() and target not in found:

@@ -79,14 +79,15 @@ def write_page(records: Sequence[Path], output: Path, ledger: Path, *, merge: bo
     is no such file. Raises RecordError for records that cannot be read.
     """
     first("reports")
-    from harness.diskcache import cache_folder
+    from harness.diskcache import DiskCache, cache_folder
     from reports import html, summary
     from reports.history import folder, history
 
     whole = len(records) == 1 and records[0].is_dir() and not merge
     past, newest = history(folder(records[0]) if whole else [one_run(records, merge=merge)])
     book = ledger if ledger.exists() else None
-    written = html.write_history(past, newest, output, conformance=book, cache=cache_folder())
+    packets = DiskCache("packets")
+    written = html.write_history(past, newest, output, conformance=book, cache=cache_folder(), packets=packets)
     render(summary.terminal(newest))
     say(f"report: {written.resolve()}")
 

@@ -106,6 +106,8 @@ def _print(console: object, name: str, session: Session) -> None:
             f"each by {first.timer}; {clocks}\n",
             highlight=False,
         )
+    for label in dict.fromkeys(t.ptxas for t in session.timings if t.ptxas):
+        console.print(f"  assembled by {label}", markup=False, highlight=False, soft_wrap=True)
     for note in (*session.notes, *dict.fromkeys(n for t in session.timings for n in t.notes)):
         console.print(f"  note: {note}", markup=False, highlight=False, soft_wrap=True)
 

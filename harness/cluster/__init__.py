@@ -1,4 +1,4 @@
-"""Work on a Ray cluster: Ray places it, repeats it and watches it; this room says what a piece of work needs.
+"""Work on a Ray cluster: Ray places it, repeats it and watches it; this package states what a piece of work needs.
 
 What is here, in the order in which a run uses it:
 

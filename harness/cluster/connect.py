@@ -39,7 +39,7 @@ def imported() -> Any:
 
 
 def check_address(address: str) -> None:
-    """Refuse what is no address. Raises ClusterError."""
+    """Raise ClusterError for words that are no address."""
     if address in (LOCAL, AUTO):
         return
     if address.startswith("ray://"):
@@ -106,7 +106,7 @@ def _waiting(address: str) -> str:
 
 
 def _token() -> str:
-    """What about tokens may keep a driver out."""
+    """How a missing or wrong token may keep the driver out, in words."""
     if os.environ.get("RAY_AUTH_MODE") == "token":
         return "a head that runs without a token, or with another one, does not answer"
     return "a head that asks for a token does not answer: copy its ~/.ray/auth_token, and set RAY_AUTH_MODE=token"

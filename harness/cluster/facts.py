@@ -27,7 +27,7 @@ PACKAGES = ("triton", "torch", "numpy", "numba", "llvmlite", "ml_dtypes", "mpmat
 SETTINGS = ("TRITON_", "TORCH_", "NUMBA_", "PTXDIFF_")
 """Beginnings of the names of environment variables that may decide bits or verdicts."""
 
-# Where something lies, and how many threads work: no bits depend on it.
+# Variables that say where something lies, or how many threads work: no bits depend on them.
 _NO_SETTING = (
     "PTXDIFF_CACHE_DIR",
     "TRITON_CACHE_DIR",
@@ -67,7 +67,7 @@ def told_builds() -> str:
 
 
 def environment() -> dict[str, str]:
-    """What decides bits here, by the name under which a difference is told."""
+    """What decides bits here, by the name that messages give it."""
     facts = {"python": platform.python_version(), "machine": platform.machine(), "ptxdiff": harness()}
     facts |= {"ledger": _ledger(), "triton's files": _triton_files()}
     facts |= {name: _version(name) for name in PACKAGES}

@@ -82,7 +82,8 @@ class Nodes:
     def look(self, patience: float = ANSWER) -> list[Node]:
         """Find out who is alive, ask those that are new, and return those that have answered by now.
 
-        patience: seconds to wait for answers; 0 for none: a later look takes them. No answer after `ANSWER` is one too.
+        patience: seconds to wait for answers; 0 for none: a later look takes them. A node that has not answered after
+        `ANSWER` seconds is refused.
         """
         listed = {n["NodeID"]: n for n in self._ray.nodes() if n["Alive"]}
         self.alive = frozenset(listed)
@@ -158,7 +159,7 @@ class Nodes:
 
 @dataclass(frozen=True)
 class _Question:
-    """A node's answer on its way, and until when it may take."""
+    """A node's answer that is awaited, and the time by which it must come."""
 
     answer: Any
     deadline: float

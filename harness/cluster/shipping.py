@@ -44,7 +44,7 @@ class Shipment:
     variables: dict[str, str] = field(default_factory=dict)
 
     def runtime_env(self) -> dict[str, Any]:
-        """As Ray takes it."""
+        """The shipment as `ray.init(runtime_env=...)` takes it."""
         own = OUR_OWN if self.root == ROOT else ()
         made: dict[str, Any] = {"working_dir": str(self.root), "excludes": [*LEFT_OUT, *own]}
         places = {PATH_VARIABLE: os.pathsep.join(self.path), ROOT_VARIABLE: str(self.root)}

@@ -29,7 +29,7 @@ LOOK = 5.0
 
 @dataclass(frozen=True)
 class Made:
-    """A value on its way: its number among those of the task, and the node that made it."""
+    """A value as it travels: its number among those of the task, and the node that made it."""
 
     number: int
     node: str

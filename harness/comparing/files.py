@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from harness.model.match import DomainError
 from harness.model.policies import policies
 from harness.model.ptxvariant import PtxVariant
 from harness.model.reference import ReferenceFault
+from harness.model.variants import CaseError
 from harness.ptx.errors import PtxError
 from harness.ptx.kernel.following import Launched, executed_steps
 from harness.records import EVIDENCE, Evidence, Key, Offender
@@ -57,7 +59,8 @@ class FileComparison:
     left_out: those that are too large. codes, differing: of all outputs together.
     classes: of differences. distinct: by output, how many different bits there are, at most two counted.
     first: the first code that differs (`expected` is the first file's, `got` the second's), key: of its run.
-    reading: where one of the files may be contracted, which reading differs. parting: where the traces part.
+    reading: where one of the files may be contracted, which reading differs. launches: of each file in the first run,
+    in words, where they differ. parting: where the traces part.
     """
 
     files: tuple[ComparedFile, ComparedFile]
@@ -72,6 +75,7 @@ class FileComparison:
     first: Offender | None = None
     key: Key | None = None
     reading: str = ""
+    launches: tuple[str, str] = ("", "")
     parting: FoundParting | None = None
 
     @property
@@ -110,7 +114,9 @@ def compare_files(
     items = [Item(replace(loaded, case=case), name, target, "emulator") for name in names]
     found = FileComparison((ComparedFile(names[0]), ComparedFile(names[1])), target)
     backend = EmulatorBackend()
-    for (key, one), (_, other) in zip(*(jobs(i, backend, effort) for i in items), strict=True):
+    plans = [list(jobs(i, backend, effort)) for i in items]
+    _same_inputs(*plans)
+    for (key, one), (_, other) in zip(*plans, strict=True):
         where = f"{key.input_set} ({key.shape or 'one'}{', alignment ' + str(key.alignment)}, fusion {key.fusion})"
         if one is None or other is None:
             found.left_out.append(where)
@@ -122,6 +128,8 @@ def compare_files(
                 file.refused = outcome.words
         if any(f.refused for f in found.files):
             return found
+        if not found.runs:
+            found.launches = _launches(pair)
         found.runs.append(where)
         found.evidence = min(found.evidence, *(o.evidence for o in outcomes), key=EVIDENCE.index)
         for item, job, outcome, file in zip(items, pair, outcomes, found.files, strict=True):
@@ -129,6 +137,30 @@ def compare_files(
             _judge(item, backend, job, outcome, file)
         _compare(found, key, pair, (outcomes[0], outcomes[1]))
     return found
+
+
+Plan = list[tuple[Key, Job | None]]
+
+
+def _same_inputs(one: Plan, other: Plan) -> None:
+    """Raise CaseError where the two files would not run on the same inputs."""
+    mine, theirs = ([replace(key, variant="", num_warps=0) for key, _ in plan] for plan in (one, other))
+    if mine != theirs:
+        first = next(pair for pair in zip_longest(mine, theirs, fillvalue="none") if pair[0] != pair[1])
+        raise CaseError(f"the two files would run on other inputs: {first[0]} against {first[1]}")
+
+
+def _launches(pair: tuple[Job, Job]) -> tuple[str, str]:
+    """How the two are launched, in words, where they are launched in different ways."""
+    told = []
+    for job in pair:
+        kernel = compile_job(job)
+        if isinstance(kernel, Outcome):
+            return ("", "")
+        made = placed(job, kernel, fuse=False)
+        grid, block = ("x".join(map(str, s)) for s in ((*made.grid, 1, 1)[:3], (*made.block, 1, 1)[:3]))
+        told.append(f"{grid} blocks of {block} threads")
+    return ("", "") if told[0] == told[1] else (told[0], told[1])
 
 
 def _note(file: ComparedFile, outcome: Outcome) -> None:

@@ -1,12 +1,13 @@
-"""From the words of a command line to two variants of one case: the files' texts with a launch that both share."""
+"""From the words of a command line to two variants of one case: the files' texts, each with its launch."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from harness.model.load import LoadedCase
 from harness.model.naming import Named, named
@@ -14,58 +15,96 @@ from harness.model.ptxvariant import PtxVariant, ptx
 from harness.model.targets import capability, normal
 from harness.model.variants import CaseError
 from harness.triton.given import entries
+from harness.triton.ptxtext import without_comments
 
 _NO_TEXT = "\n"
 """The text of a variant that is there for its launch."""
+T = TypeVar("T")
+_REQUIRED = re.compile(r"\.reqntid\s+(\d+(?:\s*,\s*\d+){0,2})")
 _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+[af]?)", re.M)
 
 
 def launches(
     files: tuple[str, str],
-    like: str,
+    like: Sequence[str],
     entry: Sequence[str] = (),
     *,
-    grid: str | None = None,
-    block: str | None = None,
-    parameters: str | None = None,
-    shared: int | None = None,
+    grid: Sequence[str] = (),
+    block: Sequence[str] = (),
+    parameters: Sequence[str] = (),
+    shared: Sequence[int] = (),
     target: str | None = None,
 ) -> tuple[LoadedCase, dict[str, PtxVariant], str]:
     """The case, a variant for each file by the name to show it under, and the target.
 
-    entry: of both files, or of each. grid, block, parameters, shared: in the place of what the case's variant says.
-    Raises CaseError for what cannot be read, or is not said.
+    like: the case, with the variant whose launch counts. entry, grid, block, parameters, shared: in the place of what
+    the variant says. Each is given once for both files, or once for each. Where no option says the threads of
+    a block, a file's `.reqntid` does. Raises CaseError for what cannot be read, or is not said.
     """
     texts = [_read(f) for f in files]
-    loaded, base = _like(like)
+    loaded, bases = _both_like(_each("like", like))
+    said = [
+        _Said(*one) for one in zip(
+            _each("grid", grid), _each("block", block), _each("parameters", parameters), _each("shared", shared),
+            strict=True,
+        )
+    ]  # fmt: skip
+    entries_asked = _each("entry", entry)
+    names = _names(files)
+    variants = {}
+    for name, file, text, base, one, asked in zip(names, files, texts, bases, said, entries_asked, strict=True):
+        made = _launched(file, text, like[0], base, one)
+        # A file is judged as any other variant of the case: what its own variant is known to do wrong says nothing.
+        plain = replace(made, differs=None, expected_failure=None, note="", refused=None)
+        chosen = made.entry if asked is None else asked
+        variants[name] = replace(plain, text=text, entry=_entry(file, text, chosen, asked is not None))
+    return loaded, variants, _target(texts, target)
+
+
+@dataclass(frozen=True)
+class _Said:
+    """The options of a file's launch; None where one is not given."""
+
+    grid: str | None
+    block: str | None
+    parameters: str | None
+    shared: int | None
+
+
+def _each(option: str, given: Sequence[T]) -> tuple[T | None, T | None]:
+    """What an option says of each file."""
+    if len(given) > 2:
+        raise CaseError(f"--{option} is given {len(given)} times; once for both files, or once for each")
+    return (given[0], given[-1]) if given else (None, None)
+
+
+def _launched(file: str, text: str, like: str, base: PtxVariant | None, said: _Said) -> PtxVariant:
+    """A variant with the launch of a file."""
+    block = said.block or _required(text)  # a launch with any other would be refused
     if base is None:
-        missing = [f"--{n}" for n, v in (("grid", grid), ("block", block), ("parameters", parameters)) if v is None]
-        if missing:
+        given = (("grid", said.grid), ("block", block), ("parameters", said.parameters))
+        if missing := [f"--{n}" for n, v in given if v is None]:
             raise CaseError(
-                f"{like} has no variant of the kind ptx(...), which would say how to launch the files: "
+                f"{like} has no variant of the kind ptx(...), which would say how to launch {file}: "
                 f"give {', '.join(missing)}"
             )
         base = ptx(_NO_TEXT, grid=1, block=32, parameters=())
-    if grid is not None:
-        base = replace(base, grid=tuple(int(w) if w.strip().isdigit() else w.strip() for w in grid.split(",")))
+    if said.grid is not None:
+        base = replace(base, grid=tuple(int(w) if w.strip().isdigit() else w.strip() for w in said.grid.split(",")))
     if block is not None:
         made = ptx(_NO_TEXT, grid=1, block=_sizes(block), parameters=())  # which refuses what no block is
         base = replace(base, block=made.block, num_warps=made.num_warps)
-    if parameters is not None:
-        base = replace(base, parameters=tuple(_parameter(w.strip()) for w in parameters.split(",") if w.strip()))
-    if shared is not None:
-        base = replace(base, shared=shared)
-    if len(entry) > 2:
-        raise CaseError(f"--entry is given {len(entry)} times; once for both files, or once for each")
-    chosen = (entry[0], entry[-1]) if entry else (base.entry, base.entry)
-    names = _names(files)
-    # A file is judged as any other variant of the case: what the case's own variant is known to do wrong says nothing.
-    plain = replace(base, differs=None, expected_failure=None, note="", refused=None)
-    variants = {
-        name: replace(plain, text=text, entry=_entry(file, text, one, bool(entry)))
-        for name, file, text, one in zip(names, files, texts, chosen, strict=True)
-    }
-    return loaded, variants, _target(texts, target)
+    if said.parameters is not None:
+        base = replace(base, parameters=tuple(_parameter(w.strip()) for w in said.parameters.split(",") if w.strip()))
+    if said.shared is not None:
+        base = replace(base, shared=said.shared)
+    return base
+
+
+def _required(text: str) -> str | None:
+    """The threads of a block that a module's kernels demand, as Triton's do; None where that is not one number."""
+    found = set(_REQUIRED.findall(without_comments(text)))
+    return found.pop().replace(" ", "") if len(found) == 1 else None
 
 
 def _read(file: str) -> str:
@@ -73,6 +112,19 @@ def _read(file: str) -> str:
         return Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CaseError(f"{file} cannot be read: {error}") from None
+
+
+Pair = tuple[PtxVariant | None, PtxVariant | None]
+
+
+def _both_like(words: tuple[str | None, str | None]) -> tuple[LoadedCase, Pair]:
+    """The case that two words name, and the launch for each file; None where it has none."""
+    if words[0] is None or words[1] is None:
+        raise CaseError("--like names the case whose inputs and reference the files share")
+    (case, one), (other_case, other) = _like(words[0]), _like(words[1])
+    if (case.path, case.attribute) != (other_case.path, other_case.attribute):
+        raise CaseError(f"--like names two cases, {case.name} and {other_case.name}: two files share the inputs of one")
+    return case, (one, other)
 
 
 def _like(word: str) -> tuple[LoadedCase, PtxVariant | None]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.backends.compiled import CompiledKernel, PlacedKernel, compile_job, placed
-from harness.comparing.parting import Parting, parted_by_branches, parting
+from harness.comparing.parting import Parting, held_in, parted_by_branches, parting
 from harness.jobs import Job, Outcome
 from harness.ptx.errors import PtxError
 from harness.ptx.kernel.following import (
@@ -73,7 +73,7 @@ def side(name: str, job: Job, fuse: bool) -> Followed | None:
 
 
 def part_at(a: Followed, b: Followed, output: str, unit: int) -> FoundParting:
-    """Where two kernels part that leave other bits in a unit of an output, or of which one leaves none there."""
+    """Where two kernels part that leave different bits in a unit of an output, or of which one stores nothing there."""
     try:
         stored = _stored(a, output, unit), _stored(b, output, unit)
         one, other = stored
@@ -85,7 +85,16 @@ def part_at(a: Followed, b: Followed, output: str, unit: int) -> FoundParting:
         sinks = _sink(a, traces[0], output, unit), _sink(b, traces[1], output, unit)
         if one is None or other is None or sinks[0] is None or sinks[1] is None:
             return _one_sided((a, b), traces, sinks, f"{output}[{unit}]")
-        return _through_threads((a, b), traces, (sinks[0], sinks[1]))
+        alike = launched_alike(a, b)
+        if alike:
+            return _through_threads((a, b), traces, (sinks[0], sinks[1]))
+        narrow = tuple(_of_unit(s, sink, output, unit) for s, sink in zip((a, b), (sinks[0], sinks[1]), strict=True))
+        if narrow[0] is None or narrow[1] is None:
+            lost = (a, b)[0 if narrow[0] is None else 1].name
+            words = f"both files store {output}[{unit}], and which register of {lost} holds it cannot be told"
+            found = Parting("values", sinks[0], sinks[1])
+            return replace(_found((a, b), traces, found, 0), words=words, basis=_NOT_ALIGNED)
+        return _through_threads((a, b), traces, (narrow[0], narrow[1]), alike=False)
     except TooLong as error:
         return _nothing(f"not followed: {error.message}")
 
@@ -100,6 +109,8 @@ def part_at_fault(a: Followed, b: Followed) -> FoundParting:
         thread = _thread_of(fault, wrong)
         if thread is None:
             return _nothing(f"the fault names no thread: {fault.message}")
+        if not launched_alike(a, b):
+            return _fault_alone(wrong, (a, b), thread, fault)
         traces = _trace(a, thread), _trace(b, thread)
         mine, theirs = traces if wrong is a else traces[::-1]
         if not mine.steps:
@@ -121,20 +132,50 @@ def part_at_fault(a: Followed, b: Followed) -> FoundParting:
         return _nothing(f"not followed: {error.message}")
 
 
+def launched_alike(a: Followed, b: Followed) -> bool:
+    """Whether both files run with the same blocks and threads."""
+    one, other = a.placed(), b.placed()
+    return (*one.grid, 1, 1)[:3] == (*other.grid, 1, 1)[:3] and (*one.block, 1, 1)[:3] == (*other.block, 1, 1)[:3]
+
+
+def _fault_alone(wrong: Followed, sides: tuple[Followed, Followed], thread: int, fault: PtxError) -> FoundParting:
+    """The place of a fault, where no thread of the other file does the same."""
+    trace = _trace(wrong, thread)
+    last = _shown(wrong.name, trace, trace.steps[-1]) if trace.steps else None
+    words = f"{wrong.name} goes where it must not: {fault.message}"
+    return FoundParting(words, _NO_THREAD, (last, None) if wrong is sides[0] else (None, last))
+
+
+def _of_unit(one: Followed, sink: ThreadStep, output: str, unit: int) -> ThreadStep | None:
+    """A store with the one register alone that holds a unit; None where that cannot be told."""
+    tensor = one.placed().tensors[output]
+    assert sink.memory is not None
+    first = tensor.place(unit) - sink.memory[1]
+    size = tensor.layout.unit
+    for low, high, register in held_in(sink):
+        if low <= first and first + size <= high:
+            memory = (sink.memory[0], sink.memory[1] + low, high - low)
+            return replace(sink, reads=(register,), memory=memory, data=sink.data[low:high])
+    return None
+
+
 def _through_threads(
-    sides: tuple[Followed, Followed], traces: tuple[ThreadTrace, ThreadTrace], at: tuple[ThreadStep, ThreadStep]
+    sides: tuple[Followed, Followed],
+    traces: tuple[ThreadTrace, ThreadTrace],
+    at: tuple[ThreadStep, ThreadStep],
+    alike: bool = True,
 ) -> FoundParting:
     """The walk back, from thread to thread where a value came from another one."""
     for hop in range(HOPS):
-        found = parting(*traces, at)
+        found = parting(*traces, at, alike)
         if found.elsewhere is None:
-            return _found(sides, traces, found, hop)
+            return _found(sides, traces, found, hop, alike)
         there = tuple(_trace(s, stored.thread) for s, stored in zip(sides, found.elsewhere, strict=True))
         steps = tuple(t.at(stored.time) for t, stored in zip(there, found.elsewhere, strict=True))
         if steps[0] is None or steps[1] is None or (there[0].thread, steps[0].time) == (traces[0].thread, at[0].time):
-            return _found(sides, traces, found, hop)
+            return _found(sides, traces, found, hop, alike)
         traces, at = (there[0], there[1]), (steps[0], steps[1])
-    return _found(sides, traces, found, HOPS)
+    return _found(sides, traces, found, HOPS, alike)
 
 
 def _launched(placed_kernel: PlacedKernel) -> Launched:
@@ -194,6 +235,15 @@ _FAULT = (
     "The access at which the run stops stands beside the other file's access of the same opcode and number in the same "
     "thread. Values are followed back from its operands; here they are equal."
 )
+_UNLIKE = (
+    "The files are launched in different ways: their threads are paired by the element that both store, and values are "
+    "followed back from there. Addresses, guards and branches are not compared, as they hold numbers of threads. "
+)
+_NOT_ALIGNED = f"{_UNLIKE}Here the values are not followed: what is shown are the two stores."
+_NO_THREAD = (
+    "The files are launched in different ways, so that no thread of the other file does the same: nothing is aligned "
+    "with the access at which the run stops."
+)
 _BASIS: Mapping[str, str] = {
     "operands": "The walk goes back from the values that differ, in each file by its own registers, as long as both "
     "have the same opcode. Here the operands have equal values in both files, and the results differ.",
@@ -201,6 +251,7 @@ _BASIS: Mapping[str, str] = {
     "each is shown the first instruction on the way to the difference whose value the other file's thread never has, "
     "or the one at which the opcodes part. All that it reads, the other has too. A value that is equal by coincidence "
     "counts as common, so that the cause may lie earlier.",
+    "addresses": "These loads bring in what the other file's thread does not load from there.",
     "branch": "Branches are aligned by the values that their conditions compare; a branch turned round counts as the "
     "same. Whether the difference in the output comes from this branch is not shown by it.",
     "elsewhere": "The values came from another thread, or from an asynchronous copy, and could not be followed there.",
@@ -208,28 +259,34 @@ _BASIS: Mapping[str, str] = {
 
 
 def _found(
-    sides: tuple[Followed, Followed], traces: tuple[ThreadTrace, ThreadTrace], found: Parting, hops: int
+    sides: tuple[Followed, Followed],
+    traces: tuple[ThreadTrace, ThreadTrace],
+    found: Parting,
+    hops: int,
+    alike: bool = True,
 ) -> FoundParting:
     words = {
         "operands": "the same operands, and other results",
+        "addresses": "other values come in here",
         "values": "the first values that the other file never has",
         "branch": "a branch that one file takes and the other does not",
         "elsewhere": "other values come in here",
     }[found.kind]
-    if found.kind == "operands" and found.a is not None and found.b is not None:
+    if found.kind in ("operands", "addresses") and found.a is not None and found.b is not None:
         words = _more_exactly(found.a, found.b, words)
     if hops:
         words += f"; the value went through {hops} other thread{'s' * (hops > 1)} to the store"
     steps = tuple(_shown(s.name, t, step) for s, t, step in zip(sides, traces, (found.a, found.b), strict=True))
-    return FoundParting(words, _BASIS[found.kind], (steps[0], steps[1]))
+    return FoundParting(words, ("" if alike else _UNLIKE) + _BASIS[found.kind], (steps[0], steps[1]))
 
 
 def _more_exactly(a: ThreadStep, b: ThreadStep, words: str) -> str:
-    """What is the matter with two instructions of one opcode."""
+    """How two instructions of one opcode differ."""
     values = [[o.value for o in s.reads] for s in (a, b)]
     if a.memory is not None and b.memory is not None and a.memory != b.memory:
         one, other = (f"{m[2]} bytes at offset {m[1]} of {m[0]}" for m in (a.memory, b.memory))
-        return f"the same operands, and other addresses: {one} against {other}"
+        same = "the same operands, and " if values[0] == values[1] else ""
+        return f"{same}other addresses: {one} against {other}"
     if sorted(values[0], key=repr) != sorted(values[1], key=repr):
         return "other constants"
     return "the same operands in another order" if values[0] != values[1] else words

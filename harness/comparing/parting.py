@@ -10,18 +10,23 @@ the walk goes on at the instructions that made the others. It ends
 
 Before that, predicates of branches are compared: a branch that one takes and the other does not comes first
 ("branch"). What was loaded is followed to the store behind it; where another thread made that, the walk goes on there.
+
+Of files with different launches no thread of one does what a thread of the other does: two threads have only the
+element in common that both store. Then the walk begins at the values stored, leaves addresses and guards aside, as
+these hold numbers of threads and blocks, and compares no branches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Literal
 
 from harness.ptx.kernel.following import WARP, SeenOperand, Stored, ThreadStep, ThreadTrace
 
-Kind = Literal["operands", "values", "branch", "elsewhere"]
+Kind = Literal["operands", "addresses", "values", "branch", "elsewhere"]
+OWN_MEMORY = ("shared memory", "local memory")
 MOST_BRANCHES = 3000
 """Branches of a thread that are compared at most."""
 
@@ -39,10 +44,15 @@ class Parting:
     elsewhere: tuple[Stored, Stored] | None = None
 
 
-def parting(a: ThreadTrace, b: ThreadTrace, at: tuple[ThreadStep, ThreadStep]) -> Parting:
-    """Where two traces part, seen from two instructions that leave other values in memory or with other threads."""
-    both = _Sides(_Known(a), _Known(b))
+def parting(a: ThreadTrace, b: ThreadTrace, at: tuple[ThreadStep, ThreadStep], alike: bool = True) -> Parting:
+    """Where two traces part, seen from two instructions that leave other values in memory or with other threads.
+
+    alike: whether both files are launched in one way, so that equal threads do equal work.
+    """
+    both = _Sides(_Known(a, alike), _Known(b, alike), alike)
     found = both.walk(*at, sent=bool(at[0].warp or at[1].warp))
+    if not alike:
+        return found
     branch = both.branches()
     if branch is not None and _before(branch, found):
         return branch
@@ -61,11 +71,41 @@ def _before(one: Parting, other: Parting) -> bool:
     return one.a.number <= other.a.number and one.b.number <= other.b.number
 
 
+def held_in(store: ThreadStep) -> list[tuple[int, int, SeenOperand]]:
+    """The registers whose bits a store leaves, each with the range of its bytes; none where that cannot be told."""
+    for begin in range(len(store.reads)):
+        found, at = [], 0
+        for operand in store.reads[begin:]:
+            size = min(operand.width // 8, len(store.data) - at)
+            if operand.value is None or size <= 0:
+                break
+            if operand.value.to_bytes(-(-operand.width // 8), "little")[:size] != store.data[at : at + size]:
+                break
+            found.append((at, at + size, operand))
+            at += size
+        if store.data and at == len(store.data):
+            return found
+    return []
+
+
+def of_register(load: ThreadStep, register: SeenOperand) -> ThreadStep:
+    """A load of a vector with what one of its registers got alone; any other instruction as it is."""
+    at = 0
+    if load.loads and load.memory is not None and sum(w.width for w in load.writes) == 8 * len(load.data):
+        for written in load.writes:
+            size = written.width // 8
+            if written.name == register.name:
+                memory = (load.memory[0], load.memory[1] + at, size)
+                return replace(load, memory=memory, data=load.data[at : at + size], writes=(written,))
+            at += size
+    return load
+
+
 class _Known:
     """A trace and the values in it."""
 
-    def __init__(self, trace: ThreadTrace) -> None:
-        self.trace = trace
+    def __init__(self, trace: ThreadTrace, alike: bool = True) -> None:
+        self.trace, self.alike = trace, alike
         self.values: set[int | None] = set()
         self.loaded: set[tuple[str, int, int]] = set()
         for step in trace.steps:
@@ -74,6 +114,16 @@ class _Known:
             if step.loads and step.memory is not None:
                 name, first, _ = step.memory
                 self.loaded |= {(name, first + k, byte) for k, byte in enumerate(step.data)}
+
+    def computed_from(self, step: ThreadStep) -> tuple[SeenOperand, ...]:
+        """What an instruction computes with: where launches differ, neither addresses nor its guard."""
+        if self.alike:
+            return step.reads
+        if step.loads:
+            return ()
+        if step.stores:
+            return tuple(o for _, _, o in held_in(step))
+        return step.reads[:-1] if step.step.guard >= 0 else step.reads
 
     def maker(self, operand: SeenOperand) -> ThreadStep | None:
         """The instruction that made an operand."""
@@ -84,7 +134,7 @@ class _Known:
         if operand.width == 1:
             return False  # every trace has both
         if made.loads and made.memory is not None:
-            name, first, _ = made.memory
+            name, first, _ = (made := made if self.alike else of_register(made, operand)).memory or ("", 0, 0)
             return all((name, first + k, byte) in self.loaded for k, byte in enumerate(made.data))
         return operand.value in self.values
 
@@ -98,8 +148,8 @@ class _Known:
 
 
 class _Sides:
-    def __init__(self, a: _Known, b: _Known) -> None:
-        self.a, self.b = a, b
+    def __init__(self, a: _Known, b: _Known, alike: bool = True) -> None:
+        self.a, self.b, self.alike = a, b, alike
 
     def walk(self, one: ThreadStep, other: ThreadStep, sent: bool = False) -> Parting:
         """Back from two instructions with different results. Numbers fall with every turn, so that it ends.
@@ -114,7 +164,9 @@ class _Sides:
             if loaded is not None:
                 one, other = loaded
                 continue
-            left, right = _unmatched(one.reads, other.reads)
+            if not self.alike and one.loads and other.loads:
+                return Parting("addresses", one, other)
+            left, right = _unmatched(self.a.computed_from(one), self.b.computed_from(other))
             if not left and not right:
                 return self._alike(one, other)
             pairs = [(self.a.maker(x), self.b.maker(y)) for x, y in zip(left, right, strict=False)]
@@ -124,8 +176,15 @@ class _Sides:
                 if all(m is None for p in pairs for m in p):  # constants and parameters
                     return Parting("operands", one, other)
                 break
-            one, other = pairs[0]  # type: ignore[assignment]  # followable: both are there
-        return Parting("values", _first(self.a, self.b, one), _first(self.b, self.a, other))
+            mine, theirs = pairs[0]
+            assert mine is not None
+            assert theirs is not None  # they are followable
+            one, other = mine, theirs
+            if not self.alike:
+                one, other = of_register(one, left[0]), of_register(other, right[0])
+        first = _first(self.a, self.b, one), _first(self.b, self.a, other)
+        both_load = first[0].loads and first[1].loads and not self.alike
+        return Parting("addresses" if both_load else "values", *first)
 
     def _followable(
         self, stores: bool, x: SeenOperand, y: SeenOperand, one: ThreadStep | None, other: ThreadStep | None
@@ -138,7 +197,9 @@ class _Sides:
 
     def _loaded(self, one: ThreadStep, other: ThreadStep) -> Parting | tuple[ThreadStep, ThreadStep] | None:
         """For two loads of one place with other bytes: the two stores behind them."""
-        if not (one.loads and other.loads) or one.memory != other.memory or one.data == other.data:
+        if not (one.loads and other.loads) or one.data == other.data:
+            return None
+        if one.memory != other.memory and (self.alike or not self._own_memory(one, other)):
             return None
         mine, theirs = self.a.own_store(one), self.b.own_store(other)
         if mine is not None and theirs is not None:
@@ -147,9 +208,13 @@ class _Sides:
             return Parting("elsewhere", one, other, (one.stored, other.stored))
         return Parting("values", mine or one, theirs or other)
 
+    def _own_memory(self, one: ThreadStep, other: ThreadStep) -> bool:
+        """Whether both read what a block, or a thread, keeps for itself: each file lays it out in its own way."""
+        return all(s.memory is not None and s.memory[0] in OWN_MEMORY for s in (one, other))
+
     def _shuffled(self, one: ThreadStep, other: ThreadStep) -> Parting | None:
         """For two shuffles that give other values: the lane whose value came in, where that is not this one."""
-        if one.step.kind != "shfl" or other.step.kind != "shfl":
+        if not self.alike or one.step.kind != "shfl" or other.step.kind != "shfl":
             return None
         came = one.writes[0].value, other.writes[0].value
         pairs = list(zip(one.warp[0], other.warp[0], strict=True))
@@ -163,7 +228,7 @@ class _Sides:
 
     def _guarded(self, one: ThreadStep, other: ThreadStep) -> tuple[ThreadStep, ThreadStep] | None:
         """For two instructions of which a guard kept one from running: what made the guards."""
-        if one.executed == other.executed or one.step.guard < 0 or other.step.guard < 0:
+        if not self.alike or one.executed == other.executed or one.step.guard < 0 or other.step.guard < 0:
             return None
         if one.reads[-1].value == other.reads[-1].value:
             return None  # one of them is negated: that is where they part
@@ -172,7 +237,7 @@ class _Sides:
 
     def _alike(self, one: ThreadStep, other: ThreadStep) -> Parting:
         """Equal operands and other results: the instruction itself, or what other threads of the warp give it."""
-        if one.warp and other.warp and one.warp != other.warp and len(one.warp) == len(other.warp):
+        if self.alike and one.warp and other.warp and one.warp != other.warp and len(one.warp) == len(other.warp):
             pairs = zip(one.warp, other.warp, strict=True)
             lane = next(k for mine, theirs in pairs for k in range(len(mine)) if mine[k] != theirs[k])
             return self._in_lane(lane, one, other)
@@ -251,7 +316,7 @@ def _first(own: _Known, other: _Known, start: ThreadStep) -> ThreadStep:
     found, todo = {start.number}, [start]
     while todo:
         step = todo.pop()
-        behind = [(o, own.maker(o)) for o in step.reads]
+        behind = [(o, own.maker(o)) for o in own.computed_from(step)]
         if (store := own.own_store(step)) is not None and store.number not in found:
             found.add(store.number)
             todo.append(store)

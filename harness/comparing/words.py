@@ -45,6 +45,9 @@ def _lines(found: FileComparison) -> Iterator[str]:
         sets = list(dict.fromkeys(r.partition(" (")[0] for r in found.runs))
         yield f"  inputs    {', '.join(sets)}, in {len(found.runs)} runs of each file; equal bits on these are no proof"
         yield f"  evidence  {EVIDENCE_WORDS[found.evidence]}"
+    if any(found.launches):
+        told = "; ".join(f"{f.name} in {words}" for f, words in zip(found.files, found.launches, strict=True))
+        yield f"  launches  {told}"
     if found.left_out:
         yield f"  left out  {', '.join(found.left_out)}: too many inputs to hold"
     for file in found.files:

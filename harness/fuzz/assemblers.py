@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from harness.model.assemblers import PtxasChoice
 from harness.triton.assemble import run_tool
 from harness.triton.ptxas import assembler_at
 
@@ -18,23 +20,27 @@ Ended = Literal["assembled", "refused", "crashed", "hung"]
 
 @dataclass(frozen=True)
 class Ptxas:
-    """A ptxas. version: what it calls itself ("12.9"). level: of optimisation, 0 to 3."""
+    """A ptxas, of which a campaign knows what the assembler axis knows, so that findings and records name it alike."""
 
-    path: str
-    version: str
-    level: int
+    choice: PtxasChoice
+
+    @property
+    def path(self) -> str:
+        """Where the program is."""
+        return self.choice.path
 
     @property
     def label(self) -> str:
-        """How findings name it: `ptxas 12.9 -O3`."""
-        return f"ptxas {self.version} -O{self.level}"
+        """How journals and findings name it: `ptxas 12.9.86 -O3 --regAllocOptLevel=2 (1a2b3c4d5e6f)`."""
+        return self.choice.label
 
     def assemble(self, text: str, target: str, timeout: float = TIMEOUT) -> PtxasResult:
         """Machine code for a target, or how the assembler ended and what it said."""
         with tempfile.TemporaryDirectory(prefix="ptxdiff-fuzz-") as folder:
             source, cubin = Path(folder, "program.ptx"), Path(folder, "program.cubin")
             source.write_text(text)
-            command = [self.path, f"-O{self.level}", f"--gpu-name={target}", str(source), "-o", str(cubin)]
+            options = [f"-O{self.choice.level}", *self.choice.options, f"--gpu-name={target}"]
+            command = [self.path, *options, str(source), "-o", str(cubin)]
             try:
                 status, said = run_tool(command, timeout)
             except subprocess.TimeoutExpired:
@@ -61,7 +67,6 @@ class PtxasResult:
     words: str = ""
 
 
-def assembler(path: str, level: int) -> Ptxas:
-    """The ptxas at a path, which is asked for its version. Raises NoAssembler."""
-    found = assembler_at(path, level)
-    return Ptxas(found.path, ".".join(found.version.split(".")[:2]), level)
+def assembler(path: str, level: int, options: Sequence[str] = ()) -> Ptxas:
+    """The ptxas at a path, which is asked for its version; options: as Triton gives them. Raises NoAssembler."""
+    return Ptxas(assembler_at(path, level, options=options))

@@ -1,4 +1,4 @@
-"""PtxasResult programs on a GPU, in the process that owns it."""
+"""Machine code of programs on a GPU, in the process that owns it."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ A shape is PTX in which `<r>` is a register that is read and `<r=>` one that is 
 `fuzz.program`); `<r:x1>`, `<r=x1>` also name it, for `<x1>` further on, and `<r~x1>` is written for the shape alone.
 `<5>` is a constant below 2^5, `<w>` a word of 32 bits, often an edge. Slashes separate what may stand in a place.
 
-All have defined results for all inputs: divisors are not zero, exchanges name all threads of a warp, and what is
-negated is not the least integer, for which the ISA (9.7.1, abs and neg) states no result. Multiplications
+All have defined results for all inputs: divisors are not zero, exchanges name all threads of a warp, and no operand of
+a negation is the least integer, for which the ISA (9.7.1, abs and neg) states no result. Multiplications
 and additions of floats state their rounding, which keeps ptxas from fusing them. Which NaN an operation gives is not
 specified (ISA 9.7.3), nor its sign: floats become bits, or hand on their sign, only where NaN is replaced.
 """

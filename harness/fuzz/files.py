@@ -89,9 +89,14 @@ def write(folder: Path, findings: Iterable[PtxasFault], assemblers: Sequence[Ptx
         if finding.kind in _ENDS:
             _write_case(place, finding, target)
         for one in assemblers:
-            (place / f"{one.label.replace(' ', '-')}.sass").write_text(sass(finding, one, target))
+            (place / f"{file_stem(one.label)}.sass").write_text(sass(finding, one, target))
         written.append(place)
     return written
+
+
+def file_stem(label: str) -> str:
+    """`ptxas-12.9.86--O3-1a2b3c4d5e6f`: an assembler's name, as a file has it."""
+    return re.sub(r"[^\w.-]+", "-", label).strip("-")
 
 
 def name_of(finding: PtxasFault, number: int) -> str:
@@ -128,7 +133,7 @@ def _write_case(place: Path, finding: PtxasFault, target: str) -> None:
     (place / "words.json").write_text(json.dumps(words) + "\n")
     # A fault of machine code is proved by an assembler that is right: without one there is nothing to expect.
     proved = finding.kind != "wrong" or finding.right
-    failing = ", ".join(f'"{a}": "{finding.kind}"' for a in finding.assemblers)
+    failing = ", ".join(f'"{a}": "{finding.kind}"' for a in map(_version_and_level, finding.assemblers))
     expected = f'PtxasFailure(assemblers={{{failing}}}, reason="found by ptxdiff fuzz")' if proved else "None"
     title = f"{' and '.join(finding.assemblers)} {finding.kind} on {' '.join(finding.skeleton.split())}."
     case = _CASE.format(
@@ -136,6 +141,12 @@ def _write_case(place: Path, finding: PtxasFault, target: str) -> None:
         blocks=THREADS // BLOCK, block=BLOCK, target=target, expected=expected,
     )  # fmt: skip
     (place / "case.py").write_text(case)
+
+
+def _version_and_level(label: str) -> str:
+    """What a case says of an assembler: version and level, so that it serves whoever has that release."""
+    found = re.match(r"ptxas [\d.]+ -O\d", label)
+    return found[0] if found else label
 
 
 def _in_a_docstring(words: str) -> str:

@@ -1,183 +1,116 @@
-"""A kernel in PTX as a program that `reduce` can cut down: straight code, in which each register gets its value once.
-
-Instructions that write one register one after the other are one statement, such as a load under a predicate behind
-the value that it has else. What writes no register (a store, a barrier) writes a register of no type, which the program
-gives as an output, so that nothing drops it as unread.
-"""
+"""A kernel in PTX as pieces that `cut` can take out: with branches, loops, predicates, shared memory and barriers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
 
-from harness.fuzz.program import RandomProgram, Statement, Variable, registers
+from harness.fuzz.pieces import ApartPtx, FlowProgram, Piece
+from harness.fuzz.program import Variable
 from harness.ptx.errors import PtxError
-from harness.ptx.text.nodes import (
-    CodeBlock,
-    Declaration,
-    Function,
-    Instruction,
-    Label,
-    Name,
-    Operand,
-    Pair,
-    Vector,
-)
+from harness.ptx.text.nodes import CodeBlock, Declaration, Function, Instruction, Label, Name, Operand, Pair, Vector
 from harness.ptx.text.parser import parse_module
 
-_NO_VALUE = "none_"
 _WRITE_NOTHING = {
-    "st",
-    "red",
-    "bar",
-    "barrier",
-    "membar",
-    "fence",
-    "prefetch",
-    "nanosleep",
-    "griddepcontrol",
-    "pmevent",
-}
-_NOT_STRAIGHT = {"bra", "brx", "call", "exit", "trap", "brkpt", "setmaxnreg"}
-_WORD = re.compile(r"%?[A-Za-z_$][\w$]*")
+    "st", "red", "bar", "barrier", "membar", "fence", "prefetch", "nanosleep", "griddepcontrol", "pmevent", "bra",
+    "ret", "exit", "trap", "brkpt", "setmaxnreg",
+}  # fmt: skip
+_LEFT_WHOLE = {"brx", "call"}
+_WORD = re.compile(r"(?<![\w$%.])%?[A-Za-z_$][\w$]*")
 _LINES_OF_DEBUGGING = re.compile(r"^\s*\.(?:loc|file)\b[^\n]*$", re.M)
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 
-class NotStraight(ValueError):
-    """Code with branches, calls, or registers that are written in several places: it is not taken apart."""
-
-
-@dataclass(frozen=True)
-class ApartPtx:
-    """A kernel taken apart. head: the module's text up to the kernel's brace."""
-
-    head: str
-    program: RandomProgram
-
-    def text(self, program: RandomProgram) -> str:
-        """The module with another program in its kernel."""
-        found = {r for r in registers(program.statements) if r.kind != _NO_VALUE}
-        declared = [f".reg .{r.kind.rstrip('_')} {r};" for r in sorted(found, key=lambda r: (r.kind, r.number))]
-        return "\n".join([self.head, "{", *declared, *map(_written, program.statements), "ret;", "}", ""])
-
-
-def _written(statement: Statement) -> str:
-    names = {f"w{k}": str(r) for k, r in enumerate(statement.writes)}
-    names |= {f"r{k}": str(o) for k, o in enumerate(statement.reads)}
-    return _HOLE.sub(lambda found: names[found[1]], statement.text)
-
-
-_HOLE = re.compile(r"«(\w+)»")
+class NotApart(ValueError):
+    """Code with calls, jumps through tables or registers of vectors: it is not taken apart."""
 
 
 def taken_apart(ptx: str) -> ApartPtx:
-    """The only kernel of a module. Raises NotStraight for code that it does not know how to take apart."""
+    """The only kernel of a module. Raises NotApart for code that it does not know how to take apart."""
     try:
         module = parse_module(ptx)
         kernel = module.kernel()
     except PtxError as error:
-        raise NotStraight(str(error)) from None
+        raise NotApart(str(error)) from None
     assert kernel.body is not None
-    made = _Statements(ptx, kernel)
-    made.take(kernel.body, {})
-    if not made.ended:
-        raise NotStraight("it has no end")
-    outputs = tuple(r for s in made.statements for r in s.writes if r.kind == _NO_VALUE)
+    made = _Pieces(ptx, kernel)
+    made.take(kernel.body, {}, {})
+    if made.pieces and made.pieces[-1] == Piece("ret"):
+        made.pieces.pop()
     head = ptx[: kernel.body.offset].rstrip().removesuffix("{")
     head = _LINES_OF_DEBUGGING.sub("", _COMMENTS.sub("", head))
     lines = [line.rstrip() for line in head.splitlines() if line.strip()]
-    return ApartPtx("\n".join(lines), RandomProgram(tuple(made.statements), outputs))
+    return ApartPtx("\n".join(lines), tuple(made.variables.items()), FlowProgram(tuple(made.pieces)))
 
 
-class _Statements:
-    """The statements of a kernel, as they are found."""
+class _Pieces:
+    """The pieces of a kernel, as they are found."""
 
     def __init__(self, text: str, kernel: Function) -> None:
         self.text = text
-        self.statements: list[Statement] = []
-        self.ended = False
+        self.pieces: list[Piece] = []
+        self.variables: dict[str, str] = {}
         self._numbers: Iterator[int] = iter(range(1, 1 << 30))
-        self._written: set[Variable] = set()
 
-    def take(self, block: CodeBlock, outer: dict[str, Variable]) -> None:
-        """Go through a scope of names."""
+    def take(self, block: CodeBlock, outer: Mapping[str, Variable], labels: Mapping[str, int]) -> None:
+        """Go through a scope of names; an inner one may use a name again."""
         names = dict(outer)
         for node in block.statements:
             if isinstance(node, Declaration):
                 self._declared(node, names)
+        labels = {**labels, **{n.name: next(self._numbers) for n in block.statements if isinstance(n, Label)}}
         for node in block.statements:
             if isinstance(node, CodeBlock):
-                self.take(node, names)
+                self.take(node, names, labels)
             elif isinstance(node, Instruction):
-                self._instruction(node, names)
+                self.pieces.append(self._instruction(node, names, labels))
             elif isinstance(node, Label):
-                if not re.match(r"\$L__(?:tmp|func_begin|func_end|BB\d+_0$)", node.name):
-                    raise NotStraight(f"label {node.name}")
+                self.pieces.append(Piece(label=labels[node.name]))
             elif not isinstance(node, Declaration):
-                raise NotStraight(type(node).__name__)
+                raise NotApart(type(node).__name__)
 
     def _declared(self, node: Declaration, names: dict[str, Variable]) -> None:
-        if node.space != "reg" or node.vector != 1:
-            raise NotStraight(f"{node.space} {node.name}")
-        called = [node.name] if node.count is None else [f"{node.name}{k}" for k in range(node.count)]
-        names |= {name: Variable(f"{node.type.lstrip('.')}_", next(self._numbers)) for name in called}
+        if node.space in ("shared", "local") and node.name not in self.variables:
+            self.variables[node.name] = self._source(
+                self.text.rindex(f".{node.space}", 0, node.offset + 1), node.offset
+            )
+        elif node.space == "reg" and node.vector == 1:
+            called = [node.name] if node.count is None else [f"{node.name}{k}" for k in range(node.count)]
+            names |= {name: Variable(f"{node.type.lstrip('.')}_", next(self._numbers)) for name in called}
+        else:
+            raise NotApart(f"{node.space} {node.name}")
 
-    def _instruction(self, node: Instruction, names: dict[str, Variable]) -> None:
-        if self.ended or node.opcode in _NOT_STRAIGHT:
-            raise NotStraight(node.spelling)
-        if node.opcode == "ret":
-            if node.guard:
-                raise NotStraight("ret under a predicate")
-            self.ended = True
-            return
-        writes: list[Variable] = []
+    def _instruction(self, node: Instruction, names: Mapping[str, Variable], labels: Mapping[str, int]) -> Piece:
+        if node.opcode in _LEFT_WHOLE:
+            raise NotApart(node.spelling)
+        text = self._source(node.offset, node.offset).rstrip(";").rstrip()
+        if "«" in text:
+            raise NotApart("a character that stands for a place")
+        guard, negated, target = None, False, 0
+        if node.guard:
+            guard, negated = names.get(node.guard.register.text), node.guard.negated
+            if guard is None:
+                raise NotApart(f"the guard {node.guard.register.text}")
+        if node.opcode == "bra":
+            target = labels.get(text.split()[-1], 0)
+            if not target:
+                raise NotApart(text)
+            # Cutting may let threads of a warp part where they did not, which `.uni` denies.
+            text = "bra"
+        writes = []
         if node.opcode not in _WRITE_NOTHING and node.operands:
             writes = [names[n] for n in _names(node.operands[0]) if n in names]
-        text = self._source(node)
-        if "«" in text:
-            raise NotStraight("a character that stands for a place")
-        mentioned = [names[w] for w in _WORD.findall(text) if w in names]
-        made = Statement(text, tuple(dict.fromkeys(writes)), tuple(dict.fromkeys(mentioned)))
-        self._add(made, names, node)
+        operands = [names[w] for w in _WORD.findall(text) if w in names]
+        if operands[: len(writes)] != writes:
+            raise NotApart(f"the destination of {node.spelling}")
+        places = iter(range(len(operands)))
+        text = _WORD.sub(lambda found: f"«{next(places)}»" if found[0] in names else found[0], text)
+        return Piece(text, tuple(operands), len(writes), guard, negated, target)
 
-    def _add(self, made: Statement, names: dict[str, Variable], node: Instruction) -> None:
-        """Append a statement, or make it one with the last, which wrote the same registers."""
-        again = [w for w in made.writes if w in self._written]
-        last = self.statements[-1] if self.statements else None
-        text, writes, mentioned = made.text, made.writes, made.reads
-        named = {name: v for name, v in names.items() if v in mentioned}
-        if again:
-            if last is None or not set(again) <= set(last.writes):
-                raise NotStraight(f"{node.spelling} writes a register again")
-            writes = tuple(dict.fromkeys((*last.writes, *writes)))
-        elif not writes:
-            writes = (Variable(_NO_VALUE, next(self._numbers)),)
-        before = last.reads if again and last else ()
-        reads = tuple(dict.fromkeys(v for v in (*before, *mentioned) if v not in writes))
-        holes = {v: f"«r{k}»" for k, v in enumerate(reads)} | {v: f"«w{k}»" for k, v in enumerate(writes)}
-        text = _WORD.sub(lambda found: holes[named[found[0]]] if found[0] in named else found[0], text)
-        if again and last:
-            self.statements.pop()
-            old = {f"w{k}": v for k, v in enumerate(last.writes)} | {f"r{k}": v for k, v in enumerate(last.reads)}
-            first = _HOLE.sub(lambda found: holes[_variable(old[found[1]])], last.text)
-            text = f"{first}\n{text}"
-        self._written |= set(writes)
-        self.statements.append(replace(made, text=text, writes=writes, reads=reads))
-
-    def _source(self, node: Instruction) -> str:
-        """The instruction as it is written, with its guard, on one line."""
-        start = node.guard.register.offset if node.guard else node.offset
-        end = self.text.index(";", node.offset)
-        if node.guard:
-            start = self.text.rindex("@", 0, start)
+    def _source(self, start: int, inside: int) -> str:
+        """What is written from a place to the semicolon behind another, on one line."""
+        end = self.text.index(";", inside)
         return " ".join(_LINES_OF_DEBUGGING.sub("", _COMMENTS.sub("", self.text[start : end + 1])).split())
-
-
-def _variable(operand: Variable | str) -> Variable:
-    assert isinstance(operand, Variable)
-    return operand
 
 
 def _names(operand: Operand) -> Iterator[str]:

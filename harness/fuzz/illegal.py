@@ -1,6 +1,6 @@
-"""Programs that are probably illegal: a legal one with one mechanical change, such as a careless hand makes.
+"""Programs that are probably illegal: a legal one with one mechanical change, such as a typing mistake.
 
-Whether the change makes it illegal is not said here: that is what emulator and assembler are asked.
+Whether the change makes it illegal is decided elsewhere, by the emulator and the assemblers.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from harness.fuzz.execution import MachineCodeRunner
 from harness.fuzz.generate import program
 from harness.fuzz.oracle import Words, expected, inputs_of, text_of
 from harness.fuzz.program import RandomProgram
-from harness.fuzz.reduce import reduced
+from harness.fuzz.reduce import candidates, reduced
 from harness.ptx import PtxError
 
 
@@ -99,7 +99,7 @@ def prepared(plan: FuzzPlan, number: int) -> Batch:
 
 @dataclass(frozen=True)
 class JudgedBatch:
-    """What a batch amounts to. known: programs that show a finding made before. plan: a digest, on a cluster."""
+    """What judging a batch found. known: programs that show a finding made before. plan: a digest, on a cluster."""
 
     number: int
     programs: int
@@ -147,7 +147,7 @@ class BatchJudge:
         if not all(self._wrong([program], inputs, one)[0] for _ in range(2)):
             self.findings.append(self._finding("unsettled", program, seed, one))
             return
-        small = reduced(program, lambda programs: self._wrong(programs, inputs, one))
+        small = reduced(program, lambda programs: self._wrong(programs, inputs, one), candidates)
         self.findings.append(self._finding("wrong", small, seed, one))
 
     def _wrong(self, programs: Sequence[RandomProgram], inputs: Words, one: Ptxas) -> list[bool]:
@@ -164,7 +164,7 @@ class BatchJudge:
         if given is not None:
             for place, wanted, got in zip(places, right, given, strict=True):
                 shown[place] = not np.array_equal(wanted, got)
-        elif len(programs) > 1:  # one of them spoils the module for all
+        elif len(programs) > 1:  # one faulty program makes the whole module fail
             return [self._wrong([p], inputs, one)[0] for p in programs]
         return shown
 
@@ -186,12 +186,12 @@ class BatchJudge:
             def shows(programs: Sequence[RandomProgram], ended: str = ended) -> list[bool]:
                 return [one.assemble(text_of([p], self.plan.target), self.plan.target).ended == ended for p in programs]
 
-            small = reduced(made, shows)
+            small = reduced(made, shows, candidates)
             said = one.assemble(text_of([small], self.plan.target), self.plan.target).words
             self.findings.append(replace(self._finding(ended, small, seed, one), words=said or words))
 
     def _stopped(self, batch: Batch, one: Ptxas, words: str) -> None:
-        """The programs that stop the device by themselves: none of ours has undefined behaviour."""
+        """The programs that stop the device, each run alone. No generated program has undefined behaviour."""
         for made, seed in zip(batch.programs, batch.seeds, strict=True):
             given = self._run([made], inputs_of(seed), one)
             if given is None and not self._is_known(made, one):

@@ -162,8 +162,8 @@ def _found(asked: Ptxas, digest: str, target: str) -> Ptxas:
     """The same file on this node: at the same place, or the one that came with Triton."""
     for path in (asked.path, str(bundled(target).path)):
         if Path(path).is_file() and digest_of_file(path) == digest:
-            return replace(asked, path=path)
-    raise NoAssembler(f"{asked.label}: this node has not the file that the driver has at {asked.path}")
+            return replace(asked, choice=replace(asked.choice, path=path))
+    raise NoAssembler(f"{asked.label}: this node lacks the file that the driver has at {asked.path}")
 
 
 def _device_for(target: str) -> Device:

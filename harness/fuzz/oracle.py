@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from harness.fuzz.generate import words
 from harness.fuzz.program import BLOCK, INPUTS, OUTPUTS, RandomProgram, entry, module
+from harness.model.targets import INTRODUCED, version_number
 from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
 
 Words = NDArray[np.uint32]
 VERSION = "8.1"
-"""The PTX ISA that programs state: all that they use is in it."""
+"""The PTX ISA that programs state, or the first that has their target: all that they use is in it."""
 THREADS = BLOCK
 """Threads that run a program, each on inputs of its own."""
 
@@ -25,7 +26,8 @@ def inputs_of(seed: str) -> Words:
 
 def text_of(programs: Sequence[RandomProgram], target: str) -> str:
     """A module of programs; the kernels are called p0, p1, ..."""
-    return module([entry(p, f"p{k}") for k, p in enumerate(programs)], target, VERSION)
+    version = max(VERSION, INTRODUCED.get(target, VERSION), key=version_number)
+    return module([entry(p, f"p{k}") for k, p in enumerate(programs)], target, version)
 
 
 def expected(program: RandomProgram, inputs: Words, target: str) -> Words:

@@ -1,63 +1,86 @@
-"""From a program that shows a fault to the smallest that still does: delta debugging over statements."""
+"""From a program that shows a fault to the smallest that still does: delta debugging.
+
+The steps are the same for all programs. Smaller ones come from here for random programs, which are trees of statements,
+and from `cut` for kernels of any shape.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+import time
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import TypeVar
 
 from harness.fuzz.program import INPUTS, Operand, RandomProgram, Statement, Variable, renamed
 
-Shows = Callable[[Sequence[RandomProgram]], Sequence[bool]]
+P = TypeVar("P", bound=Hashable)
+Shows = Callable[[Sequence[P]], Sequence[bool]]
 """Which of some programs show the fault; all are asked at once, so that they can share one module."""
-
+Making = Callable[[], P]
+"""A smaller program, made when it is asked for."""
 _AT_ONCE = 24
 
 
-def reduced(program: RandomProgram, shows: Shows, rounds: int = 60) -> RandomProgram:
-    """The smallest program found in at most `rounds` steps. Each keeps the first candidate that shows the fault."""
-    for _ in range(rounds):
-        smaller = _better(program, shows)
-        if smaller is None:
+def reduced(
+    program: P,
+    shows: Shows[P],
+    smaller: Callable[[P], Iterable[Making[P]]],
+    *,
+    seconds: float = math.inf,
+    at_once: int = _AT_ONCE,
+    onwards: bool = False,
+) -> P:
+    """The smallest program that was found: each step keeps the first candidate that shows the fault.
+
+    smaller: candidates, those that leave most out first. seconds: after which it is left as it is. at_once: candidates
+    that are asked about together. onwards: a step begins behind the candidate that the last one kept, as those before
+    it have mostly been tried; else with the first. None that does not show the fault is asked about twice.
+    """
+    until = time.monotonic() + seconds
+    vain, begin = {program}, 0
+    while True:
+        made = list(smaller(program))
+        order = [*range(min(begin, len(made)), len(made)), *range(min(begin, len(made)))]
+        waiting = iter(order)
+        while asked := _untried(waiting, made, vain, at_once):
+            shown = shows([p for _, p in asked]) if time.monotonic() < until else []
+            better = next((one for one, is_shown in zip(asked, shown, strict=False) if is_shown), None)
+            if better is not None:
+                begin, program = better[0] if onwards else 0, better[1]
+                vain.add(program)
+                break
+            if not shown:
+                return program
+            vain |= {one for _, one in asked}
+        else:
             return program
-        program = smaller
-    return program
 
 
-def _better(program: RandomProgram, shows: Shows) -> RandomProgram | None:
-    asked: list[RandomProgram] = []
-    for candidate in _candidates(program):
-        asked.append(candidate)
-        if len(asked) == _AT_ONCE:
-            if found := _first(asked, shows):
-                return found
-            asked = []
-    return _first(asked, shows) if asked else None
+def _untried(waiting: Iterator[int], made: Sequence[Making[P]], vain: Container[P], most: int) -> list[tuple[int, P]]:
+    """The next candidates, with their numbers; without those that were asked about in vain."""
+    new = ((number, one) for number in waiting if (one := made[number]()) not in vain)
+    return list(islice(new, most))
 
 
-def _first(candidates: Sequence[RandomProgram], shows: Shows) -> RandomProgram | None:
-    return next((p for p, shown in zip(candidates, shows(candidates), strict=True) if shown), None)
-
-
-def _candidates(program: RandomProgram) -> Iterator[RandomProgram]:
-    """Smaller programs, those that leave most out first, each once."""
-    seen = {program}
+def candidates(program: RandomProgram) -> Iterator[Making[RandomProgram]]:
+    """Smaller programs than a random one."""
     count = len(list(_flat(program.statements)))
-    length = count
     for made in _fewer_outputs(program):
-        if made not in seen:
-            seen.add(made)
-            yield made
+        yield partial(_same, made)
+    length = count
     while length:
         for first in range(0, count, length):
-            made = without(program, range(first, min(first + length, count)))
-            if made not in seen and made.statements != program.statements:
-                seen.add(made)
-                yield made
+            yield partial(without, program, range(first, min(first + length, count)))
         length //= 2
     for made in (*_unnested(program), *_simpler_operands(program)):
-        if made not in seen:
-            seen.add(made)
-            yield made
+        yield partial(_same, made)
+
+
+def _same(program: RandomProgram) -> RandomProgram:
+    return program
 
 
 def _flat(statements: Sequence[Statement]) -> Iterator[Statement]:
@@ -69,7 +92,8 @@ def _flat(statements: Sequence[Statement]) -> Iterator[Statement]:
 def without(program: RandomProgram, numbers: range) -> RandomProgram:
     """The program without some statements, counted in order with those in bodies.
 
-    Who reads what they wrote reads an older register of the kind, or goes too; nothing stays that nobody reads.
+    Statements that read what those wrote read an older register of the kind, or are dropped too, as is what nobody
+    reads.
     """
     counter = iter(range(1 << 30))
     names: dict[Variable, Operand | None] = {}
@@ -110,7 +134,7 @@ def _stand_in(register: Variable, known: Sequence[Variable]) -> Variable | None:
 
 
 def _used(statements: Sequence[Statement], wanted: set[Operand]) -> list[Statement]:
-    """The statements of which somebody reads something; wanted: what is read after them, added to."""
+    """The statements whose results are read; wanted: the registers read after them, to which theirs are added."""
     found: list[Statement] = []
     for statement in reversed(statements):
         if wanted.isdisjoint(statement.writes):

@@ -24,7 +24,7 @@ from harness.fuzz.journal import CampaignJournal
 from harness.ptx import PtxError
 from harness.ptx.errors import InternalError
 from harness.ptx.kernel.load import load_kernel
-from harness.triton.given import other_target
+from harness.triton.given import header_fault, other_target
 from harness.triton.ptxtext import without_comments
 
 EMULATOR = "the emulator"
@@ -89,9 +89,10 @@ def tried(plan: RefusalPlan, number: int) -> tuple[int, int, list[RefusalGroup]]
 
 
 def emulators_word(text: str, target: str) -> str | None:
-    """What the emulator has against a module on a target; None where it would run its kernel."""
+    """Why the emulator refuses a module on a target; None where it would run its kernel."""
     try:
-        if words := other_target(without_comments(text), target):
+        code = without_comments(text)
+        if words := other_target(code, target) or header_fault(code):
             return words
         load_kernel.__wrapped__(text)
     except InternalError as error:

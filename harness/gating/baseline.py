@@ -145,7 +145,7 @@ def load(folder: Path) -> RunRecords:
             part = read(path)
         except RecordError as e:
             raise BaselineError(f"{e}; {_REPAIR}") from e
-        if part.end is None:  # the last line was lost: of what it and others held, the gate would say nothing
+        if part.end is None:  # the last line was lost, and perhaps others: the gate would not miss what they held
             raise BaselineError(f"{path}: the end is missing; {_REPAIR}")
         if found is None or part.run.started > found.run.started:
             kept = found or RunRecords(part.run)

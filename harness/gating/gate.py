@@ -133,7 +133,7 @@ def _reused(run: RunRecords) -> Iterator[Objection]:
 
 
 def unacceptable(run: RunRecords) -> str:
-    """Why a run can be no baseline; empty where it can: one that is half a run would vouch for the rest."""
+    """Why a run cannot be a baseline; empty where it can. Half a run would accept the rest unseen."""
     return "the run was cut short" if run.end is None else nothing_ran(run)
 
 
@@ -170,7 +170,7 @@ def _declared(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
     accepted = {r.key: (r.inputs_digest, r.outputs_digest) for r in baseline.results if r.diagnosis == DECLARED}
     groups: dict[tuple[str, bool], list[Result]] = defaultdict(list)
     for r in run.results:
-        if r.diagnosis == DECLARED and r.key.input_set != WHOLE_ITEM:  # that one has no bits: those beside it have them
+        if r.diagnosis == DECLARED and r.key.input_set != WHOLE_ITEM:  # the results of its sets have the bits
             known = bool(r.outputs_digest) and accepted.get(r.key) == (r.inputs_digest, r.outputs_digest)
             groups[_subject(r.key), known].append(r)
     for (subject, known), members in groups.items():
@@ -211,7 +211,7 @@ def _missing(run: RunRecords, baseline: RunRecords, comparison: Comparison, poli
     for d in comparison.of("vanished"):
         subject = _subject(d.key)
         if d.key.backend not in ran and d.key.backend != "*":
-            # An ordinary runner has no GPU; what was accepted on one stands, and that it was not checked again is said.
+            # An ordinary runner has no GPU: what was accepted on one stands, and is reported as not checked again.
             yield Objection(ACCEPTED, subject, f"not checked here, backend {d.key.backend} did not run: {d.detail}")
         elif d.key.target not in gone:
             yield Objection(CORRECTNESS, subject, f"in the baseline and not in the run: {d.detail or d.key}")

@@ -12,7 +12,7 @@ RUN = "run"
 
 @dataclass(frozen=True)
 class Objection:
-    """One decision: `code` is the exit code it calls for, 0 for what is stated only."""
+    """One decision: `code` is the exit code it calls for, 0 where it is only stated."""
 
     code: int
     subject: str

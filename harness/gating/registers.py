@@ -1,4 +1,4 @@
-"""What a gate on speed decides on timings in registers, beyond what is slower: nothing passes for want of a figure.
+"""What a gate on speed decides on timings in registers, besides slower ones: a missing figure is no pass.
 
 A figure may be missing, be of a loop that lost the variant's instructions, or be too noisy to show a loss.
 """

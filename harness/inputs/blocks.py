@@ -10,6 +10,7 @@ What is tiny and large depends on the formats of the case: a scale underflows ne
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from harness.inputs.edges import edge_codes
 from harness.inputs.sets import seed_of
 from harness.inputs.ties import nearest_below, tie_codes
+from harness.model.match import read_only
 from references.formats import E2M1, E4M3, Format, encode, fraction, is_nan, magnitude, pack
 
 Codes = NDArray[np.int64]
@@ -85,7 +87,8 @@ class _Maker:
             codes = (fmt.max_finite,) if large else (fmt.min_positive, fmt.min_normal)
             values += [fraction(fmt, c) for c in dict.fromkeys(codes)]
         sizes = np.array([[self.size_below(v * f) for f in _FACTORS] for v in values], dtype=np.int64)
-        return _rng(self.name, "limits").permuted(sizes, axis=1).T.reshape(-1)
+        permuted: Codes = read_only(_rng(self.name, "limits").permuted(sizes, axis=1).T.reshape(-1))
+        return permuted
 
     def grids(self) -> list[tuple[int, Codes]]:
         """For each narrow format, and integers of 4 and 8 bits: its largest size, and its ties and their neighbours."""
@@ -98,7 +101,7 @@ class _Maker:
             halves = [h for k in range(most) if (h := _held(self.fmt, Fraction(2 * k + 1, 2))) is not None]
             found.append((self.size_below(Fraction(most)), np.array(halves, dtype=np.int64)))
         kept = [(last, np.unique(sizes[(sizes > 0) & (sizes <= last)])) for last, sizes in found]
-        return [(last, sizes) for last, sizes in kept if len(sizes)]
+        return [(last, read_only(sizes)) for last, sizes in kept if len(sizes)]
 
     def signed(self, sizes: Codes, negative: Codes | NDArray[np.bool_]) -> Codes:
         sign = -(1 << 63) if self.fmt.code_bits == 64 else 1 << self.fmt.sign_shift
@@ -138,10 +141,10 @@ class _Maker:
         return np.repeat(one, runs.width, axis=1)
 
     def tiny(self, runs: _Runs) -> Codes:
-        return self._up_to(self.limits(large=False), runs)
+        return self._up_to(_limits(self, large=False), runs)
 
     def large(self, runs: _Runs) -> Codes:
-        return self._up_to(self.limits(large=True), runs)
+        return self._up_to(_limits(self, large=True), runs)
 
     def _up_to(self, limits: Codes, runs: _Runs) -> Codes:
         most = limits[runs.turns % len(limits)]
@@ -150,7 +153,7 @@ class _Maker:
         return self.either_sign(sizes, runs)
 
     def huge_among_tiny(self, runs: _Runs) -> Codes:
-        limits = self.limits(large=True)
+        limits = _limits(self, large=True)
         huge = limits[runs.turns % len(limits)]
         sizes = np.maximum(huge[:, None] - runs.integers(10 * self.binade, 30 * self.binade), 1)
         sizes[runs.places()] = huge
@@ -158,7 +161,7 @@ class _Maker:
 
     def ties(self, runs: _Runs) -> Codes:
         """Ties of a narrow format whose largest value is the run's largest magnitude, all times a power of two."""
-        grids = self.grids()
+        grids = _grids(self)
         sizes = np.zeros(runs.shape, np.int64)
         places = runs.places()
         for k, (last, middles) in enumerate(grids):
@@ -178,6 +181,10 @@ class _Maker:
         exponents = np.clip(middle + runs.integers(-8, 8), 1, last)
         return self.either_sign(np.minimum(exponents * self.binade + runs.integers(-1, 1), self.top), runs)
 
+
+# Computed in fractions, and the same for every run of a tensor, whichever variant and target it is made for.
+_limits = functools.lru_cache(64)(_Maker.limits)
+_grids = functools.lru_cache(64)(_Maker.grids)
 
 KINDS: dict[str, Callable[[_Maker, _Runs], Codes]] = {
     "zeros": _Maker.zeros,

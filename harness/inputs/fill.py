@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.inputs import blocks
-from harness.inputs.sets import InputSet, seed_of, stream
+from harness.inputs.sets import InputSet, seed_of, stream, within
 from harness.model.arguments import Argument, format_of
 from harness.model.case import Case
 from harness.model.variants import CaseError
@@ -38,11 +38,14 @@ def kernel_inputs(case: Case, case_name: str, set_name: str, sizes: Mapping[str,
 
     `blocks/1` fills tensors of floats with runs of each kind; integers and scalars get random bits there.
 
-    Raises CaseError where the case generates other names, shapes or storage than it declares.
+    Elements outside `where` are replaced by others of the set, which lie inside.
+
+    Raises CaseError where the case generates other names, shapes or storage than it declares, or something outside
+    `where`, or where no value could be found that lies inside.
     """
     shapes = {n: a.shape(sizes) if isinstance(a, Shaped) else () for n, a in case.inputs.items()}
     if set_name.startswith("generated"):
-        return _generated(case, case_name, set_name, sizes, shapes)
+        return _all_within(case, _generated(case, case_name, set_name, sizes, shapes))
     units: Units = {}
     for name, argument in case.inputs.items():
         if set_name == blocks.NAME and has_blocks(argument):
@@ -50,7 +53,48 @@ def kernel_inputs(case: Case, case_name: str, set_name: str, sizes: Mapping[str,
             continue
         size = int(np.prod(shapes[name]))
         units[name] = stream(format_of(argument), f"{case_name}/{name}", set_name, size).reshape(shapes[name])
+    return units | {n: _kept(case, f"{case_name}/{n}", set_name, n, units[n]) for n in case.domains}
+
+
+_TRIED = 1 << 18
+"""Random values that are tried where a set has few inside a domain."""
+_FEW = 64
+"""Distinct values of a set below which random ones join those that replace what lies outside: else few are tested."""
+
+
+def _kept(case: Case, seed: str, set_name: str, name: str, units: NDArray[np.generic]) -> NDArray[np.generic]:
+    """The units, those outside the domain of the input `name` replaced by some that lie inside."""
+    inside = _inside(case, name, units)
+    if inside.all():
+        return units
+    found = units[inside]
+    if np.unique(found).size < min(_FEW, units.size):
+        tried = stream(format_of(case.inputs[name]), f"{seed}/where", "random/1", _TRIED)
+        found = np.concatenate([found, tried[_inside(case, name, tried)]])
+    if not found.size:
+        text = case.domains[name].text
+        raise CaseError(f"where= of {name} ({text}) holds none of {_TRIED} random values; widen it")
+    kept = units.copy()
+    kept[~inside] = np.random.default_rng(seed_of(seed, f"{set_name}/where")).choice(found, int((~inside).sum()))
+    return kept
+
+
+def _all_within(case: Case, units: Units) -> Units:
+    """What generate= made. Raises CaseError where an element lies outside `where`."""
+    for name in case.domains:
+        inside = _inside(case, name, units[name])
+        if not inside.all():
+            place = np.unravel_index(int(np.argmin(inside)), inside.shape)
+            raise CaseError(
+                f"generate= gave {name}{list(map(int, place))} = {units[name][place]:#x}, which lies outside where= "
+                f"({case.domains[name].text}); widen where=, or generate other values"
+            )
     return units
+
+
+def _inside(case: Case, name: str, units: NDArray[np.generic]) -> NDArray[np.bool_]:
+    found = within(case.domains[name], {name: format_of(case.inputs[name])}, {name: units.reshape(-1)})
+    return found.reshape(units.shape)
 
 
 def has_blocks(argument: Argument) -> TypeGuard[Shaped]:

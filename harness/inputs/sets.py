@@ -113,13 +113,13 @@ def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
     formats = {name: format_of(a) for name, a in case.inputs.items()}
     bits = sum(f.unit_bits for f in formats.values())
     results = [format_of(a) for a in case.outputs.values()]
-    inside = functools.partial(within, case.where, formats)
+    inside = functools.partial(within, case.domain, formats)
     # A name stands for the same inputs everywhere, so that what is larger at a higher effort has a name of its own.
     size = "" if effort == "quick" else "-full"
     builders: list[tuple[str, Callable[[np.random.Generator], list[Codes]]]] = [
         ("hard/1", lambda rng: _hard(case, formats)),
     ]
-    if bits <= _ALL_BITS[effort] and case.where is None:
+    if bits <= _ALL_BITS[effort] and case.domain is None:
         yield exhaustive(formats, bits)
         if bits > 20:  # too many to run in every shape: the edges are
             builders.append(_edge_builder(formats, effort, size))
@@ -133,7 +133,7 @@ def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
         ]
     for name, build in builders:
         seed = seed_of(case_name, name)
-        made = _listed(name, seed, formats, build(np.random.default_rng(seed)), case.where)
+        made = _listed(name, seed, formats, build(np.random.default_rng(seed)), case.domain)
         if made.count:
             yield made
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from references.formats import Format, encode, finite_codes, fraction, from_ordinal, ordinal
+from references.formats import Format, encode, finite_codes, floor_log2, fraction, from_ordinal, ordinal
 
 Codes = NDArray[np.int64]
 
@@ -97,11 +96,9 @@ def nearest_below(source: Format, value: Fraction) -> int:
     """The code of the largest value of the format that is not above `value` (0 or more)."""
     if value <= 0:
         return 0
-    exponent = max(math.floor(math.log2(value)) - 1, source.min_exponent)
-    while Fraction(2) ** (exponent + 1) <= value:
-        exponent += 1
-    unit = Fraction(2) ** (exponent - source.mantissa_bits)
-    truncated = (value // unit) * unit
+    unit = max(floor_log2(value), source.min_exponent) - source.mantissa_bits
+    significand = (value.numerator << max(-unit, 0)) // (value.denominator << max(unit, 0))
+    truncated = Fraction(significand << max(unit, 0), 1 << max(-unit, 0))
     largest = fraction(source, source.max_finite)
     return source.max_finite if truncated > largest else encode(source, truncated)
 

@@ -71,11 +71,16 @@ def _flushed_answers(
         yield {n: flush(format_of(a), (tiny or kept)[n]) if n in choice else kept[n] for n, a in case.outputs.items()}
 
 
-def flipped(case: Case, policy: Policies, codes: Mapping[str, Codes]) -> Iterator[dict[str, Codes]]:
+def flipped(
+    case: Case,
+    policy: Policies,
+    codes: Mapping[str, Codes],
+    apply: Callable[..., dict[str, Codes]] = apply_reference,
+) -> Iterator[dict[str, Codes]]:
     """The answers of the opposite flushes: what a dropped or an added `.ftz` would give, on inputs, results or both."""
     required = {n for n, word in policy.ftz.items() if word == "required"}
     for reference in alternatives(policy.reference):
         for inputs, outputs in itertools.product((False, True), repeat=2):
             flushed = {n for n in case.inputs if inputs} | {n for n in case.outputs if outputs}
             if flushed != required:
-                yield from _flushed_answers(case, apply_reference, reference, codes, flushed, [flushed])
+                yield from _flushed_answers(case, apply, reference, codes, flushed, [flushed])

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.judging.answers import answers
 from harness.judging.differences import Difference, classify_differences, signed_steps, step_histogram
 from harness.judging.evaluate import accepted, flipped
 from harness.judging.failingmap import axes_of, counted
@@ -24,7 +25,7 @@ from harness.model.case import Case
 from harness.model.codes import codes_of
 from harness.model.match import Match
 from harness.model.policies import Policies
-from harness.model.reference import ReferenceFault, apply_reference
+from harness.model.reference import ReferenceFault, in_words
 from harness.model.variants import Reference, alternatives
 from harness.records import Offender, Share
 from references.formats import is_finite, is_zero, magnitude
@@ -133,7 +134,10 @@ def held_exactly(policy: Policies, approximate: Mapping[str, Sequence[str]]) -> 
     for name, instructions in approximate.items():
         matches = (policy.match[name], policy.match[name].outside, policy.meets.match if policy.meets else None)
         if any(m is not None and (m.kind == "exact" or m.bound == 0) for m in matches):
-            found.append(f"approximate, and the policy is exact: {name} depends on {', '.join(instructions)}")
+            found.append(
+                f"approximate, and the policy is exact: {name} may depend on {', '.join(instructions)}; "
+                "give match=ulp(N), or use an instruction that rounds"
+            )
     return tuple(found)
 
 
@@ -164,7 +168,7 @@ def _compare_one(
 ) -> dict[str, Compared]:
     """Each output against every answer that one reference and the ftz policy accept."""
     best: dict[str, Compared] = {}
-    for answer in accepted(case, policy, codes):
+    for answer in accepted(case, policy, codes, answers):
         for name, argument in case.outputs.items():
             fmt, match = format_of(argument), policy.match[name]
             e, g = _flat(case, policy.reference, name, answer[name], got[name])
@@ -204,7 +208,7 @@ def _flat(case: Case, reference: Reference, name: str, expected: Codes, got: Cod
     if expected.size != got.size:
         per = format_of(case.outputs[name]).codes_per_unit
         raise ReferenceFault(
-            f"reference {getattr(reference, '__qualname__', reference)} returned {expected.size} codes of shape "
+            f"{in_words(reference)} returned {expected.size} codes of shape "
             f"{expected.shape} for {name}; there are {got.size}"
             + (f", {per} for each storage unit, the last dimension being that much longer" if per > 1 else "")
         )
@@ -247,7 +251,7 @@ def _compare_meets(
     promised = replace(policy.meets.match, on=policy.meets.on, outside=None)
     found: list[dict[str, Compared]] = []
     for reference in alternatives(case.reference):
-        answer = apply_reference(case, reference, codes)
+        answer = answers(case, reference, codes)
         found.append({})
         for name, argument in case.outputs.items():
             fmt = format_of(argument)
@@ -279,7 +283,7 @@ def _flush_explains(case: Case, policy: Policies, codes: Mapping[str, Codes], ou
     """Where the opposite flush policy gives the very result: a `.ftz` was dropped or added."""
     explained = np.zeros(failing.shape, dtype=bool)
     match = policy.match[output.name]
-    for answer in flipped(case, policy, codes):
+    for answer in flipped(case, policy, codes, answers):
         e = answer[output.name].reshape(-1)
         changed = failing & (e != output.expected)
         same = classify_differences(output.fmt, match, policy.nan, e[changed], output.got[changed]) == 0

@@ -15,7 +15,8 @@ class PtxasChoice:
 
     path: of the program. version: what it says of itself ("12.9.86"). level: 0 to 3. digest: of the program's bytes,
     as two programs may say the same of themselves. script: it is no machine code of its own, so it may call any
-    program, and nothing that it gave is kept for another run. bundled: a Triton carries it.
+    program, and nothing that it gave is kept for another run. bundled: a Triton carries it. options: with which Triton
+    calls ptxas, beyond level, target and contraction, such as `--regAllocOptLevel=2`; those that this program knows.
     """
 
     path: str
@@ -24,11 +25,15 @@ class PtxasChoice:
     digest: str
     script: bool = False
     bundled: bool = False
+    options: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
-        """What records call it: `ptxas 12.9.86 -O0 (1a2b3c4d5e6f)`. Equal labels are equal programs and levels."""
-        return f"{self.name} ({self.digest})"
+        """What records call it: `ptxas 12.9.86 -O0 --regAllocOptLevel=2 (1a2b3c4d5e6f)`.
+
+        Equal labels are equal programs, levels and options. Records of before options were given have none.
+        """
+        return f"{' '.join((self.name, *self.options))} ({self.digest})"
 
     @property
     def name(self) -> str:

@@ -70,9 +70,13 @@ def _check_sizes(case: CaseDeclaration) -> None:
     if case.elementwise:
         if case.sizes:
             raise CaseError("sizes= gives values to the names of dimensions; no argument of this case has any")
+        arguments = (*case.inputs.items(), *case.outputs.items())
+        if typed := [n for n, a in arguments if format_of(a).element_type.startswith("fp8")]:
+            raise CaseError(f"{_listed(typed)}: .typed is for tensors of whole kernels; elements of 8 bits are bytes")
+        if case.domains:
+            raise CaseError("where= of an elementwise case is one domain of all its inputs: where=finite('x')")
         return
-    if case.where is not None:
-        raise CaseError("where= speaks of single elements; take what a whole kernel must not meet out in generate=")
+    _check_domains(case)
     if not case.sizes:
         raise CaseError("arguments with dimensions need sizes to run: sizes=[{'M': 4, 'N': 64}]")
     for sizes in case.sizes:
@@ -82,6 +86,19 @@ def _check_sizes(case: CaseDeclaration) -> None:
                     argument.shape(sizes)
                 except ValueError as e:
                     raise CaseError(f"sizes {dict(sizes)}: {e}") from None
+
+
+def _check_domains(case: CaseDeclaration) -> None:
+    """Check `where` of a whole kernel: a domain for some of its inputs."""
+    if case.domain is not None:
+        name = next(iter(case.inputs), "x")
+        raise CaseError(
+            "where= of a whole kernel is a domain for each input that has one, as the inputs have shapes of their own: "
+            f"where={{{name!r}: finite({name!r})}}"
+        )
+    for name in case.domains:
+        if name not in case.inputs:
+            raise CaseError(f"where= names {name!r}; the inputs are {', '.join(case.inputs)}")
 
 
 def _check_names(case: CaseDeclaration) -> None:
@@ -113,7 +130,7 @@ def _check_hard_cases(case: CaseDeclaration) -> None:
         return
     if not case.elementwise:
         raise CaseError("hard_cases= are inputs of elementwise cases; a whole kernel takes them from generate=")
-    if case.where is None or not case.inputs:
+    if case.domain is None or not case.inputs:
         return
     import numpy as np
 
@@ -124,11 +141,11 @@ def _check_hard_cases(case: CaseDeclaration) -> None:
     for (name, argument), column in zip(case.inputs.items(), columns, strict=True):
         fmt = format_of(argument)
         values[name] = values_of(fmt, units_of_codes(fmt, column).astype(fmt.numpy_dtype()))
-    inside = np.asarray(case.where.holds(values)).reshape(len(case.hard_cases), -1).all(axis=1)
+    inside = np.asarray(case.domain.holds(values)).reshape(len(case.hard_cases), -1).all(axis=1)
     if not inside.all():
         outside = ", ".join(f"({', '.join(map(hex, case.hard_cases[k]))})" for k in np.flatnonzero(~inside)[:4])
         raise CaseError(
-            f"hard case {outside}: where= excludes it ({case.where.text}), so that no run would include it; "
+            f"hard case {outside}: where= excludes it ({case.domain.text}), so that no run would include it; "
             "take it out, or widen where="
         )
 

@@ -23,7 +23,8 @@ class CaseDeclaration:
     targets: where every variant must work, unless it says otherwise; refused: where it must not assemble.
     carry: the output that becomes an input again in the loop context.
     hard_cases: tuples of input codes, in the order of `inputs`, that every run includes.
-    where: the inputs on which the operation is defined at all; others are never generated.
+    where: the inputs on which the operation is defined at all; others are never generated. For whole kernels a mapping
+    of an input's name to the domain of its elements, which knows the values of that input alone.
     sizes: for whole kernels, the sizes to run, each a mapping of dimension names.
     generate: for whole kernels, inputs that matter to it, besides edges and random bits: a function of the sizes and a
     numpy random generator that gives each input's storage array by name.
@@ -46,13 +47,23 @@ class CaseDeclaration:
     refused: Targets = NONE
     carry: Mapping[str, str] | None = None
     hard_cases: Sequence[tuple[int, ...]] = ()
-    where: Domain | None = None
+    where: Domain | Mapping[str, Domain] | None = None
     sizes: Sequence[Mapping[str, int]] = ()
     generate: Callable[[Mapping[str, int], Any], Mapping[str, Any]] | None = None
     pytorch: Callable[..., Any] | None = None
     source: str = ""
     family: str = ""
     compiler: str = ""
+
+    @property
+    def domain(self) -> Domain | None:
+        """`where` of an elementwise case; None where every input is meant, and for whole kernels."""
+        return self.where if isinstance(self.where, Domain) else None
+
+    @property
+    def domains(self) -> Mapping[str, Domain]:
+        """`where` of a whole kernel, by input name; empty for elementwise cases."""
+        return self.where if isinstance(self.where, Mapping) else {}
 
     @property
     def elementwise(self) -> bool:

@@ -75,6 +75,11 @@ def read_only(array: Any) -> Any:
     return view
 
 
+def finite(name: str) -> Domain:
+    """The inputs whose `name` is a finite number: neither infinite nor NaN."""
+    return Domain(f"{name} is finite", lambda v: v[name] - v[name] == 0)  # inf - inf is NaN
+
+
 def magnitude(name: str, low: float, high: float) -> Domain:
     """The inputs with low <= |name| <= high, and zero, infinities and NaN: specials have rules, not ranges."""
     low, high = _range("magnitude", name, low, high)

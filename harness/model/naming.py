@@ -125,7 +125,9 @@ def _only(found: Named, variant: str, target: str, backend: str) -> Named:
 
 
 def _no_variant(place: str, variant: str, cases: Sequence[Named]) -> str:
-    return f"{place} has no variant {variant!r}; it has {', '.join(v for n in cases for v in n.variants)}"
+    hint = "".join(f"; {n.loaded.name} is a case: name it so" for n in cases if n.loaded.attribute == variant)
+    have, those = ("has", "it has") if len(cases) == 1 else ("have", "they have")
+    return f"{place} {have} no variant {variant!r}; {those} {', '.join(v for n in cases for v in n.variants)}{hint}"
 
 
 def _cases_at(place: str, faults: list[CaseError] | None) -> list[LoadedCase]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,20 @@ from references.formats import Format
 
 class ReferenceFault(RuntimeError):
     """A reference that raised, or returned something other than codes; the message names what was expected."""
+
+
+def in_words(reference: Reference) -> str:
+    """A reference as messages name it: `reference adds`, and `the reference` where the function is called so."""
+    name = getattr(reference, "__qualname__", repr(reference))
+    return "the reference" if name == "reference" else f"reference {name}"
+
+
+def _line_of(reference: Reference, error: Exception) -> str:
+    """Where a reference was when it raised: the last line of its own file, which may have called another's function."""
+    code = getattr(inspect.unwrap(getattr(reference, "func", reference)), "__code__", None)
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if code is not None and f.filename == code.co_filename]
+    return f" [{own[-1].filename}:{own[-1].lineno}: {own[-1].line}]" if own else ""
 
 
 def runs_on_host(reference: Reference) -> bool:
@@ -44,7 +59,7 @@ def apply_reference(
     What it returns is copied too, so that it may return one buffer again and again. Raises ReferenceFault where it
     raises, or returns another number, shape or range of codes than the case declares.
     """
-    name = getattr(reference, "__qualname__", repr(reference))
+    name = in_words(reference)
     arguments: Sequence[Any]
     if runs_on_host(reference):
         arguments = [read_only(a) for a in codes.values()]
@@ -56,11 +71,11 @@ def apply_reference(
         answer = reference(*arguments, **({"ftz": "results"} if flushing else {}))
     except Exception as e:
         advice = "; a numpy reference's inputs are read-only, so change a copy" if "read-only" in str(e) else ""
-        raise ReferenceFault(f"reference {name} raised {type(e).__name__}: {e}{advice}") from e
+        raise ReferenceFault(f"{name} raised {type(e).__name__}: {e}{advice}{_line_of(reference, e)}") from e
     answers = answer if isinstance(answer, tuple | list) else (answer,)
     if len(answers) != len(case.outputs):
         raise ReferenceFault(
-            f"reference {name} returned {len(answers)} results for {len(case.outputs)} outputs; "
+            f"{name} returned {len(answers)} results for {len(case.outputs)} outputs; "
             f"return one tensor of codes for each of {', '.join(case.outputs)}, in this order"
         )
     return {
@@ -74,11 +89,11 @@ def _checked(reference: str, output: str, fmt: Format, result: Any) -> Codes:
     if array.dtype != np.int64:
         what = type(result).__name__ if array.dtype == object else array.dtype
         raise ReferenceFault(
-            f"reference {reference} returned {what} for {output}; return codes ({fmt.name} bit patterns) as int64"
+            f"{reference} returned {what} for {output}; return codes ({fmt.name} bit patterns) as int64"
         )
     if fmt.code_bits < 64 and array.size and not (array.min() >= 0 and array.max() <= fmt.code_mask):
         raise ReferenceFault(
-            f"reference {reference} returned {int(array.min()):#x} to {int(array.max()):#x} for {output}; "
+            f"{reference} returned {int(array.min()):#x} to {int(array.max()):#x} for {output}; "
             f"codes of {fmt.name} are 0 to {fmt.code_mask:#x}"
         )
     return array

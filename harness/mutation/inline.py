@@ -79,7 +79,7 @@ def _refusal(subject: Subject, name: str, mutant: InlineMutant) -> str:
     swap = mutant.swap
     try:
         analyse(swap.new_text, swap.new_constraints, target=subject.target)
-    except NotElementwise:  # it has effects, as what it was made from: bound with the kernel around it
+    except NotElementwise:  # it has effects, as the original has, and is bound with the kernel around it
         return _refused_within(subject, name, swap)
     except PtxError as e:
         return " ".join(str(e).split())

@@ -1,7 +1,7 @@
 """Survivors: is there an input at all on which a mutant is wrong, or gives other bits?
 
-Searched are all inputs, where they are few, or else as many as asked for, spread over every binade, until time is up.
-Both sides run, the mutant and what it was made from; where their bits differ, the judge decides on the mutant.
+The search covers all inputs where they are few, or else as many as asked for, spread over every binade, until time
+is up. Both sides run, the mutant and what it was made from; where their bits differ, the judge decides on the mutant.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Settlement:
-    """What a survivor is; words: on what that rests. edge: the codes of the input that tells, by input's name."""
+    """What a survivor turned out to be; words: what that rests on. edge: codes of the telling input, by name."""
 
     fate: Settled
     words: str
@@ -238,10 +238,10 @@ def _pieces(subject: Subject, search: Search) -> tuple[str, Iterator[dict[str, A
 def _inside(subject: Subject, made: InputSet) -> Iterator[dict[str, Any]]:
     formats = {n: format_of(a) for n, a in subject.case.inputs.items()}
     for piece in made.chunks(CHUNK):
-        if subject.case.where is None:
+        if subject.case.domain is None:
             yield piece
             continue
-        kept = np.flatnonzero(within(subject.case.where, formats, piece))
+        kept = np.flatnonzero(within(subject.case.domain, formats, piece))
         kept = kept[: len(kept) - len(kept) % LARGEST_PACK]
         if len(kept):
             yield {n: u[kept] for n, u in piece.items()}

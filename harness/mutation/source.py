@@ -167,7 +167,7 @@ def _nodes(
 
 
 def _is_text(node: ast.AST) -> bool:
-    """A docstring, or what an error would say."""
+    """Whether an expression is a docstring or the text of an error."""
     return isinstance(node, ast.Raise | ast.JoinedStr) or (
         isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     )

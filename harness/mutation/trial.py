@@ -55,7 +55,7 @@ class Subject:
         return f"it does not pass as it is on {self.target}: {verdict}"
 
     def put(self, name: str, variant: Variant) -> None:
-        """Have another variant under a name."""
+        """Bind another variant to a name."""
         variants = self.case.variants
         assert isinstance(variants, dict)
         variants[name] = variant

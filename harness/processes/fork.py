@@ -32,7 +32,7 @@ from harness.processes.worker import HEADER, answer, end_with_parent, write_mess
 
 
 def call_in_fork(function: Callable[..., Any], *arguments: Any, timeout: float = DEFAULT_TIMEOUT) -> CallEnd:
-    """Call a function in a fork and wait for it; what it returns must pickle. Raises OSError where no fork is had."""
+    """Call a function in a fork and wait for it; what it returns must pickle. Raises OSError without a fork."""
     deadline = time.monotonic() + timeout
     reply_end, reply_write = os.pipe()
     life_end, life = os.pipe()  # open for as long as this process waits

@@ -29,7 +29,7 @@ def shared(device: str) -> Iterator[None]:
 @contextlib.contextmanager
 def alone(device: str) -> Iterator[None]:
     """Hold a device alone. No process may ask for it alone while it holds it shared."""
-    # The gate stays shut meanwhile, or a stream of others, each coming before the last has gone, would never end.
+    # Others wait at the gate meanwhile: else they could follow each other so closely that the device is never free.
     with _locked(device, "gate", fcntl.LOCK_EX), _locked(device, "use", fcntl.LOCK_EX):
         yield
 

@@ -64,7 +64,7 @@ class CallEnd:
 
 
 class _Silent(Exception):
-    """No whole answer: the worker died, or time was up."""
+    """The worker died, or time was up, before its answer was whole."""
 
 
 class Worker:
@@ -275,7 +275,7 @@ class Pool:
             if job.future.set_running_or_notify_cancel():
                 try:
                     outcome = worker.call(job.call, job.timeout)
-                except BaseException as error:  # the caller's to see; it must not end the thread
+                except BaseException as error:  # raised to the caller, not in this thread, which it would end
                     worker.close()
                     outcome = error
             with self._lock:  # before the answer, so that whoever gets it finds this worker free

@@ -16,6 +16,7 @@ import pickle
 import resource
 import select
 import signal
+import stat
 import struct
 import sys
 import threading
@@ -93,6 +94,13 @@ def forget_output() -> None:
     """Drop what was written to standard error so far: it came from loading the user's module, not from a compiler."""
     sys.stderr.flush()
     os.ftruncate(2, 0)
+
+
+def nothing_written() -> bool:
+    """Whether nothing was written to standard error since `forget_output`; False where that is no file."""
+    sys.stderr.flush()
+    status = os.fstat(2)
+    return stat.S_ISREG(status.st_mode) and status.st_size == 0
 
 
 def resolve(function: str) -> Callable[..., Any]:

@@ -7,12 +7,12 @@ hash), `result`, `timing` and `in registers` lines; then `disagreement` lines, `
 Every line ends in a checksum, so that nothing that was changed or lost is read as if it had been measured (`seal`).
 Values are bits in hexadecimal, because JSON has no NaN. Reports, comparisons and gates read these and nothing else.
 
-`types` has the record types, `encoding` their JSON, `rules` what they must not say, `seal` the checksums, `lock` who
-may write a file, `files` the writing and reading of whole files, `merge` several runs as one, `assemblers` results
-by who assembled them, `agreement` where targets
-and variants give different bits, `evidence` on what results pass, `shown` their texts in each medium, `compare` two
-runs side by side, `provenance` digests of the bits, `statistics` verdicts on two timings, `inregisters` speed in
-registers and where the faster variant pays.
+`types` has the record types, `encoding` their JSON, `sent` both together on the way, `rules` what they must not say,
+`seal` the checksums, `lock` who may write a file, `files` the writing and reading of whole files, `merge` several runs
+as one, `assemblers` results by who assembled them, `agreement` where targets and variants give different bits,
+`evidence` on what results pass, `shown` their texts in each medium, `compare` two runs side by side, `provenance`
+digests of the bits, `statistics` verdicts on two timings, `inregisters` speed in registers and where the faster variant
+pays.
 """
 
 from harness.records.agreement import Split, explained, splits
@@ -25,6 +25,7 @@ from harness.records.key import Key
 from harness.records.lock import FileLock
 from harness.records.merge import MACHINES, machines, merged
 from harness.records.seal import Seal
+from harness.records.sent import Sent, of_run, packed, received, sent, unpacked
 from harness.records.statistics import Beside
 from harness.records.types import (
     DECLARED,
@@ -93,6 +94,7 @@ __all__ = [
     "Run",
     "RunRecords",
     "Seal",
+    "Sent",
     "Share",
     "Split",
     "Survivor",
@@ -114,11 +116,16 @@ __all__ = [
     "machines",
     "merged",
     "names_assembler",
+    "of_run",
+    "packed",
     "passes",
     "read",
     "read_lines",
+    "received",
     "resumable",
+    "sent",
     "splits",
     "text_hash",
     "to_json",
+    "unpacked",
 ]

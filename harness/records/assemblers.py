@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 from harness.records.types import PTXAS, Result
 
-_NAME = re.compile(r"(?:ptxas )?(?P<version>\d+(?:\.\d+)*)(?: -O(?P<level>[0-3]))?(?: \((?P<digest>[0-9a-f]{12})\))?")
+_NAME = re.compile(
+    r"(?:ptxas )?(?P<version>\d+(?:\.\d+)*)(?: -O(?P<level>[0-3]))?(?P<options>(?: -[^\s()]+)+)?"
+    r"(?: \((?P<digest>[0-9a-f]{12})\))?"
+)
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,8 @@ def _tally(label: str, members: list[Result]) -> AssemblerTally:
 def names_assembler(name: str, label: str) -> bool:
     """Whether a name means an assembler: `13.4`, `13.4.59 -O3`, or a label as records have it.
 
-    A name without a level means all levels, one without a digest all programs of that version. Raises ValueError for a
-    word that is no such name.
+    A name without a level means all levels, one without a digest all programs of that version, one without options a
+    call with any: labels had none once. Raises ValueError for a word that is no such name.
     """
     meant, known = _NAME.fullmatch(name), _NAME.fullmatch(label)
     if meant is None:
@@ -59,4 +62,4 @@ def names_assembler(name: str, label: str) -> bool:
     if known is None:
         return False
     same = f"{known['version']}.".startswith(f"{meant['version']}.")
-    return same and all(meant[part] in (None, known[part]) for part in ("level", "digest"))
+    return same and all(meant[part] in (None, known[part]) for part in ("level", "options", "digest"))

@@ -15,6 +15,7 @@ from harness.records.inregisters import InRegisters
 from harness.records.lock import FileLock
 from harness.records.rules import Contents, ContradictionError
 from harness.records.seal import Seal, SealError
+from harness.records.sent import Sent
 from harness.records.types import (
     SCHEMA,
     CaseInfo,
@@ -71,11 +72,12 @@ class Writer:
         partial.write_bytes(lines(kept, self._seal))
         partial.replace(self.path)
 
-    def write(self, *records: Record) -> None:
+    def write(self, *records: Record | Sent) -> None:
         """Append records, all of an item's in one stroke; a text or a case that the file already has is dropped."""
         with self._lock:
             seal = self._seal.copy()
-            left = memoryview(lines([r for r in records if self._is_new(r)], seal))
+            new = [r for r in records if self._is_new(r.record if isinstance(r, Sent) else r)]
+            left = memoryview(lines(new, seal))
             whole = self._file.tell()
             try:
                 while left:
@@ -100,9 +102,9 @@ class Writer:
         self._held.release()
 
 
-def lines(records: Iterable[Record], seal: Seal) -> bytes:
+def lines(records: Iterable[Record | Sent], seal: Seal) -> bytes:
     """The lines of records, each with its checksum, to follow those that the seal has seen."""
-    return b"".join([seal.close(to_text(r)) for r in records])
+    return b"".join([seal.close(r.text if isinstance(r, Sent) else to_text(r)) for r in records])
 
 
 def read_lines(path: Path) -> Iterator[Record]:

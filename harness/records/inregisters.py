@@ -34,7 +34,8 @@ class InRegisters:
     session's A/A run lets be called one. opcodes: machine code of the loop by count, for throughput of one result, for
     latency of one application; what the loop holds once is not among them. bytes: of an element's inputs and outputs.
     bytes_per_clock: what a large copy reads and writes, for each SM and clock. megahertz: the SM's clock meanwhile.
-    words: why nothing was timed; then there are no figures. device: the GPU's UUID. node: as in `Result.node`.
+    words: why nothing was timed; then there are no figures. device: the GPU's UUID. node, ptxas: as in `Result`; ""
+    where older records do not say who assembled.
     """
 
     key: Key
@@ -51,6 +52,7 @@ class InRegisters:
     words: str = ""
     device: str = ""
     node: str = ""
+    ptxas: str = ""
 
     @property
     def mode(self) -> str:

@@ -287,6 +287,8 @@ class Timing:
     """The UUID of the GPU, as in `Result.device`."""
     node: str = ""
     """The node of a cluster that measured it, as in `Result.node`. Times of different nodes are not compared."""
+    ptxas: str = ""
+    """Who assembled the kernel that was timed, as in `Result.ptxas`; "" in older records, and for PyTorch's."""
 
     def beside(self, base: Timing, *, least: float = 0.0) -> Beside:
         """This timing beside another of the same work: how much longer it takes, and whether that is a difference.

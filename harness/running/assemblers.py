@@ -34,6 +34,11 @@ class AssemblerChoice:
         usual = (TRITONS_LEVEL, 0) if effort == "full" else (TRITONS_LEVEL,)
         return cls(tuple(dict.fromkeys(places or (BUNDLED,))), tuple(dict.fromkeys(levels or usual)))
 
+    @property
+    def tritons_own(self) -> bool:
+        """Whether what Triton uses, at its level, is among them."""
+        return BUNDLED in self.places and TRITONS_LEVEL in self.levels
+
     def resolved(self, backend: str, target: str, compiler: str = "") -> tuple[Chosen, ...]:
         """The assemblers of an item, each once. Raises NoAssembler, and NoTriton where Triton's own is asked for.
 
@@ -45,7 +50,7 @@ class AssemblerChoice:
         for place in self.places:
             for level in self.levels:
                 if place != BUNDLED:
-                    found.append(assembler_at(place, level))
+                    found.append(assembler_at(place, level, options=tritons_options(target, compiler)))
                 elif level == TRITONS_LEVEL:
                     found.append(None)
                 else:
@@ -66,9 +71,20 @@ def tritons_own(target: str, compiler: str = "", level: int = TRITONS_LEVEL) -> 
     from harness.triton.targets import assembler_of
 
     try:
-        return assembler_at(assembler_of(target, compiler).path, level, bundled=True)
+        own = assembler_of(target, compiler)
+        return assembler_at(own.path, level, bundled=True, options=own.options)
     except IndexError:
         raise NoAssembler("the installed Triton assembles for no target") from None
+
+
+def tritons_options(target: str, compiler: str = "") -> tuple[str, ...]:
+    """The options with which Triton, or a build of it, calls ptxas for a target; none where there is no Triton."""
+    from harness.triton.targets import assembler_of
+
+    try:
+        return assembler_of(target, compiler).options
+    except (NoTriton, IndexError):
+        return ()
 
 
 def by(chosen: Chosen, work: Sequence[WorkItem]) -> list[WorkItem]:

@@ -18,7 +18,7 @@ from harness.model.identity.definition import what_changed
 from harness.model.targets import KNOWN, normal
 from harness.model.variants import CaseError
 from harness.processes.gpus import gpus
-from harness.records import Record, to_json
+from harness.records import Sent, sent
 from harness.records.shown import OwnWords, line
 from harness.running import reuse
 from harness.running.assemblers import AssemblerChoice, Chosen
@@ -47,7 +47,7 @@ RUN_ID = "ptxdiff_run"
 ALL = "all"
 """What `--ptx-target` may say instead of naming every target."""
 
-# The place of a target in items that wait for a GPU where there is none.
+# Stands for the target in the names of GPU items on a host without a GPU.
 NO_DEVICE = "device"
 
 
@@ -133,12 +133,12 @@ def check_replay(config: pytest.Config, collected: Iterable[pytest.Item]) -> Non
 
 
 def _devices(config: pytest.Config) -> list[str | None]:
-    """The targets of the GPU backend; None for the want of a GPU."""
+    """The targets of the GPU backend; None stands for a GPU that this host lacks."""
     return [None if target == NO_DEVICE else target for backend, target in places(config) if backend == "gpu"]
 
 
 def places(config: pytest.Config) -> list[tuple[str, str]]:
-    """(backend, target) pairs: the targets of this host's GPUs for them, all chosen targets for the others."""
+    """(backend, target) pairs: for the GPU backend the targets of this host's GPUs, for others all chosen targets."""
     chosen = config.option.ptx_backend or ["auto"]
     wanted = list(BACKEND_NAMES) if "auto" in chosen else list(dict.fromkeys(chosen))
     named = [normal(t) for t in config.option.ptx_target or [] if t != ALL]
@@ -161,7 +161,7 @@ def _generations(config: pytest.Config) -> list[str]:
 
 
 def _fallen(config: pytest.Config, found: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The places, with the emulator in the stead of GPUs that no node of the cluster has. They are noted."""
+    """The places. Where no node of the cluster has such a GPU, the emulator takes its place, and that is noted."""
     if OFFERED not in config.stash:
         return found
     missing = [t for backend, t in found if backend == "gpu" and t not in (*config.stash[OFFERED], NO_DEVICE)]
@@ -186,13 +186,19 @@ _ADDRESS = re.compile(
 
 
 def item_of(nodeid: str) -> tuple[str, str, str, str] | None:
-    """Case, variant, target and backend of one of our items, by what pytest calls it; None for another's item."""
+    """Case, variant, target and backend of an item, from its pytest id; None for an item that is not ptxdiff's."""
     found = _ADDRESS.fullmatch(nodeid)
     if found is None or found["backend"] not in BACKEND_NAMES:
         return None
     stem = Path(found["file"]).name
     case = f"{stem}.{found['group']}" if found["group"] else stem
     return case, found["variant"], found["target"], found["backend"]
+
+
+def known_as(nodeid: str) -> str:
+    """The name of an item in every process of a run: of ours without what pytest-xdist puts behind it in workers."""
+    found = item_of(nodeid)
+    return nodeid if found is None else "{}::{}[{}-{}]".format(*found)
 
 
 class VariantItem(OwnWords, pytest.Item):
@@ -204,6 +210,7 @@ class VariantItem(OwnWords, pytest.Item):
         super().__init__(**kwargs)
         self.item = item
         self.found = ItemResults()
+        self._reused: ItemResults | None = None
         # What a user types to run it again: relative to where they are, and before pytest-xdist adds to its name.
         file, colons, rest = str(self.nodeid).partition("::")
         here = os.path.relpath(self.config.rootpath / file, self.config.invocation_params.dir)
@@ -226,8 +233,22 @@ class VariantItem(OwnWords, pytest.Item):
 
             self.found = not_run(self.item, reason)
         else:
-            self.found = self._earlier() or self._run()
+            self.found = self._reused or self._earlier() or self._run()
         self._conclude(self.found)
+
+    def is_known(self) -> bool:
+        """Whether `runtest` has nothing to run. What cannot be told is told by `runtest`."""
+        if is_done(self) or self._without_device():
+            return True
+        try:
+            self._reused = self._earlier()
+        except Exception:
+            return False
+        return self._reused is not None
+
+    def teardown(self) -> None:
+        """Let go of what was reported: a run of many items has gigabytes of it."""
+        self.found, self._reused = ItemResults(), None
 
     def _without_device(self) -> str:
         """Why no GPU can run the item, where that is known already."""
@@ -286,7 +307,7 @@ class VariantItem(OwnWords, pytest.Item):
         return option.ptx_effort, option.ptx_approximate, limits, self.address, _disassembled(self.config), by
 
     def _check_unchanged(self, done: ItemResults) -> None:
-        """Results of another form of the variant are no results of this one."""
+        """Refuse to resume with results of a variant that was defined otherwise then."""
         known = [r.fingerprint for r in done.results if r.fingerprint]
         if known and (words := what_changed(known[0], fingerprint_of(self.item))):
             raise ItemFailure(
@@ -327,20 +348,29 @@ class VariantItem(OwnWords, pytest.Item):
         if known:
             pytest.xfail(line(f"{known[0].diagnosis}: {known[0].words}"))
 
-    def ptxdiff_records(self) -> list[dict[str, Any]]:
-        """The item's records as JSON objects, for the report that carries them."""
-        from harness.model.describe import case_info
-
-        if not self.found.results:
-            return []
-        root = Path(os.path.commonpath([self.config.rootpath, self.path]))
-        info = case_info(self.item.loaded, self.path.relative_to(root).as_posix())
-        records: list[Record] = [info, *self.found.texts.values(), *self.found.results]
-        return [to_json(r) for r in records]
+    def ptxdiff_records(self) -> list[Sent]:
+        """The item's records, for the report that carries them."""
+        return [_described(self), *self.found.sent] if self.found.results else []
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the item comes from."""
-        return self.path, None, self.name
+        return self.path, None, self.nodeid.partition("::")[2]  # with the case, where the file has several
+
+
+_DESCRIBED = pytest.StashKey[dict[int, tuple[loader.LoadedCase, Sent]]]()
+"""The records of cases by the ids of the cases, which are kept alive, so that no other object gets them."""
+
+
+def _described(item: VariantItem) -> Sent:
+    """The record of an item's case, which all its items send."""
+    from harness.model.describe import case_info
+
+    known = item.config.stash.setdefault(_DESCRIBED, {})
+    loaded = item.item.loaded
+    if id(loaded) not in known:
+        root = Path(os.path.commonpath([item.config.rootpath, item.path]))
+        known[id(loaded)] = loaded, sent(case_info(loaded, item.path.relative_to(root).as_posix()))
+    return known[id(loaded)][1]
 
 
 def is_done(item: VariantItem) -> bool:

@@ -1,4 +1,4 @@
-"""Rows of values in which every two values of any two axes meet: all of them, or shared out between targets."""
+"""Rows of values in which every pair of values of any two axes occurs: all rows, or a share for each target."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def _compilers() -> dict[str, dict[str, str]]:
 
     found = {}
     for name in known():
-        with contextlib.suppress(NoBuild):  # what is wrong with it is said where it is asked to compile
+        with contextlib.suppress(NoBuild):  # whoever asks it to compile reports what is wrong with it
             build = build_called(name)
             files = installation_of(name)[:16]
             found[name] = {"triton": build.version, "python": build.python_version, "files": files}

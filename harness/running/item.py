@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from harness.model.compilers import compiler_of
@@ -9,7 +10,7 @@ from harness.model.identity.definition import definition
 from harness.model.load import LoadedCase
 from harness.model.policies import variant_on
 from harness.model.variants import Variant
-from harness.records import Key, Result, Text, TextKind, Verdict, text_hash
+from harness.records import Key, Result, Sent, Text, TextKind, Verdict, sent, text_hash
 from harness.triton.builds import label
 
 
@@ -19,6 +20,21 @@ class ItemResults:
 
     results: list[Result] = field(default_factory=list)
     texts: dict[str, Text] = field(default_factory=dict)
+    _sent: tuple[Sent, ...] = field(default=(), repr=False, compare=False)
+
+    @classmethod
+    def of(cls, records: Sequence[Sent]) -> ItemResults:
+        """Results and texts that have their JSON already."""
+        results = [r for r, _ in records if isinstance(r, Result)]
+        return cls(results, {r.hash: r for r, _ in records if isinstance(r, Text)}, tuple(records))
+
+    @property
+    def sent(self) -> tuple[Sent, ...]:
+        """Texts and results with their JSON, which is made once a record."""
+        known = {id(s.record): s for s in self._sent}  # which keeps them alive, so that no other record has their ids
+        records: list[Text | Result] = [*self.texts.values(), *self.results]
+        self._sent = tuple(known.get(id(r)) or sent(r) for r in records)
+        return self._sent
 
     @property
     def verdict(self) -> Verdict:
@@ -26,7 +42,7 @@ class ItemResults:
         order: tuple[Verdict, ...] = ("error", "fail", "unsupported", "pass", "not run")
         found = {r.verdict for r in self.results if not r.expected_failure}
         if not found and self.results:
-            return "fail"  # nothing but expected failures
+            return "fail"  # all are expected failures
         return next((v for v in order if v in found), "not run")
 
     def keep(self, kind: TextKind, text: str | None) -> str:

@@ -48,8 +48,8 @@ LOOP_STEPS = 3
 _PRIME = 1009
 
 # By name, because they depend on the block: one, one below and one above a block, a prime, several blocks, and two
-# dimensions with a ragged row. To the compiler sizes differ as one, divisible by 16, or neither; the rest of the shapes
-# are there for masks and partial packs.
+# dimensions with a ragged row. The compiler tells sizes apart as one, divisible by 16, or neither; the other shapes
+# exercise masks and partial packs.
 _SHAPES: dict[str, Callable[[int], tuple[int, ...]]] = {
     "one": lambda block: (1,),
     "below": lambda block: (block - 1,),
@@ -175,7 +175,7 @@ def _num_warps(variant: Variant) -> tuple[int, ...]:
 
 
 def _shapes(variant: Variant) -> tuple[str, ...]:
-    """Rows lie apart in memory, which a kernel of the case's own knows nothing of: it gets one dimension."""
+    """The shapes. In two dimensions there are gaps between rows, which a kernel of the case does not expect."""
     return tuple(s for s in _SHAPES if s != "rows" or not isinstance(variant, LaunchedVariant))
 
 

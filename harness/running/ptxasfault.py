@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from harness.backends.compiled import CompiledKernel, compile_job, run_compiled
-from harness.fuzz.fromptx import NotStraight, taken_apart
-from harness.fuzz.program import RandomProgram
+from harness.fuzz.cut import smaller
+from harness.fuzz.fromptx import NotApart, taken_apart
+from harness.fuzz.pieces import FlowProgram
 from harness.fuzz.reduce import reduced
 from harness.jobs import Job, MachineCodeBackend, Outcome
 from harness.judging.judge import judge_same
@@ -28,6 +29,7 @@ from harness.model.compilers import compiler_of
 from harness.model.policies import policies
 from harness.model.reference import ReferenceFault
 from harness.model.variants import CaseError
+from harness.ptx.limits import KERNEL_SECONDS
 from harness.records import Offender
 from harness.running.assemblers import Chosen, tritons_own
 from harness.running.contexts import run_loop
@@ -42,6 +44,8 @@ from harness.triton.spec import Compilation, Tool
 
 REDUCING = 30.0
 """Seconds after which the smallest PTX found so far is taken."""
+LEAST_LIMIT, LONGER = 1.0, 4.0
+"""What the emulator is given for less PTX: seconds, and how many times what it took for the last that shows it."""
 HANGS_TRIED = 2
 """Other levels that are tried where one hangs: each may hang too, for as long as ptxas is given."""
 
@@ -92,7 +96,7 @@ Passes = Callable[[Job, Outcome], bool]
 def blamed(
     job: Job, outcome: Outcome, backend: object, others: Sequence[Chosen], passes: Passes, *, smallest: bool = True
 ) -> PtxasBlame | None:
-    """Why ptxas is at fault for the wrong bits of a job on a device, or for none; None where that is not proved.
+    """Why ptxas is at fault for a job's wrong bits on a device, or for its lack of any; None where that is not proved.
 
     others: further assemblers of the run. smallest: whether to look for less PTX that shows it.
     """
@@ -191,7 +195,7 @@ def _blame(
     if not smallest:
         return found
     showing = _Showing(job, compilation, backend, pair)
-    found = _smaller(found, lambda text: showing.outputs(text) is not None)
+    found = _smaller(found, showing.shows)
     outputs = showing.outputs(found.ptx) if found.smaller else None
     if outputs is None:
         return replace(found, ptx=compilation.ptx, smaller=False)
@@ -218,7 +222,10 @@ def ended_badly(job: Job, outcome: Outcome, others: Sequence[Chosen]) -> PtxasBl
         return found
 
     def crashes(text: str) -> bool:
-        made = assemble(replace(compilation, ptx=text, ptxas=Tool.of(own)))
+        changed = replace(compilation, ptx=text)
+        if right is not None and not isinstance(assemble(replace(changed, ptxas=Tool.of(right))), Assembly):
+            return False
+        made = assemble(replace(changed, ptxas=Tool.of(own)))
         return isinstance(made, Refusal) and made.ended == "crashed"
 
     return _smaller(found, crashes)
@@ -230,24 +237,35 @@ def _compilation(job: Job) -> Compilation | None:
 
 
 def _options(compilation: Compilation, by: PtxasChoice) -> tuple[str, ...]:
-    words = options_of(compilation.spec, Tool.of(by))
+    words = options_of(replace(compilation, ptxas=Tool.of(by)))
     return tuple(w for w in words if w not in ("-v", "-lineinfo") and not w.startswith("-O"))
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Showing:
-    """Whether other PTX shows the fault of a job's kernel too, on the same inputs."""
+    """Whether other PTX shows the fault of a job's kernel too, on the same inputs.
+
+    limit: seconds that the emulator may run it. Where a loop has lost its end, nothing else ends it.
+    """
 
     job: Job
     compilation: Compilation
     backend: MachineCodeBackend
     pair: tuple[PtxasChoice, PtxasChoice]
+    limit: float = KERNEL_SECONDS
+
+    def shows(self, text: str) -> bool:
+        """Whether it does. The kernel itself is asked about first; what takes much longer is not waited for."""
+        begun = time.monotonic()
+        shown = self.outputs(text) is not None
+        self.limit = min(self.limit, max(LEAST_LIMIT, LONGER * (time.monotonic() - begun))) if shown else self.limit
+        return shown
 
     def outputs(self, text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
         """The emulator's outputs and those of the faulty assembler; None where the text does not show the fault."""
         changed = replace(self.compilation, ptx=text)
         plain = replace(self.job, setup=replace(self.job.setup, assembler=None, padding=None))
-        meant = run_compiled(plain, CompiledKernel(launch_of(plain), changed))
+        meant = run_compiled(plain, CompiledKernel(launch_of(plain), changed), limit=self.limit)
         if meant.status != "ran" or meant.findings or meant.contraction_open or not meant.outputs:
             return None
         faulty, right = (self._given(changed, one) for one in self.pair)
@@ -267,17 +285,17 @@ class _Showing:
 def _smaller(found: PtxasBlame, shows: Callable[[str], bool]) -> PtxasBlame:
     """The blame with the smallest PTX found in which the fault shows; the variant's own where it cannot be taken apart.
 
-    Straight code is cut down instruction by instruction; of other code nothing is taken.
+    Of code with calls, and what else `taken_apart` does not know, nothing is taken.
     """
-    deadline = time.monotonic() + REDUCING
     try:
         apart = taken_apart(found.ptx)
-    except NotStraight:
+    except NotApart:
         return found
     if not shows(apart.text(apart.program)):
         return found
 
-    def all_of(programs: Sequence[RandomProgram]) -> list[bool]:
-        return [time.monotonic() < deadline and shows(apart.text(p)) for p in programs]
+    def each(programs: Sequence[FlowProgram]) -> list[bool]:
+        return [shows(apart.text(p)) for p in programs]
 
-    return replace(found, ptx=apart.text(reduced(apart.program, all_of)), smaller=True)
+    small = reduced(apart.program, each, smaller, seconds=REDUCING, at_once=1, onwards=True)
+    return replace(found, ptx=apart.text(small), smaller=True)

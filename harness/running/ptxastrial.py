@@ -1,4 +1,4 @@
-"""Failures of an item put to the question whether ptxas is at fault, and their results where it is."""
+"""Finds out whether ptxas is at fault for failures of an item, and says so in their results where it is."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PtxasTrial(Recording):
         """What the judge says of an outcome."""
 
     def _on_trial(self, result: Result, job: Job, outcome: Outcome) -> tuple[Result, list[str]]:
-        """A failure, and the lines that say so where ptxas is at fault: its words are then who is."""
+        """A failure; where ptxas is at fault, its words name the assembler, and lines explain the fault."""
         if result.diagnosis:
             return result, []
         job = filled(job)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -21,11 +20,11 @@ from harness.records import (
     End,
     FileLock,
     Key,
-    Record,
     RecordError,
     Result,
     Run,
     RunRecords,
+    Sent,
     Split,
     Timing,
     WriteError,
@@ -34,9 +33,10 @@ from harness.records import (
     by_assembler,
     evidence_of_passes,
     explained,
-    from_json,
     resumable,
+    sent,
     splits,
+    unpacked,
 )
 from harness.records.lock import lock_of
 from harness.records.shown import terminal
@@ -61,6 +61,7 @@ class Recorder:
         self.verdicts: Counter[str] = Counter()
         self.evidence: Counter[str] = Counter()
         self.reused: Counter[str] = Counter()
+        self.reusable = False  # whether anything of the run may be reused
         self.timings: list[Timing] = []
         self.results: list[Result] = []
         self.assembled: list[Result] = []
@@ -113,11 +114,13 @@ class Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write what the report carries."""
         self.progress.reported(report)
-        records = [from_json(obj) for obj in json.loads(getattr(report, "ptxdiff_records", "[]"))]
+        found: list[Sent] | str = vars(report).pop("ptxdiff_records", [])  # pytest keeps every report to the end
+        came = unpacked(found) if isinstance(found, str) else found
         if report.failed:
-            records = _with_failure(report, records, self.known)
-        if records and self.path is not None:
-            self._write(records)
+            came = _with_failure(report, came, self.known)
+        if came and self.path is not None:
+            self._write(came)
+        records = [r for r, _ in came]
         results = [r for r in records if isinstance(r, Result)]
         self._count(results)
         self.cases |= {r.case: r for r in records if isinstance(r, CaseInfo)}
@@ -129,6 +132,7 @@ class Recorder:
         for r in results:
             self.remarks |= dict.fromkeys(n for n in r.notes if n.startswith("--ptx-replay:"))
             self.reused[r.reused] += bool(r.reused)
+            self.reusable |= r.key.backend in BACKENDS[1:]
             if r.ptxas:
                 named = ("key", "verdict", "expected_failure", "diagnosis", "ptxas")
                 self.assembled.append(Result(**{name: getattr(r, name) for name in named}))
@@ -153,7 +157,7 @@ class Recorder:
         self.progress.planned(ids)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Note a file whose items nobody knows."""
+        """Note a file that could not be collected: its items are unknown."""
         if report.failed:
             self.progress.uncollected.append(report.nodeid or "the session")
 
@@ -161,8 +165,8 @@ class Recorder:
         """Note that pytest, or a plugin, broke down."""
         self.progress.broken = True
 
-    def _write(self, records: Sequence[Record]) -> None:
-        """Write; where that fails, end the run in one line: results that are not kept need not be made."""
+    def _write(self, records: Iterable[Sent]) -> None:
+        """Write; where that fails, end the run in one line: running on would make results that nobody keeps."""
         try:
             self._open().write(*records)
         except WriteError as e:
@@ -203,7 +207,7 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Look where targets and variants part, and close the file; a run of ours in which nothing ran is not green.
+        """Find where outputs of targets or variants differ, and close the file. A run in which nothing ran fails.
 
         A run that did not come to its end gets no `end` record, whatever the exit status is.
         """
@@ -212,7 +216,7 @@ class Recorder:
         found = self._disagreements(parted) if not missing and parted and not self.config.option.ptx_replay else []
         self.splits = explained(parted, found)
         if found and self.path is not None:
-            self._write(found)
+            self._write(map(sent, found))
         if missing and (self.writer is not None or self.resumed):
             self.fault = f"{self.path} (cut short: {missing}; --ptx-resume goes on)"
             self._leave_open()
@@ -224,6 +228,10 @@ class Recorder:
                 self.fault = f"{e}: the last line, that the run was finished, is missing"
                 session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
             self.writer.close()
+        if self.reusable:
+            from harness.running.settling import remember
+
+            remember(self.config)
         if self._nothing_ran and exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 
@@ -298,24 +306,24 @@ class Progress:
         self._known: set[str] = set()
 
     def resumed(self, earlier: RunRecords) -> None:
-        """The run goes on with this one: what that was to run belongs to it."""
+        """Add an earlier start of this run: the items that it planned belong to this run."""
         self._known = {_label(r.key.item) for r in earlier.results}
         self._earlier = self._known.union(earlier.run.planned)
 
     @property
     def items(self) -> tuple[str, ...]:
         """All items of the run, in order of name, those of earlier starts included."""
-        ours = (_item(nodeid) for nodeid in self._planned or ())
-        return tuple(sorted(self._earlier.union(_label(item) for item in ours if item)))
+        return tuple(sorted(self._earlier.union(self._planned or ())))
 
     def planned(self, nodeids: Iterable[str]) -> None:
-        """These are to run. Every worker of pytest-xdist names them all."""
-        self._planned = (self._planned or set()).union(nodeids)
+        """Note items that are to run. Every worker of pytest-xdist names all of them."""
+        self._planned = (self._planned or set()).union(_label(item) for n in nodeids if (item := _item(n)))
 
     def reported(self, report: pytest.TestReport) -> None:
         """An item that was set up has no result yet."""
         if report.when != "setup" or not report.passed:
-            self._reported.add(report.nodeid)
+            item = _item(report.nodeid)
+            self._reported |= {_label(item)} if item else set()
 
     @property
     def collected(self) -> bool:
@@ -330,31 +338,28 @@ class Progress:
             return f"{self.uncollected[0]}{more} could not be collected"
         if self._planned is None:
             return "it was stopped before anything was collected"
-        ours = {nodeid for nodeid in self._planned if _item(nodeid)}
-        if left := ours - self._reported:
-            return f"{len(left)} of {len(ours)} items have no result"
-        done = self._known.union(_label(item) for nodeid in self._reported if (item := _item(nodeid)))
+        if left := self._planned - self._reported:
+            return f"{len(left)} of {len(self._planned)} items have no result"
+        done = self._known | self._reported
         if elsewhere := [item for item in self.items if item not in done]:
             which = f"of which {elsewhere[0]} is the first; they were not chosen this time"
             return f"{len(elsewhere)} of {len(self.items)} items have no result, {which}"
         return "pytest broke down" if self.broken else ""
 
 
-def _with_failure(
-    report: pytest.TestReport, records: Sequence[Record], known: Collection[tuple[str, ...]]
-) -> list[Record]:
+def _with_failure(report: pytest.TestReport, records: list[Sent], known: Collection[tuple[str, ...]]) -> list[Sent]:
     """The records of an item that failed, with an error where neither they nor the resumed file say so.
 
     Without it, what failed in pytest would be absent from the records, and the report would call the run passed.
     """
-    results = [r for r in records if isinstance(r, Result)]
+    results = [r for r, _ in records if isinstance(r, Result)]
     item = _item(report.nodeid)
     if item is None or item in known or any(r.verdict in ("fail", "error") for r in results):
-        return list(records)
+        return records
     words = _words(report)
     message = f"{item[0]}::{item[1]}[{item[2]}-{item[3]}]: error: {words}"
-    ran = [r for r in records if not (isinstance(r, Result) and r.verdict == "not run")]
-    return [*ran, Result(key=Key(*item), verdict="error", words=words, message=message)]
+    ran = [s for s in records if not (isinstance(s.record, Result) and s.record.verdict == "not run")]
+    return [*ran, sent(Result(key=Key(*item), verdict="error", words=words, message=message))]
 
 
 def _item(nodeid: str) -> tuple[str, str, str, str] | None:
@@ -387,7 +392,7 @@ def _parting(found: Sequence[Split]) -> str:
 
 
 def _timed(timings: Sequence[Timing]) -> str:
-    """How many there are, the A/A noise, and how many must not be believed as they stand."""
+    """The number of timings, the A/A noise, and how many of them are noisy or were taken under held-down clocks."""
     noise = [100 * t.noise for t in timings]
     words = f"{len(timings)}, A/A noise {min(noise):.2f} to {max(noise):.2f}%"
     noted = sum(bool(t.notes) for t in timings)

@@ -1,4 +1,4 @@
-"""Where targets and variants part: at the end of a run, one pair of each split is run again and compared.
+"""Where outputs of targets and variants differ: at the end of a run, one pair of each split is run again and compared.
 
 `harness.records.agreement` finds from digests that bits differ. Which input is the first, and by which lines of PTX the
 two kernels differ, takes the outputs themselves; running two setups again is cheaper than keeping the outputs of all,
@@ -28,7 +28,7 @@ PAIRS_LOOKED_AT = 24
 
 
 class Agreement:
-    """Looks into the splits of a run.
+    """Runs a pair of each split of a run again and compares the outputs.
 
     backend: makes a backend by name. root: what the cases' paths are relative to, or a folder below it. assemblers:
     those that run an item. settings: what else decides the outputs; what is found out is then kept for the next run,

@@ -3,10 +3,10 @@
 What is looked up is one test item of the emulator or the assembler. Its key holds the definitions of the variant and of
 the whole case (the case's reference decides the inputs), the text of the case file, the place of the item, effort and
 limits, the text of the harness and its ledger, and what is installed: Python, the packages that compute, and each file
-of Triton, or of the Triton build that compiles the variant. A part that cannot be encoded is equal to nothing of
-another process.
+of Triton, or of the Triton build that compiles the variant. A part that cannot be encoded equals no part of another
+process, so that nothing is reused.
 
-Nothing is kept by a process in whose lifetime the harness was edited: it may run the text of before.
+A process keeps nothing where the harness was edited after it began: it may still run the old text.
 Kept are items that ended in verdicts which repeat: no errors, and nothing that was not run. A reference that reads a
 file or a clock when it is called is no function of its inputs; `--ptx-fresh` is for that.
 """
@@ -22,7 +22,6 @@ import platform
 import time
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from harness.model.identity import digest, digest_with_code
 from harness.model.identity.definition import definition
 from harness.model.identity.experiment import harness
 from harness.model.identity.source import file_text
-from harness.records import Disagreement, RecordError, Result, Text, from_json, to_json
+from harness.records import Disagreement, RecordError, Text, from_json, of_run, received, to_json
 from harness.running.assemblers import Chosen, tritons_own
 from harness.running.item import Item, ItemResults, fingerprint_of
 from harness.triton.builds import NoBuild, installation_of
@@ -43,6 +42,7 @@ from harness.triton.ptxas import NoAssembler
 
 BACKENDS = ("emulator", "assembler")
 _VERDICTS = ("pass", "fail", "unsupported")
+_RESULT = b'{"record":"result",'
 _PACKAGES = ("triton", "torch", "numpy", "numba", "llvmlite", "ml_dtypes", "mpmath", "scipy")
 _kept = DiskCache("items", 40_000, 1 << 30)
 _pairs = DiskCache("pairs")
@@ -60,19 +60,20 @@ def find(item: Item, *settings: Any) -> ItemResults | None:
     if stored is None:
         return None
     try:
-        entry = json.loads(zlib.decompress(stored))
-        records = [from_json(r) for r in entry["records"]]
+        head, *lines = zlib.decompress(stored).split(b"\n")
+        entry = json.loads(head)
         run, files = str(entry["run"]), entry["files"]
+        found = ItemResults.of([received(of_run(n, run) if n.startswith(_RESULT) else n) for n in lines])
     except (ValueError, KeyError, TypeError, zlib.error, RecordError):
         return None
-    results = [replace(r, reused=run) for r in records if isinstance(r, Result)]
-    texts = {r.hash: r for r in records if isinstance(r, Text)}
+    results, texts = found.results, found.texts.values()
     place = (item.loaded.name, item.variant_name, item.target, item.backend)
-    if not results or any(r.key.item != place or r.verdict not in _VERDICTS for r in results):
+    if not results or any(r.key.item != place or r.verdict not in _VERDICTS or r.reused != run for r in results):
         return None
-    if any(r.fingerprint != fingerprint_of(item) for r in results) or files != _files(texts.values()):
+    mine = fingerprint_of(item)
+    if any(r.fingerprint != mine for r in results) or files != _files(texts):
         return None
-    return ItemResults(results, texts)
+    return found
 
 
 def keep(item: Item, found: ItemResults, run: str, *settings: Any) -> None:
@@ -81,9 +82,9 @@ def keep(item: Item, found: ItemResults, run: str, *settings: Any) -> None:
         return
     if _edited_meanwhile():
         return  # what this process runs is not what lies on the disk, and so not what the key names
-    records = [*map(to_json, found.texts.values()), *map(to_json, found.results)]
-    entry = {"run": run, "records": records, "files": _files(found.texts.values())}
-    _kept.put(zlib.compress(json.dumps(entry).encode(), 1), *_key(item, settings))
+    head = json.dumps({"run": run, "files": _files(found.texts.values())}).encode()
+    lines = [head, *(text for _, text in found.sent)]
+    _kept.put(zlib.compress(b"\n".join(lines), 1), *_key(item, settings))
 
 
 def assembled_by(item: Item, assemblers: Sequence[Chosen]) -> tuple[str, ...] | None:

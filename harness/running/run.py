@@ -87,7 +87,7 @@ def run_again(
 
 
 def jobs(item: Item, backend: Backend, effort: str) -> Iterator[tuple[Key, Job | None]]:
-    """What an item's plan runs, in order, each job with its inputs, for who wants the bits and not the results.
+    """What an item's plan runs, in order, each job with its inputs, for callers that want bits rather than results.
 
     None in the place of a job whose inputs are too many to hold. Raises CaseError where there is nothing to run.
     """
@@ -241,7 +241,7 @@ class _ItemRun(PtxasTrial):
         return True
 
     def _few(self) -> Units:
-        """The first input set, whole where it is small: for a look at asm whose item has other inputs or none."""
+        """Inputs of the first set, all of a small one: to check asm whose item has other inputs, or none."""
         sets = planning.sets_of(self.case, self.item.loaded.name, "emulator", "quick")
         return dict(sets[0].take(0, min(sets[0].count, 1 << 16))) if sets else {}
 

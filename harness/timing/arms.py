@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from harness.timing.sizes import Size, setup_of
 from harness.triton import templates
 from harness.triton.diagnostics import Refusal, one_line
 from harness.triton.launch import launch_of
+from harness.triton.ptxas import label_of_tool
 from references.formats import Format, Scalar
 
 INPUT_SET = "timing/1"
@@ -34,11 +35,15 @@ BINADES = 8  # floats lie within so many on either side of 1: ordinary numbers, 
 
 @dataclass(frozen=True)
 class Arms:
-    """launches: what is timed, by name. setups: of the variants among them. notes: of what could not be."""
+    """launches: what is timed, by name. setups: of the variants among them. notes: of what could not be.
+
+    ptxas: who assembled each variant, as records name it.
+    """
 
     launches: Mapping[str, TimedCall]
     setups: Mapping[str, Setup]
     notes: tuple[str, ...]
+    ptxas: Mapping[str, str] = field(default_factory=dict)
 
 
 def arms_of(loaded: LoadedCase, target: str, size: Size, variants: Sequence[str] = ()) -> Arms:
@@ -51,6 +56,7 @@ def arms_of(loaded: LoadedCase, target: str, size: Size, variants: Sequence[str]
     launches: dict[str, TimedCall] = {}
     setups: dict[str, Setup] = {}
     notes: list[str] = []
+    ptxas: dict[str, str] = {}
     outputs: dict[str, Any] = {}
     for name in variants or case.variants:
         if compiler := compiler_of(case, case.variants[name]):
@@ -67,6 +73,7 @@ def arms_of(loaded: LoadedCase, target: str, size: Size, variants: Sequence[str]
             outputs.setdefault(t.name, _tensor(t.format, t.extent))
         pointers = {t.name: outputs[t.name] if t.name in outputs else tensors[t.name] for t in launch.tensors}
         launches[name], setups[name] = gpu.prepared(job, launch, pointers), setup
+        ptxas[name] = label_of_tool(built.compilation.ptxas)
     if not launches:
         raise ValueError("; ".join(notes))
     first = next(iter(launches.values()))
@@ -74,10 +81,10 @@ def arms_of(loaded: LoadedCase, target: str, size: Size, variants: Sequence[str]
         try:
             launches[PYTORCH] = _compiled(case, tensors)
             setups[PYTORCH] = replace(setup_of(case, next(iter(case.variants.values())), size), pack=1)
-        except Exception as error:  # torch.compile raises what it likes; the variants can be timed without it
+        except Exception as error:  # torch.compile may raise anything; the variants can be timed without it
             notes.append(f"{PYTORCH}: {type(error).__name__}: {one_line(str(error))[:300]}")
     launches |= {TWIN: first, COPY: _copy(size.bytes), EMPTY: lambda: templates.empty[(1,)]()}
-    return Arms(launches, setups, tuple(notes))
+    return Arms(launches, setups, tuple(notes), ptxas)
 
 
 def inputs_of(case: Case, name: str, size: Size) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Whether a loop that is timed holds what a variant's asm is about, where PTX leaves ptxas one instruction for it.
+"""Whether a timed loop holds the instruction that a variant's asm tests, where ptxas has a single one for it.
 
 Counting instructions does not show that ptxas dropped the one that matters and kept what stands around it.
 """

@@ -1,10 +1,10 @@
 """Elementwise variants timed in registers: clocks per application in a chain, results per clock and SM in a loop.
 
-At the memory's rate variants tie; what one instruction is worth shows where arithmetic binds. Each variant is repeated
-inside one kernel (`harness.triton.registers`), whose machine code is checked before anything is timed. A sample is the
-difference of two launches, the second with twice as many steps, by the SM's own clock: what stands before and after the
-loop cancels, and the frequency does not matter. All arms are launched in rounds, each round in another random order;
-the first variant is there twice (the A/A run).
+Variants that wait for memory tie; what an instruction costs shows where arithmetic is the limit. Each variant is
+repeated inside one kernel (`harness.triton.registers`), whose machine code is checked before anything is timed. A
+sample is the difference of two launches, the second with twice as many steps, by the SM's own clock: what stands before
+and after the loop cancels, and the frequency does not matter. All arms are launched in rounds, each round in another
+random order; the first variant is there twice (the A/A run).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from harness.timing import CannotTime
 from harness.timing.holding import Lacks, held_in
 from harness.triton.diagnostics import Refusal
 from harness.triton.launch import launch_of
+from harness.triton.ptxas import label_of_tool
 from harness.triton.registers import NotALoop, Repeated, assembled, per_application
 
 TWIN = "(the first again)"
@@ -55,6 +56,7 @@ class Arm:
     opcodes: Mapping[str, float]
     pack: int = 1
     held: bool = True
+    ptxas: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def arms(
     if carries(loaded):
         found, notes = _all(loaded, names, target, nvdisasm, held=False)
     if not found or notes or any(opcode.startswith(BRANCHES) for arm in found for opcode in arm.opcodes):
-        # ptxas takes the reciprocal of a reciprocal for the number itself, and drops such a loop: held it stays.
+        # ptxas takes the reciprocal of a reciprocal for the number itself and drops that loop; held inputs keep it.
         held, told = _all(loaded, names, target, nvdisasm, held=True)
         if len({a.name for a in held} - {ALONE}) >= len({a.name for a in found}):
             found, notes = held, told
@@ -110,7 +112,7 @@ BRANCHES = ("CALL", "BRA", "BSSY")
 def carries(loaded: LoadedCase) -> bool:
     """Whether results can become the next inputs: formats are the same, one for one.
 
-    Where a variant has a slow path they do not: after some steps the numbers would be such as take it.
+    They cannot where a variant has a slow path, because the numbers would reach it after some steps.
     """
     ins, outs = ([format_of(a) for a in side.values()] for side in (loaded.case.inputs, loaded.case.outputs))
     return outs == ins[: len(outs)]
@@ -191,7 +193,7 @@ def _loop(job: Job, mode: Mode, unroll: int, each: int, nvdisasm: str, held: boo
     shared, parameters = made.compilation.shared, made.parameters
     return Arm(
         "", mode, made.assembly.cubin, made.compilation.entry, shared, WARPS[mode], block, unroll, parameters, block,
-        opcodes,
+        opcodes, ptxas=label_of_tool(made.compilation.ptxas),
     )  # fmt: skip
 
 
@@ -286,6 +288,7 @@ def records_of(loaded: LoadedCase, target: str, made: Sequence[Arm], found: Meas
             bytes_per_clock=found.bytes_per_clock,
             megahertz=found.megahertz,
             device=found.device,
+            ptxas=arm.ptxas,
         )
 
 

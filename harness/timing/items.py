@@ -11,7 +11,7 @@ import pytest
 
 from harness.model.describe import case_info
 from harness.model.load import LoadedCase
-from harness.records import InRegisters, Record, Timing, resumable, to_json
+from harness.records import InRegisters, Record, Sent, Timing, resumable, sent
 from harness.records.shown import OwnWords
 from harness.timing import CannotTime, Session
 from harness.timing.ondevice import time_on_device
@@ -44,14 +44,14 @@ class TimingItem(OwnWords, pytest.Item):
         self.session_of_case = timed(self.config, self.loaded, self.target)
         self.in_registers = timed_in_registers(self.config, self.loaded, self.target)
 
-    def ptxdiff_records(self) -> list[dict[str, Any]]:
-        """The item's records as JSON objects, for the report that carries them."""
+    def ptxdiff_records(self) -> list[Sent]:
+        """The item's records, for the report that carries them."""
         if self.session_of_case is None:
             return []
         root = Path(os.path.commonpath([self.config.rootpath, self.path]))
         info = case_info(self.loaded, self.path.relative_to(root).as_posix())
         records: list[Record] = [info, *self.session_of_case.timings, *self.in_registers]
-        return [to_json(r) for r in records]
+        return [sent(r) for r in records]
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the item comes from."""
@@ -201,5 +201,6 @@ def facts(timing: Timing) -> dict[str, Any]:
         "empty_kernel_seconds": timing.launch,
         "clocks": dict(timing.clocks),
         "timer": timing.timer,
+        "ptxas": timing.ptxas,
         "notes": list(timing.notes),
     }

@@ -11,11 +11,11 @@ import numpy as np
 
 from harness.records.statistics import Median, median, readings
 
-PRECISION = 0.01  # a median whose 95% interval is wider than this, relative to it, is noisy, and that is said
+PRECISION = 0.01  # a median whose 95% interval is wider than this, relative to it, is reported as noisy
 AIM = PRECISION / 2  # the width at which rounds end: the ratio of two medians is then known to a little more than 1%
 LEAST = 32  # rounds before an interval is believed
 BATCH = 16  # rounds at a time
-SPARSER = 1.25  # so many times as many rounds lie before the next look at the intervals: looking takes time as well
+SPARSER = 1.25  # factor by which the number of rounds grows until the intervals are next computed, which takes time too
 WARM_UP = 3  # rounds that are not counted
 
 # What is launched beside the variants; no variant can have such a name.
@@ -31,7 +31,7 @@ class Timer(Protocol):
 
     @property
     def name(self) -> str:
-        """How, in a word; times by different timers are not compared."""
+        """The timer's name; times by different timers are not compared."""
 
     def times(self, launches: Sequence[TimedCall]) -> list[float]:
         """Seconds of device time of each launch, the L2 emptied before it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ def time_case(
     budget: float = BUDGET,
     least: int = LEAST,
 ) -> Session:
-    """Time a case on torch's current CUDA device. Everything is named, so that any process can be asked.
+    """Time a case on torch's current CUDA device. All arguments are names, so that any process can be asked.
 
     path, attribute: the case file and the name that the case is bound to there. target: the device's. variants: those
     to time, by default all, with the case's expression in PyTorch if it has one. sizes: names ("small", "L2",
@@ -105,7 +105,9 @@ class _Room:
             after_batch=self.clocks.read,
         )  # fmt: skip
         clocks = self.clocks
-        common = Common(size, self.timer.name, seed, self.budget, clocks.summary, clocks.limits, clocks.uuid)
+        common = Common(
+            size, self.timer.name, seed, self.budget, clocks.summary, clocks.limits, clocks.uuid, arms.ptxas
+        )
         keys = {
             arm: Key(
                 name, arm, self.target, "gpu", pack=s.pack, shape=s.shape_text, alignment=s.alignment,
@@ -118,7 +120,10 @@ class _Room:
 
 @dataclass(frozen=True)
 class Common:
-    """What the timings of one case at one size share. limits: what held the clocks down. device: the GPU's UUID."""
+    """What the timings of one case at one size share. limits: what held the clocks down. device: the GPU's UUID.
+
+    ptxas: who assembled each arm.
+    """
 
     size: Size
     timer: str
@@ -127,6 +132,7 @@ class Common:
     clocks: Mapping[str, int]
     limits: tuple[str, ...] = ()
     device: str = ""
+    ptxas: Mapping[str, str] = field(default_factory=dict)
 
 
 def timings(keys: Mapping[str, Key], samples: Samples, common: Common) -> list[Timing]:
@@ -147,6 +153,7 @@ def timings(keys: Mapping[str, Key], samples: Samples, common: Common) -> list[T
             key, common.size.elements, common.size.bytes, tuple(seconds), known.value, known.low, known.high,
             copy=copy, noise=noise, launch=empty, clocks=dict(common.clocks), throttled=bool(common.limits),
             size=common.size.name, timer=common.timer, seed=common.seed, notes=tuple(notes), device=common.device,
+            ptxas=common.ptxas.get(arm, ""),
         )  # fmt: skip
         found.append(timing)
     return found

@@ -14,7 +14,7 @@ from harness.model.variants import AsmVariant, LaunchedVariant, Variant
 from references.formats import Shaped
 
 SMALL = 1 << 16  # elements
-TIMES_L2 = 4  # a tensor set this many times the L2 leaves nothing of itself there
+TIMES_L2 = 4  # tensors of this many times the L2 leave no line of themselves in it
 
 
 @dataclass(frozen=True)

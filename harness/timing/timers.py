@@ -1,4 +1,4 @@
-"""What tells how long a launch took: CUPTI's record of its kernels, or events around it where that is not to be had."""
+"""What tells how long a launch took: CUPTI's record of its kernels, or events around it where there is none."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""From PTX to machine code: ptxas called by ourselves, its account of resources, and the disassembly.
+"""From PTX to machine code: calls ptxas, reads the resources that it reports, and disassembles.
 
-Triton calls ptxas too, but on failure prints the whole PTX and keeps the reason to itself.
+Triton calls ptxas too, but where that fails it prints the whole PTX and hides the reason.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from harness.diskcache import DiskCache
 from harness.model.identity.experiment import harness
 from harness.triton.diagnostics import Complaint, Ended, Refusal, kind_of, main_line, ptxas_complaints, with_hint
 from harness.triton.ptxtext import asm_line, blamed_line
-from harness.triton.spec import Compilation, KernelSpec, Memo, Tool
+from harness.triton.spec import Compilation, Memo
 
 PTXAS_TIMEOUT = 120.0
 
@@ -57,7 +57,7 @@ _memo: Memo[Assembled] = Memo(1024)
 
 def assemble(compilation: Compilation) -> Assembled:
     """Assemble a compiled kernel for its own target, as Triton would; each kernel once a process."""
-    key = (compilation.ptx_hash, compilation.spec.target, compilation.ptxas, compilation.spec.enable_fp_fusion)
+    key = (compilation.ptx_hash, compilation.spec.target, compilation.ptxas, *options_of(compilation))
     result, first = _memo.claim(key)
     if first:
         try:
@@ -76,7 +76,7 @@ def _identity(compilation: Compilation) -> tuple[bytes, ...]:
     spec, tool = compilation.spec, compilation.ptxas
     status = os.stat(tool.path)
     file = f"{status.st_ino if tool.chosen else 0} {status.st_size} {status.st_mtime_ns}"
-    told = f"{tool} {file} {spec.target} {spec.enable_fp_fusion} {harness()}"
+    told = f"{tool} {file} {spec.target} {options_of(compilation)} {harness()}"
     return compilation.ptx.encode(), told.encode()
 
 
@@ -130,7 +130,7 @@ _NO_SUCH_TARGET = re.compile(r"is not defined for option 'gpu-name'")
 
 
 def _asked(compilation: Compilation, ptx: str) -> Assembled:
-    """What ptxas makes of a text. A crash is one where it comes again."""
+    """What ptxas makes of a text. A crash counts where a second call crashes too."""
     made = _asked_once(compilation, ptx)
     if isinstance(made, Refusal) and made.ended == "crashed":
         again = _asked_once(compilation, ptx)
@@ -140,11 +140,11 @@ def _asked(compilation: Compilation, ptx: str) -> Assembled:
 
 
 def _asked_once(compilation: Compilation, ptx: str) -> Assembled:
-    spec, tool = compilation.spec, compilation.ptxas
+    tool = compilation.ptxas
     with tempfile.TemporaryDirectory(prefix="ptxdiff-") as folder:
         source, cubin = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
         source.write_text(ptx)
-        command = [tool.path, *options_of(spec, tool)]
+        command = [tool.path, *options_of(compilation)]
         try:
             status, said = run_tool([*command, str(source), "-o", str(cubin)], PTXAS_TIMEOUT)
         except subprocess.TimeoutExpired:
@@ -156,12 +156,15 @@ def _asked_once(compilation: Compilation, ptx: str) -> Assembled:
         return Assembly(cubin.read_bytes(), resources(said), warnings)
 
 
-def options_of(spec: KernelSpec, tool: Tool) -> list[str]:
-    """What ptxas is called with, but for the files."""
+def options_of(compilation: Compilation) -> list[str]:
+    """What ptxas is called with, but for the files: as Triton calls it, or a chosen one at its level."""
+    spec, tool = compilation.spec, compilation.ptxas
+    if compilation.called and tool.chosen is None:
+        return [*compilation.called, *([] if "-v" in compilation.called else ["-v"])]
     # A kernel compiled without contraction must not have it put back by ptxas, whose own default is to contract.
     contraction = [] if spec.enable_fp_fusion else ["--fmad=false"]
     level = [f"-O{tool.chosen.level}"] if tool.chosen else []
-    return ["-lineinfo", *level, *contraction, "-v", f"--gpu-name={spec.target}"]
+    return ["-lineinfo", *level, *contraction, *tool.options, "-v", f"--gpu-name={spec.target}"]
 
 
 def run_tool(command: Sequence[str], timeout: float) -> tuple[int, str]:

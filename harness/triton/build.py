@@ -1,4 +1,4 @@
-"""From a `KernelSpec` to machine code, and whether a refusal is the target's or everybody's."""
+"""From a `KernelSpec` to machine code, and whether one target refuses it or all do."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _build(spec: KernelSpec, chosen: PtxasChoice | None = None) -> Built | Refus
 
 
 def _could_be_the_targets(refusal: Refusal) -> bool:
-    """Whether another target might take it: a fault of the constraints, or of the kernel's source, is none of these."""
+    """Whether another target might take it: none does where the constraints or the kernel's source are at fault."""
     if refusal.ended:
         return False
     return refusal.stage == "ptxas" or bool(_NO_INSTRUCTION.search(refusal.words))

@@ -22,6 +22,7 @@ from harness.triton import builds, kept
 from harness.triton.diagnostics import Refusal, from_outcome
 from harness.triton.elementwise import TEMPLATES
 from harness.triton.given import taken_as_given
+from harness.triton.ptxasoptions import beyond_every_call
 from harness.triton.ptxtext import BEGIN
 from harness.triton.spec import AsmSwap, Compilation, Compiled, FunctionRef, KernelSpec, Lowered, Memo, Tool
 
@@ -134,7 +135,7 @@ def _start(spec: KernelSpec, identity: str, timeout: float, result: Future[Compi
 
 
 def _judge(spec: KernelSpec, identity: str, outcome: CallEnd) -> Compiled:
-    """The compilation, or what the compiler had against it. identity: that under which it is kept; "": nowhere."""
+    """The compilation, or why the compiler refused. identity: the key to keep it under, or ""."""
     refusal = from_outcome(outcome)
     if refusal or outcome.reply is None:
         return refusal or Refusal("error", "the compiler gave no answer")
@@ -147,7 +148,7 @@ def _judge(spec: KernelSpec, identity: str, outcome: CallEnd) -> Compiled:
 
 
 def _another(used: str, compiler: str) -> str:
-    """What is wrong with the Triton that a worker of a build used; "" where it is that build's."""
+    """What is wrong with the Triton that a worker of a build used; "" where it is the right one."""
     meant = builds.build_called(compiler).folder
     if os.path.realpath(used) == os.path.realpath(meant):
         return ""
@@ -168,11 +169,12 @@ def _compiled(spec: KernelSpec, lowered: Lowered, notes: tuple[str, ...]) -> Com
         entry=lowered.entry,
         shared=lowered.shared,
         num_warps=lowered.num_warps,
-        ptxas=Tool(*lowered.ptxas),
+        ptxas=Tool(*lowered.ptxas, options=beyond_every_call(lowered.called)),
         notes=notes,
         scratch=lowered.scratch,
         descriptors=lowered.descriptors,
         asm=lowered.asm,
+        called=lowered.called,
     )
 
 

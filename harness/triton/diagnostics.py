@@ -55,6 +55,7 @@ _HINTS = (
     ("Invalid $ operand number", "$N counts the outputs from $0, then the inputs"),
     ("Bad ${} expression", "a dollar sign that stands for itself is written '$$'"),
     ("Bad $ operand number", "a dollar sign that stands for itself is written '$$'"),
+    ("cannot cast fp8", "the tensor holds bytes; in a case E4M3.typed[...] or E5M2.typed[...] has Triton's own type"),
     ("near '.loc'", "a ';' is missing, or an instruction goes on in a new line, and Triton puts .loc between lines"),
 )
 

@@ -12,13 +12,14 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from harness.model.targets import capability
+from harness.model.targets import INTRODUCED, capability, version_number
 from harness.triton.diagnostics import Refusal
 from harness.triton.ptxtext import without_comments
 from harness.triton.spec import UNASKED, Compilation, Compiled, FunctionRef, GivenPtx, KernelSpec
 
 WARP = 32
 _TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)([af]?)", re.M)
+_HEADER = re.compile(r"\s*\.version\s+(\d+\.\d+)\s+\.target\s+(\w+)")
 _ENTRY = re.compile(r"\.entry\s+([\w$%]+)\s*(?:\(([^)]*)\))?([^{;]*)")
 _REQUIRED = re.compile(r"\.reqntid\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 
@@ -52,6 +53,8 @@ def taken_as_given(spec: KernelSpec) -> Compiled:
         return _refused(f"kernel {entry} demands {required[0].strip()}, block= is {given.block}")
     if words := other_target(code, spec.target):
         return Refusal("unsupported", words)
+    if words := header_fault(code):
+        return _refused(words)
     return Compilation(spec, given.text, entry, given.shared, math.prod(given.block) // WARP, UNASKED)
 
 
@@ -105,6 +108,21 @@ def _bytes(value: Any, name: str, size: int) -> bytes:
 
 def _refused(words: str) -> Refusal:
     return Refusal("error", f"the PTX {words}")
+
+
+def header_fault(code: str) -> str:
+    """What is wrong with the two directives that a module begins with; "" where nothing is.
+
+    ISA 11.1.2: "Each PTX module must begin with a .version directive, immediately followed by a .target directive", and
+    in its notes the version in which each target was introduced. code: without comments.
+    """
+    found = _HEADER.match(code)
+    if found is None:
+        return "does not begin with .version and .target, as each PTX module must (ISA 11.1.2)"
+    needed = INTRODUCED.get(found[2])
+    if needed and version_number(found[1]) < version_number(needed):
+        return f"states .version {found[1]}, and .target {found[2]} was introduced in PTX ISA {needed} (ISA 11.1.2)"
+    return ""
 
 
 def other_target(code: str, target: str) -> str:

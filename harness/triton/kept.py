@@ -3,7 +3,7 @@
 The key holds everything that decides the text: the kernel's code with all it calls, constants with their types and
 bits, options and target (`compile.identity_of`), the installed Triton file by file, the assemblers that the environment
 names, and the text of this package. Lines of the user's files go into PTX as well: an entry holds a digest of each file
-that its PTX names, and is none where one has changed.
+that its PTX names, and is not used where one has changed.
 
 What a compiler refuses is not kept. An entry is kept only where the worker that compiled it runs the same harness.
 """
@@ -43,7 +43,8 @@ def find(identity: str, compiler: str = "") -> tuple[Lowered, tuple[str, ...]] |
         descriptors = tuple(
             DescriptorLayout(d["swizzle"], d["element"], tuple(d["box"])) for d in fields.pop("descriptors")
         )
-        lowered = Lowered(**fields, ptxas=(path, version), asm=asm, descriptors=descriptors)
+        called = tuple(fields.pop("called"))
+        lowered = Lowered(**fields, ptxas=(path, version), asm=asm, descriptors=descriptors, called=called)
         files, notes = entry["files"], tuple(entry["notes"])
     except (ValueError, KeyError, TypeError, zlib.error):
         return None

@@ -215,7 +215,7 @@ def _constants(case: Case, variant: PlainVariant, portable: bool) -> tuple[Any, 
 
 
 def _kernel(job: Job, variant: KernelVariant) -> Launch:
-    FunctionRef.of(variant.function)  # refuses what no worker could find, before anything else can fail
+    FunctionRef.of(variant.function)  # refuses what is no @triton.jit function, before anything else can fail
     tensors, sizes, scalars = _given_to_kernels(job)
     parameters = inspect.signature(variant.function.fn).parameters
     values = {**sizes, **scalars, **variant.meta}
@@ -310,7 +310,7 @@ def _shape(argument: Argument, setup: Setup) -> tuple[int, ...]:
 
 
 def _scalar(fmt: Format, unit: Any) -> int | float:
-    """A by-value argument as the Python number that Triton takes; without inputs, one that Triton knows nothing of."""
+    """A by-value argument as the Python number that Triton takes; without inputs, one that it does not specialise."""
     if unit is None:
         return 1.5 if fmt.is_float else 3
     if fmt.is_float:

@@ -13,14 +13,14 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import triton
 from triton._C.libtriton import ir
-from triton.backends.compiler import GPUTarget
-from triton.compiler.compiler import ASTSource, make_backend
+from triton.compiler.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 from harness.model.identity import digest_with_code
@@ -30,6 +30,7 @@ from harness.model.targets import capability
 from harness.processes.worker import forget_output
 from harness.triton.ptxtext import asm_blocks
 from harness.triton.spec import AsmSwap, DescriptorLayout, FunctionRef, KernelSpec, Lowered
+from harness.triton.stages import run_stages
 
 
 class CompileFailure(Exception):
@@ -49,7 +50,9 @@ def lower(spec: KernelSpec, held: Mapping[FunctionRef, Any] | None = None) -> Lo
     options = {"num_warps": spec.num_warps, "enable_fp_fusion": spec.enable_fp_fusion, **dict(spec.options)}
     try:
         with _swapped(spec.swaps):
-            ptx, metadata, blocks = _run_stages(source, capability(spec.target), options)
+            ptx, metadata, blocks, called = run_stages(
+                source, capability(spec.target), options, _but_for_contraction(spec, held)
+            )
     except Exception as error:
         raise CompileFailure(_root_cause(error)) from error
     return Lowered(
@@ -63,7 +66,15 @@ def lower(spec: KernelSpec, held: Mapping[FunctionRef, Any] | None = None) -> Lo
         triton=os.path.dirname(triton.__file__),
         scratch=_scratch(metadata),
         descriptors=tuple(_descriptor(d) for d in metadata.get("tensordesc_meta") or ()),
+        called=called,
     )
+
+
+def _but_for_contraction(spec: KernelSpec, held: Mapping[FunctionRef, Any] | None) -> str:
+    """A name that kernels share which differ in contraction alone; "" for functions that are held, and mutants."""
+    if held or spec.swaps:
+        return ""
+    return digest_with_code(replace(spec, enable_fp_fusion=False), exact=True)
 
 
 @contextlib.contextmanager
@@ -108,29 +119,6 @@ def _source_of(function: Any) -> Any:
     from triton.experimental.gluon._runtime import GluonASTSource
 
     return GluonASTSource
-
-
-def _run_stages(source: Any, arch: int, given: dict[str, Any]) -> tuple[str, dict[str, Any], str]:
-    """The PTX, the compiler's metadata, and the kernel in Triton's own dialect, which has its asm as written."""
-    target = GPUTarget("cuda", arch, 32)
-    backend = make_backend(target)
-    options = backend.parse_options(given)
-    stages: dict[str, Any] = {}
-    backend.add_stages(stages, options, source.language)
-    context = ir.context()
-    ir.load_dialects(context)
-    backend.load_dialects(context)
-    codegen = backend.get_codegen_implementation(options)
-    module = source.make_ir(target, options, codegen, backend.get_module_map(), context)
-    metadata: dict[str, Any] = {"target": target}
-    dialect = str(module)  # of Gluon's dialect, which has no stage of the name below
-    for name, stage in stages.items():
-        module = stage(module, metadata)
-        if name == "ttir":
-            dialect = str(module)
-        if name == "ptx":
-            return module, metadata, dialect
-    raise RuntimeError(f"Triton has no stage 'ptx' for sm_{arch}; its stages are {', '.join(stages)}")
 
 
 def _root_cause(error: BaseException) -> str:

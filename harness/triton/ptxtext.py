@@ -1,4 +1,4 @@
-"""What can be told from PTX as text: the body that matters, the asm blocks in it, and whether ptxas may contract it.
+"""What the text of PTX shows: the body that matters, the asm blocks in it, and whether ptxas may contract it.
 
 Nothing here parses PTX; `harness.ptx` does.
 """

@@ -29,7 +29,7 @@ class FunctionRef:
     """A @triton.jit function, by where a worker can find it again and by a digest of its code.
 
     module: the name it was imported under, used if that name leads to the same file; else `path` is loaded by itself.
-    code: digest of the function's code and of all that it calls; who compiles refuses another function of that name. ""
+    code: digest of the function's code and of all that it calls; the worker refuses another function of that name. ""
     for a function of the harness's own. portable: the digest is one that every Python and Triton finds.
     """
 
@@ -41,24 +41,13 @@ class FunctionRef:
 
     @classmethod
     def of(cls, function: Any, *, portable: bool = False) -> FunctionRef:
-        """The reference to a function; raises ValueError for one that cannot be found by its name.
+        """The reference to a function; `harness.triton.lower.load` finds it, also one that a function of its file made.
 
         portable: for a compiler of another environment.
 
-        Accepts a @triton.jit function and looks through @triton.heuristics; refuses @triton.autotune, whose choice
-        depends on timing.
+        Accepts a @triton.jit function and looks through @triton.heuristics. Raises ValueError for anything else, also
+        for @triton.autotune, whose choice depends on timing.
         """
-        reference = cls.of_any(function, portable=portable)
-        if "<" in reference.qualname:
-            raise ValueError(
-                f"{reference.qualname} in {reference.path} is defined inside a function; the compiler "
-                "process finds functions by name: move it to the top of its module"
-            )
-        return reference
-
-    @classmethod
-    def of_any(cls, function: Any, *, portable: bool = False) -> FunctionRef:
-        """As `of`, also for a function that is not found by its name, which has to be `held` to be compiled."""
         while type(function).__name__ in ("Heuristics", "Autotuner"):
             if type(function).__name__ == "Autotuner":
                 raise ValueError(f"{_name(function)} is autotuned; give the @triton.jit function and one set of values")
@@ -149,11 +138,13 @@ class Tool:
     """An assembler on this machine.
 
     chosen: the assembler and level that somebody chose in the place of what Triton uses; None for Triton's own call.
+    options: those with which Triton calls it, beyond what every call has.
     """
 
     path: str
     version: str
     chosen: PtxasChoice | None = None
+    options: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -163,7 +154,7 @@ class Tool:
     @classmethod
     def of(cls, chosen: PtxasChoice) -> Tool:
         """A chosen assembler as a tool."""
-        return cls(chosen.path, chosen.version, chosen)
+        return cls(chosen.path, chosen.version, chosen, chosen.options)
 
 
 UNASKED = Tool("", "")
@@ -187,6 +178,7 @@ class Compilation:
     ptxas: the assembler that Triton would use for this target; `UNASKED` where it was not asked. notes: warnings that
     Python raised on the way. scratch: bytes of global memory that each block gets. descriptors: of each tensor
     descriptor among the arguments. asm: text and constraints of the inline asm in it, as Triton was given them.
+    called: the options with which Triton itself would call ptxas, files apart; () where no Triton compiled.
     """
 
     spec: KernelSpec
@@ -199,6 +191,7 @@ class Compilation:
     scratch: int = 0
     descriptors: tuple[DescriptorLayout, ...] = ()
     asm: tuple[tuple[str, str], ...] = ()
+    called: tuple[str, ...] = ()
 
     @cached_property
     def body_hash(self) -> str:
@@ -253,3 +246,5 @@ class Lowered:
     """The folder of the Triton that compiled."""
     scratch: int = 0
     descriptors: tuple[DescriptorLayout, ...] = ()
+    called: tuple[str, ...] = ()
+    """The options with which Triton's own stage calls ptxas, files apart."""

@@ -1,8 +1,8 @@
 """From launch arguments to a `KernelSpec`: what Triton's launcher decides before it compiles.
 
 Triton compiles a kernel anew for every class of arguments: an integer that equals one becomes a constant, integers and
-addresses divisible by 16 are marked as such, everything else only gives its type. The same rules here, without a
-device, so that what is compiled ahead is what a launch would run.
+addresses divisible by 16 are marked as such, everything else only gives its type. This module follows those rules
+without a device, so that what is compiled ahead is what a launch would run.
 """
 
 from __future__ import annotations

@@ -30,11 +30,11 @@ from harness.triton.diagnostics import Refusal
 from harness.triton.installation import triton_folder
 from harness.triton.spec import Compilation, Compiled, FunctionRef, KernelSpec, Tool
 
-SCHEMA = 3
+SCHEMA = 4
 _TOOLS = ("ptxas", "ptxas-blackwell")
 _OVERRIDES = {"ptxas": "TRITON_PTXAS_PATH", "ptxas-blackwell": "TRITON_PTXAS_BLACKWELL_PATH"}
 _OLDEST = 75  # the oldest that the ISA in use still documents instructions for and both ptxas releases know
-# A probe that ended so says something of the machine's day, not of the installation.
+# A probe that ended so may succeed the next time: it says nothing about the installation.
 _TRANSIENT = ("was killed", "was stopped", "gave no answer", "did not finish")
 
 
@@ -44,7 +44,7 @@ class TargetInfo:
 
     available: Triton compiles for it and its ptxas accepts the result. words: the reason where it is not.
     ptxas, ptx_version: the assembler that serves it ("13.4") and the PTX ISA version Triton writes ("9.4"). path: where
-    that assembler is.
+    that assembler is. options: with which Triton calls it, beyond what every call has.
     """
 
     name: str
@@ -53,6 +53,7 @@ class TargetInfo:
     ptxas: str = ""
     ptx_version: str = ""
     path: str = ""
+    options: tuple[str, ...] = ()
 
 
 def tool(name: str) -> Path:
@@ -95,7 +96,8 @@ def _table(compiler: str, *installed: bytes) -> Mapping[str, TargetInfo]:
 
 def _found(installed: Sequence[bytes]) -> dict[str, TargetInfo]:
     stored = _kept.get(*installed)
-    return {entry["name"]: TargetInfo(**entry) for entry in json.loads(stored)} if stored else {}
+    entries = [{**e, "options": tuple(e["options"])} for e in json.loads(stored)] if stored else []
+    return {entry["name"]: TargetInfo(**entry) for entry in entries}
 
 
 def available(compiler: str = "") -> tuple[str, ...]:
@@ -104,10 +106,14 @@ def available(compiler: str = "") -> tuple[str, ...]:
 
 
 def assembler(target: str) -> Tool:
-    """The assembler that Triton would use for a target, or for the newest where it serves that one not."""
+    """The assembler that Triton would use for a target, or for the newest where it does not serve that one."""
     served = [info for info in probe().values() if info.path]
     info = probe().get(target)
-    return Tool(info.path, info.ptxas) if info and info.path else Tool(served[-1].path, served[-1].ptxas)
+    return _tool_of(info if info and info.path else served[-1])
+
+
+def _tool_of(info: TargetInfo) -> Tool:
+    return Tool(info.path, info.ptxas, options=info.options)
 
 
 def assembler_of(target: str, compiler: str = "") -> Tool:
@@ -115,7 +121,7 @@ def assembler_of(target: str, compiler: str = "") -> Tool:
     if not compiler:
         return assembler(target)
     info = probe_with(compiler).get(target)
-    return Tool(info.path, info.ptxas) if info and info.path else assembler(target)
+    return _tool_of(info) if info and info.path else assembler(target)
 
 
 def _probe(compiler: str = "") -> dict[str, TargetInfo]:
@@ -148,7 +154,8 @@ def _empty_kernel(target: str) -> KernelSpec:
 def _inspect(name: str, compiled: Compiled) -> TargetInfo:
     if isinstance(compiled, Refusal):
         return TargetInfo(name, False, compiled.words)
-    info = TargetInfo(name, False, "", compiled.ptxas.version, _header(compiled, "version"), compiled.ptxas.path)
+    by = compiled.ptxas
+    info = TargetInfo(name, False, "", by.version, _header(compiled, "version"), by.path, by.options)
     written = _header(compiled, "target").split(",")[0]
     if written != name:
         return replace(info, words=f"Triton writes .target {written} for it")

@@ -169,7 +169,7 @@ def _held(first, results, zero):
 
 @triton.jit
 def _alone(first, xs, second, zero, other, EVEN: tl.constexpr):
-    """What `_held` costs, without a variant: every second time with other operands, or two of them would become one."""
+    """What `_held` costs, without a variant. Operands alternate: the compiler would merge two equal ones."""
     following = ()
     for i in tl.static_range(len(first)):
         bits = _unsigned(xs[i])
@@ -183,7 +183,7 @@ def _alone(first, xs, second, zero, other, EVEN: tl.constexpr):
 
 @triton.jit
 def _clock(at):
-    """The SM's clock, after all threads of the block have come here."""
+    """The SM's clock, read after all threads of the block have arrived here."""
     tl.debug_barrier()
     now = tl.inline_asm_elementwise("mov.u64 $0, %clock64;", "=l,r", [0], dtype=tl.int64, is_pure=False, pack=1)
     tl.store(at, now)

@@ -20,7 +20,10 @@ from references import reciprocal
 from references.formats import F32
 from tests.running.test_run import Scripted
 
-WORDS = "approximate, and the policy is exact: y depends on rcp.approx.ftz.f32"
+WORDS = (
+    "approximate, and the policy is exact: y may depend on rcp.approx.ftz.f32; "
+    "give match=ulp(N), or use an instruction that rounds"
+)
 
 
 @pytest.fixture(params=["asm alone", "compiled"])

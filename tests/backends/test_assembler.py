@@ -1,5 +1,6 @@
 """The assembler backend: what every target makes of a variant, without running it."""
 
+import itertools
 from pathlib import Path
 
 import backend_cases
@@ -23,18 +24,26 @@ def job(case, variant, target="sm_90a", **setup):
     return Job(found, case, PATH, variant, found.variants[variant], target, Setup(**setup))
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
-@pytest.mark.parametrize(
-    ("case", "variant", "setup"),
-    [
-        ("addition", "asm", {"pack": 2}),
-        ("addition", "plain", {}),
-        ("addition", "scaled", {"shape": (7, 129), "alignment": 4}),
-        ("maximum", "documented", {"pack": 4}),
-        ("maximum", "plain", {"context": "loop", "steps": 4}),
-        ("rows", "copy", {"sizes": {"M": 5, "N": 40}}),
-    ],
-)
+SOUND = [
+    ("addition", "asm", {"pack": 2}),
+    ("addition", "plain", {}),
+    ("addition", "scaled", {"shape": (7, 129), "alignment": 4}),
+    ("maximum", "documented", {"pack": 4}),
+    ("maximum", "plain", {"context": "loop", "steps": 4}),
+    ("rows", "copy", {"sizes": {"M": 5, "N": 40}}),
+]
+TARGETS = ("sm_90a", "sm_80", "sm_100a", "sm_120a")
+
+
+def everywhere():
+    """Every setup on one target and two setups on each of the others; the slow tests have all of each."""
+    for (k, setup), (n, target) in itertools.product(enumerate(SOUND), enumerate(TARGETS)):
+        now = n == 0 or k % 3 == n - 1
+        name = f"{setup[0]}-{setup[1]}-{k}-{target}"
+        yield pytest.param(*setup, target, id=name, marks=() if now else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("case", "variant", "setup", "target"), list(everywhere()))
 def test_a_sound_variant_assembles_everywhere(backend, case, variant, setup, target):
     outcome = backend.run(job(case, variant, target, **setup))
     assert (outcome.status, outcome.words) == ("assembled", "")

@@ -5,10 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import Case, asm
+from harness import Case, asm, plain
+from harness.backends import compiled
 from harness.backends.emulator import EmulatorBackend
 from harness.jobs import Job, Setup
-from references.formats import U8
+from references.formats import F32, U8
+from tests.triton import sample_kernels
 
 CASE = Case(
     inputs={"x": U8},
@@ -29,3 +31,38 @@ def test_kept_bits_cannot_be_written(context, monkeypatch):
         with pytest.raises(ValueError, match="read-only"):
             bits[0] = 77
         assert bits.tolist() == [1, 0, 3, 2, 5, 4, 7, 6]
+
+
+OPEN = "{ .reg .f32 t; mul.f32 t, $1, $1; add.f32 $0, t, 0f3F800000; }"
+
+
+@pytest.mark.parametrize(
+    ("variant", "fused_runs", "equal"),
+    [
+        (plain(sample_kernels.negated), [], True),
+        (plain(sample_kernels.squared_plus_one), [False], False),  # contracted by LLVM, so that the PTX differs
+        (asm(OPEN, constraints="=f,f"), [True, False], False),  # left to ptxas
+    ],
+)
+def test_a_kernel_without_anything_to_contract_runs_once_for_both_readings(variant, fused_runs, equal, monkeypatch):
+    """Where there is something, its reading with contraction is computed, and never the other's result."""
+    launched = []
+    launch = compiled._launch
+    monkeypatch.setattr(
+        compiled, "_launch", lambda *given, **more: launched.append(more["fuse"]) or launch(*given, **more)
+    )
+    case = Case(inputs={"x": F32}, outputs={"y": F32}, reference=lambda x: x, variants={"v": variant})
+    x = (1 + np.arange(64, dtype=np.float32) / 4099).view(np.uint32)
+    backend = EmulatorBackend()
+    without, fused = (
+        backend.run(
+            Job(case, "c", Path("c.py"), "v", case.variants["v"], "sm_90a", Setup(shape=(64,), fusion=f), {"x": x})
+        )
+        for f in (False, True)
+    )
+    assert launched == [False, *fused_runs]
+    assert np.array_equal(without.outputs["y"], fused.outputs["y"]) == equal
+    assert without.identity != fused.identity
+    assert (without.contraction_open, fused.contraction_open) == (False, True in fused_runs)
+    assert without.artifacts.ptx
+    assert fused.artifacts.ptx

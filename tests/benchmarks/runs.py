@@ -53,6 +53,10 @@ def main(words: list[str] | None = None) -> int:
         (place / "cases").mkdir()
         for file in files:
             shutil.copy(file, place / "cases")
+        for beside in {
+            b for file in files for b in file.parent.iterdir() if b.name[0] == "_" or b.suffix in (".cu", ".ptx")
+        }:
+            (shutil.copytree if beside.is_dir() else shutil.copy)(beside, place / "cases" / beside.name)
 
         def run(name: str, what: str, cache: str) -> None:
             print(cost(place, name, what, cache, given.target or TARGETS, given.jobs), flush=True)

@@ -195,7 +195,7 @@ def test_a_new_case_runs_and_says_what_is_missing(run_cases, capsys):
     assert (code, out) == (0, "cases/fresh.py\nrun it: pytest cases/fresh.py\n")
     result = run_cases("cases/fresh.py")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*error: reference reference raised NotImplementedError: write the reference, or*"])
+    result.stdout.fnmatch_lines(["*error: the reference raised NotImplementedError: write the reference, or*"])
 
 
 def test_run_writes_records_and_a_report(here):

@@ -107,8 +107,9 @@ def test_new_from_an_example_copies_it(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "cases" / "mine.py").read_text() == (ROOT / "cases" / "rcp.py").read_text()
     assert main(["new", "other", "--from", "nothing"]) == 2
     said = capsys.readouterr().err
-    assert "there is no example 'nothing'; there are " in said
-    assert " cvt_e2m1x2," in said
+    assert "there is no example 'nothing'; ptxdiff new --help lists all" in said
+    assert main(["new", "other", "--from", "cvt_e2m1"]) == 2
+    assert "; near it there is cvt_e2m1x2" in capsys.readouterr().err
     assert set(examples()) == {p.stem for p in (ROOT / "cases").glob("[!_]*.py")}
 
 
@@ -125,6 +126,46 @@ def test_new_copies_what_an_example_imports_from_beside_it_and_keeps_what_is_the
         "run it: pytest cases/mine.py",
     ]
     assert (tmp_path / "cases" / "_device" / "narrow.py").read_text() == "mine = 1"
+
+
+def test_new_copies_the_ptx_that_an_example_names(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "mine", "--from", "cuda_fma"]) == 0
+    assert (tmp_path / "cases" / "cuda_fma.ptx").read_text() == (ROOT / "cases" / "cuda_fma.ptx").read_text()
+    assert main(["list", "mine"]) == 0
+    assert "cuda" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("instruction", "known"),
+    [("ex2.approx.ftz.f32", True), ("cvt.rs.satfinite.e4m3x4.f32 $0, {$4,$3,$2,$1}, $5;", False)],
+)
+def test_a_new_file_says_that_its_formats_are_a_guess(instruction, known, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "mine", "--instruction", instruction]) == 0
+    text = (tmp_path / "cases" / "mine.py").read_text()
+    compile(text, "mine.py", "exec")
+    assert ("# The formats are not known from the instruction: set them." in text) is not known
+
+
+def test_list_says_that_a_folder_has_no_cases(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cases").mkdir()
+    assert main(["list"]) == 0
+    assert "no cases here" in capsys.readouterr().out
+
+
+def test_the_name_of_a_case_as_a_variant_says_how_to_name_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "cases" / "two.py").write_text(
+        "from harness import Case, asm\nfrom references.formats import U32\n"
+        "up, down = (Case(inputs={'x': U32}, outputs={'y': U32}, reference=lambda x: x, source='s',\n"
+        "    variants={'mov': asm('mov.b32 $0, $1;')}) for _ in range(2))\n"
+    )
+    assert main(["show", "two", "up"]) == 2
+    said = capsys.readouterr().err
+    assert "two.up, two.down have no variant 'up'; they have mov, mov; two.up is a case: name it so" in said
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +188,7 @@ def wheel(tmp_path_factory):
 def test_a_wheel_holds_the_examples_and_no_package_called_cases(wheel, tmp_path):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert not any(n.startswith("cases/") for n in names)
-    files = (p.relative_to(ROOT / "cases") for p in (ROOT / "cases").rglob("*.py"))
+    files = (p.relative_to(ROOT / "cases") for kind in ("*.py", "*.ptx") for p in (ROOT / "cases").rglob(kind))
     assert {f"harness/cli/examples/{p}" for p in files} <= names
     assert "ptxdiff.py" in names
     assert "reports/templates" in {str(Path(n).parent) for n in names}

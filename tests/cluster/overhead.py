@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.ours import ROOT
-from harness.records import Result, Writer, from_json
+from harness.records import Result, Writer, from_json, unpacked
 from harness.sweep.shards import Journal, ShardResult, Task
 
 CASE = "cases/rcp.py"
@@ -111,13 +111,13 @@ def of_records(sample: Path, output: Path) -> tuple[float, float]:
     lines = sample.read_text(encoding="utf-8").splitlines()
     sums = [json.loads(line) for line in lines]
     objects = [{k: v for k, v in o.items() if k != "sum"} for o in sums if o["record"] in ("result", "text", "case")]
-    sent = [json.dumps(o) for o in objects]  # as a worker sends them
+    sent = [json.dumps(o, ensure_ascii=False, separators=(",", ":")) for o in objects]  # as a worker sends them
     results = [r for r in map(from_json, objects) if isinstance(r, Result) and r.key.backend == "emulator"]
     items = {r.key.item for r in results}
     with closing(Writer(output)) as writer:
         used = time.process_time()
         for text in sent:
-            writer.write(from_json(json.loads(text)))
+            writer.write(*unpacked(text))
         spent = time.process_time() - used
     count = sum(o["record"] == "result" for o in objects)
     return spent / count, len(results) / len(items)

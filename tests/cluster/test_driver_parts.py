@@ -1,6 +1,5 @@
 """What a driver takes from nodes, how items become batches, and the line on progress; without Ray."""
 
-import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -8,7 +7,7 @@ import pytest
 
 from harness.cluster.nodes import gpu
 from harness.cluster.tasks import Misreported
-from harness.records import Key, Result, to_json
+from harness.records import Key, Result, packed, sent, unpacked
 from harness.running.item import fingerprint_of
 from harness.running.oncluster import progress
 from harness.running.oncluster.batches import LARGEST, ItemBatch, queues
@@ -30,7 +29,7 @@ def item(pytester):
 
 
 def report(item, *results, outcome="passed", when="call", nodeid=None):
-    records = json.dumps([to_json(r) for r in results])
+    records = packed(map(sent, results))
     data = {"nodeid": nodeid or item.nodeid, "when": when, "outcome": outcome, "ptxdiff_records": records}
     return ItemReport(item.nodeid, (data,), 0.1)
 
@@ -43,8 +42,8 @@ def result(item, **changes):
 
 def test_a_report_gets_the_node_into_its_records(item):
     found = checked(report(item, result(item)), item, NODE)
-    [record] = json.loads(found.reports[0]["ptxdiff_records"])
-    assert record["node"] == NODE
+    [record] = unpacked(found.reports[0]["ptxdiff_records"])
+    assert record.record.node == NODE
 
 
 @pytest.mark.parametrize(

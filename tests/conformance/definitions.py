@@ -213,23 +213,22 @@ def stochastic_sum(x: Any, random: Any, name: str, random_bits: int) -> Any:
 
 
 def wide_exact(codes: Any, name: str, wide: str, scale: Any = None) -> Any:
-    """The pattern of every code as f16 or bf16, by rational numbers; `scale`: ue8m0 codes it is multiplied with."""
-    scales = np.full(len(codes), 127) if scale is None else scale
-    return np.array([_wide(int(c), int(s), name, wide) for c, s in zip(codes, scales, strict=True)])
-
-
-@cache
-def _wide(code: int, scale: int, name: str, wide: str) -> int:
+    """The pattern of every code as f16 or bf16, by exact comparison; `scale`: ue8m0 codes it is multiplied with."""
     fmt, target = FORMATS[name], FORMATS[wide]
-    size, minus = code & ~fmt.sign & ((1 << fmt.bits) - 1), bool(code & fmt.sign)
-    infinite = name == "e5m2" and size == 0x7C
-    if scale == 0xFF or (size > fmt.largest and not infinite):
-        return target.nan
-    field = FORMATS[wide].largest + 1
-    if not infinite:
-        x = fmt.value(size) * Fraction(2) ** (scale - 127)
-        field = int(np.searchsorted(thresholds(wide, "rn"), float(x), side="right"))
-    return field | (target.sign if minus else 0)
+    size, minus = codes & ~fmt.sign & ((1 << fmt.bits) - 1), codes & fmt.sign != 0
+    infinite = (size == 0x7C) & (name == "e5m2")
+    numbers = np.array([float(fmt.value(code)) for code in range(fmt.largest + 1)])
+    fields = _nearest(numbers[np.minimum(size, fmt.largest)], scale, wide)
+    fields = np.where(infinite, target.largest + 1, fields) | np.where(minus, target.sign, 0)
+    undefined = (size > fmt.largest) & ~infinite
+    return np.where(undefined if scale is None else undefined | (scale == 0xFF), target.nan, fields)
+
+
+def _nearest(numbers: Any, scale: Any, wide: str) -> Any:
+    """Magnitude codes of numbers times scales; few bits times a power of two, so that float64 holds the products."""
+    if scale is not None:
+        numbers = np.ldexp(numbers, scale - 127)
+    return np.searchsorted(thresholds(wide, "rn"), numbers, side="right")
 
 
 def wide_gfloat(codes: Any, name: str, wide: str, scale: Any = None) -> Any:
@@ -273,18 +272,10 @@ def s2f6_gfloat(x: Any, mode: str) -> Any:
 
 
 def s2f6_wide_exact(codes: Any, scale: Any) -> Any:
-    """bfloat16 patterns of s2f6 codes times scales, by rational numbers."""
-    pairs = zip(codes.tolist(), np.broadcast_to(scale, codes.shape).tolist(), strict=True)
-    return np.array([_wide_s2f6(c, s) for c, s in pairs])
-
-
-@cache
-def _wide_s2f6(code: int, scale: int) -> int:
-    if scale == 0xFF:
-        return 0x7FFF
-    number = code - 256 if code & 0x80 else code
-    x = abs(number) * Fraction(2) ** (scale - 127 - 6)
-    return int(np.searchsorted(thresholds("bf16", "rn"), float(x), side="right")) | (0x8000 if number < 0 else 0)
+    """bfloat16 patterns of s2f6 codes times scales, by exact comparison."""
+    number = np.where(codes & 0x80, codes - 256, codes)
+    fields = _nearest(np.abs(number) / 64, scale, "bf16")
+    return np.where(scale == 0xFF, 0x7FFF, fields | np.where(number < 0, 0x8000, 0))
 
 
 def s2f6_wide_gfloat(codes: Any, scale: Any) -> Any:

@@ -2,10 +2,9 @@
 
     python tests/conformance/opinions.py --write
 
-tries every such form on all float16 and bfloat16 values, on all ties with the numbers beside them, and on 2**28 float32
-patterns (half of them spread over all patterns, half over the exponents at which the formats have codes; as many with
-random bits or scales where the form takes them), and puts into the ledger how many inputs each definition agreed on.
-The inputs of a form are counted in values, not in pairs or fours.
+tries every such form on the inputs of `narrow_inputs`, and puts into the ledger how many inputs each definition agreed
+on, counted in values, not in pairs or fours. A definition is asked once for what forms share: source, format, rounding,
+scale and saturation. What is left for each form is to run it and to compare. It takes a minute and a half of one core.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from functools import cache
-from itertools import pairwise
+from functools import cache, partial
 from typing import Any
 
 import definitions as d
-import ml_dtypes
 import numpy as np
+from narrow_inputs import STRATA, Inputs, plain, scaled, shown, stochastic
 
 from harness.conformance import forms, ledger
 from harness.ptx.isa.forms import Bound
 from harness.ptx.numeric.vectorise import UNSIGNED
 
 EXACT, GFLOAT, ML_DTYPES = "exact rational", "gfloat", "ml_dtypes"
-CHUNK = 1 << 20
+_BLOCK = 1 << 17
+"""Lanes run and compared at a time: what fits into the cache."""
 _NARROW = (*d.FORMATS, "s2f6")
 
 
@@ -85,102 +84,6 @@ def _bound(form: str) -> Bound:
     return forms.bounds_of()[form]
 
 
-# inputs ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Inputs:
-    """Patterns of a source format, an even number of them, with a scale code and 32 random bits for each.
-
-    What one definition made of them is kept, as forms that differ in their modifiers share it.
-    """
-
-    source: str
-    patterns: Any
-    seed: int
-    kept: dict[Any, Any] = field(default_factory=dict)
-
-    def once(self, key: Any, make: Callable[[], Any]) -> Any:
-        """The value under a key, made when first asked for."""
-        if key not in self.kept:
-            self.kept[key] = make()
-        return self.kept[key]
-
-    @property
-    def values(self) -> Any:
-        """The patterns as float64."""
-        return self.once("values", lambda: _values(self.source, self.patterns))
-
-    @property
-    def scales(self) -> Any:
-        """Scale codes, most of them near one."""
-
-        def make() -> Any:
-            rng = np.random.default_rng([self.seed, 1])
-            codes = rng.integers(0, 256, len(self.patterns))
-            return np.where(rng.random(codes.size) < 0.75, rng.integers(107, 148, codes.size), codes)
-
-        return self.once("scales", make)
-
-    @property
-    def random(self) -> Any:
-        """Random words."""
-        rng = np.random.default_rng([self.seed, 2])
-        return self.once("random", lambda: rng.integers(0, 1 << 32, len(self.patterns)))
-
-    def divided(self, scales: Any, name: str) -> Any:
-        """The values divided by scales, exact in float64; where one scale serves two, subnormals are flushed first."""
-
-        def make() -> Any:
-            least = {"f32": 2.0**-126, "bf16": 2.0**-126, "f16": 2.0**-14}[self.source] if "n1" in name else 0.0
-            x = np.where(np.abs(self.values) < least, np.copysign(0.0, self.values), self.values)
-            with np.errstate(invalid="ignore"):
-                return np.where(scales == 255, np.nan, np.ldexp(x, 127 - scales))
-
-        return self.once(("divided", name), make)
-
-
-def _values(source: str, patterns: Any) -> Any:
-    kinds = {"f32": (np.uint32, np.float32), "f16": (np.uint16, np.float16), "bf16": (np.uint16, ml_dtypes.bfloat16)}
-    bits, kind = kinds[source]
-    with np.errstate(invalid="ignore"):
-        return patterns.astype(bits).view(kind).astype(np.float64)
-
-
-def special(source: str) -> Inputs:
-    """All 16-bit values; for float32 those of float16 and bfloat16, and every format's ties with their neighbours."""
-    every = np.arange(1 << 16)
-    if source != "f32":
-        return Inputs(source, np.random.default_rng(3).permutation(every), 0)
-    with np.errstate(invalid="ignore"):
-        halves = every.astype(np.uint16).view(np.float16).astype(np.float32).view(np.uint32)
-    found = [halves.astype(np.int64), every << 16]
-    for name in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1", "ue8m0", "ue5m3"):
-        fmt = d.FORMATS[name]
-        codes = [fmt.value(c) for c in range(fmt.largest + 2)]
-        points = [*codes, *((a + b) / 2 for a, b in pairwise(codes))]
-        found.append(_around([float(p) for p in points]))
-    found.append(_around([n / 128 for n in range(300)]))
-    both = np.unique(np.concatenate(found))
-    both = np.unique(np.concatenate([both, both ^ 0x80000000]))
-    return Inputs("f32", np.random.default_rng(3).permutation(both[: both.size & ~3]), 0)
-
-
-def _around(points: list[float]) -> Any:
-    with np.errstate(over="ignore"):
-        middle = np.array(points).astype(np.float32).view(np.uint32).astype(np.int64)
-    return np.clip(np.concatenate([middle - 1, middle, middle + 1]), 0, 0x7F800000)
-
-
-def drawn(seed: int, count: int) -> Inputs:
-    """Random float32 patterns."""
-    rng = np.random.default_rng([seed, 0])
-    patterns = rng.integers(0, 1 << 32, count)
-    near = rng.integers(127 - 20, 127 + 18, count) << 23
-    patterns[::2] = (patterns & 0x807FFFFF | near)[::2]
-    return Inputs("f32", patterns, seed)
-
-
 # opinions ------------------------------------------------------------------------------------------------------------
 
 
@@ -191,110 +94,104 @@ class Verdict:
     agreed: Counter[str] = field(default_factory=Counter)
     against: list[str] = field(default_factory=list)
 
-    def add(self, form: str, got: Any, opinions: Mapping[str, Any]) -> None:
-        """Compare the emulator's codes with each definition's."""
+    def add(self, form: str, got: Any, opinions: Mapping[str, Any], shown: Callable[[int], str] = str) -> None:
+        """Compare the emulator's codes with each definition's. `shown`: says what value one of them belongs to."""
+        wrong = {id(e): np.flatnonzero(got != e) for e in opinions.values()}
         for name, expected in opinions.items():
-            wrong = np.flatnonzero(got != expected)
-            self.agreed[name] += got.size - wrong.size
-            self.against += [f"{form}: value {i} gives {got[i]:#x}, {name} says {expected[i]:#x}" for i in wrong[:3]]
+            found = wrong[id(expected)]
+            self.agreed[name] += got.size - found.size
+            known = sum(f", {name} says " in text for text in self.against)
+            first = found[: max(3 - known, 0)].tolist()
+            self.against += [f"{form}: {shown(i)} gives {got[i]:#x}, {name} says {expected[i]:#x}" for i in first]
 
 
-def judge(c: Conversion, inputs: Inputs, verdict: Verdict) -> None:
-    """One form on some inputs of its source format."""
+def judge(c: Conversion, verdict: Verdict, strata: int = STRATA) -> None:
+    """One form that narrows, on the inputs of its source format."""
     if c.mode == "rs":
-        _judge_stochastic(c, inputs, verdict)
-        return
-    half = len(inputs.patterns) // 2
-    a, b = inputs.patterns[:half], inputs.patterns[half:]
-    columns = [a, b] if c.source == "f32" else [a << 16 | b]
-    x, scaling = inputs.values, ""
-    if c.scaled:
-        scaling = next(w for w in c.words if w.startswith("scaled"))
-        high = inputs.scales[:half]
-        low = high if "n1" in scaling else inputs.scales[half:]
-        columns.append(high if "n1" in scaling else high << 8 | low)
-        x = inputs.divided(np.concatenate([high, low]), scaling)
-    places = 4 if c.to == "e2m1" else 8
-    got = run(c.form, *columns)
-    verdict.add(c.form, np.concatenate([got >> places, got & (1 << places) - 1]), _opinions(c, inputs, x, scaling))
+        inputs, random = stochastic(c.to, c.values, strata)
+        opinions, overflow = _stochastic(c, inputs, random), d.FORMATS[c.to].largest + 1
+    else:
+        scaling = next((w for w in c.words if w.startswith("scaled")), "")
+        inputs = scaled(c.source, "n1" in scaling, strata) if scaling else plain(c.source, strata)
+        opinions, overflow = _opinions(c, inputs, scaling), None
+        if c.to != "s2f6" and d.FORMATS[c.to].unsigned:
+            overflow = d.FORMATS[c.to].largest + 1
+    answers = [(names, _codes(c, m, inputs.x, overflow).astype(np.int32)) for names, m in _alike(opinions)]
+    width = {"e2m1": 4, "f16": 16, "bf16": 16}.get(c.to, 8)
+    for start in range(0, inputs.lanes, _BLOCK):
+        block = slice(start, start + _BLOCK)
+        got = run(c.form, *(column[block] for column in inputs.columns))
+        for place, which in enumerate(inputs.which.reshape(c.values, -1)):
+            codes = got >> width * (c.values - 1 - place) & (1 << width) - 1
+            for names, codes_of in answers:
+                expected = codes_of[which[block]]
+                verdict.add(c.form, codes, dict.fromkeys(names, expected), partial(shown, inputs.columns, place, start))
 
 
-def _opinions(c: Conversion, inputs: Inputs, x: Any, scaling: str) -> dict[str, Any]:
-    """The definitions' codes of float64 values."""
-    key = (c.to, c.mode, scaling)
+def _alike(made: Mapping[str, Any]) -> list[tuple[list[str], Any]]:
+    """Definitions by what they made of the same magnitudes, so that equal answers are compared once."""
+    groups: list[tuple[list[str], Any]] = []
+    for name, found in made.items():
+        group = next((names for names, other in groups if np.array_equal(found, other)), None)
+        if group is None:
+            groups.append(([name], found))
+        else:
+            group.append(name)
+    return groups
+
+
+def _codes(c: Conversion, magnitudes: Any, x: Any, overflow: int | None) -> Any:
+    """Codes of values from those of their magnitudes, by the form's modifiers."""
+    if c.to == "s2f6":
+        # Two's complement is not a sign and a magnitude: each value has a code, of which .relu takes the negative ones.
+        return np.where(np.isnan(x), 0x7F, np.where(np.signbit(x) & ("relu" in c.words), 0, magnitudes))
+    return d.finished(np.resize(magnitudes, len(x)), x, c.to, c.words, overflow)
+
+
+def _opinions(c: Conversion, inputs: Inputs, scaling: str) -> dict[str, Any]:
+    """The definitions' codes of magnitudes; of s2f6 of all values."""
+    key, x = (c.to, c.mode), inputs.sizes
     clamp = "satfinite" in c.words
     if c.to == "s2f6":
-        made = {
-            EXACT: inputs.once((EXACT, *key), lambda: d.s2f6_exact(x, c.mode)),
-            GFLOAT: inputs.once((GFLOAT, *key), lambda: d.s2f6_gfloat(x, c.mode)),
+        return {
+            EXACT: inputs.once((EXACT, *key), lambda: d.s2f6_exact(inputs.x, c.mode)),
+            GFLOAT: inputs.once((GFLOAT, *key), lambda: d.s2f6_gfloat(inputs.x, c.mode)),
         }
-        signless = {n: np.where(np.signbit(x) & ("relu" in c.words), 0, v) for n, v in made.items()}
-        return {n: np.where(np.isnan(x), 0x7F, v) for n, v in signless.items()}
-    made = {
-        EXACT: inputs.once((EXACT, *key), lambda: d.exact(x, c.to, c.mode)),
-        GFLOAT: inputs.once((GFLOAT, *key, clamp), lambda: d.by_gfloat(x, c.to, c.mode, clamp)),
+    makers: dict[str, Callable[[], Any]] = {
+        EXACT: lambda: d.exact(x, c.to, c.mode),
+        GFLOAT: lambda: d.by_gfloat(x, c.to, c.mode, clamp),
     }
     if c.mode == "rn" and c.to in d.CASTS:
-        made[ML_DTYPES] = inputs.once((ML_DTYPES, *key), lambda: d.by_ml_dtypes(x, c.to))
+        makers[ML_DTYPES] = lambda: d.by_ml_dtypes(x, c.to)
     if c.to == "ue8m0":
-        bits = inputs.patterns << (16 if c.source == "bf16" else 0)
-        made["exponent fields"] = inputs.once(("fields", *key), lambda: d.by_fields(bits, c.mode))
-    overflow = d.FORMATS[c.to].largest + 1 if d.FORMATS[c.to].unsigned else None
-    return {name: d.finished(v, x, c.to, c.words, overflow) for name, v in made.items()}
+        bits = inputs.patterns[: len(x)] << (16 if c.source == "bf16" else 0)
+        makers["exponent fields"] = lambda: d.by_fields(bits, c.mode)
+    # Definitions differ in what they say of NaN, and of what is clamped later: that is decided once, in `finished`.
+    most = d.FORMATS[c.to].largest + (not clamp)
+    return {
+        name: inputs.once((name, *key, clamp), lambda make=make: np.where(np.isnan(x), 0, np.minimum(make(), most)))
+        for name, make in makers.items()
+    }
 
 
-def _judge_stochastic(c: Conversion, inputs: Inputs, verdict: Verdict) -> None:
-    """Pairs take 13 (float16) or 16 bits of each half of the random word, fours the fields of `random_fields`."""
-    each = len(inputs.patterns) // c.values
-    parts = [inputs.patterns[i * each : (i + 1) * each] for i in range(c.values)]
-    random = inputs.random[:each]
-    bits = 13 if c.to == "f16" else 16
-    r = inputs.once(("r", c.to), lambda: np.concatenate(random_fields(random, c.to)))
-    n = each * c.values
-    p, x = inputs.patterns[:n], inputs.values[:n]
-    clamp = "satfinite" in c.words
+def _stochastic(c: Conversion, inputs: Inputs, r: Any) -> dict[str, Any]:
+    """The definitions' codes of magnitudes with random bits: of pairs 13 (float16) or 16 bits, of fours 16."""
+    bits, clamp, x = 13 if c.to == "f16" else 16, "satfinite" in c.words, inputs.x
     with np.errstate(invalid="ignore"):
-        made = {
-            "exact integers": inputs.once(("rs i", c.to), lambda: d.stochastic_integers(p, r, c.to, bits)),
-            GFLOAT: inputs.once(("rs g", c.to, clamp), lambda: d.stochastic_gfloat(x, r, c.to, bits, clamp)),
-            EXACT: inputs.once(("rs s", c.to), lambda: d.stochastic_sum(x, r, c.to, bits)),
+        return {
+            "exact integers": inputs.once("i", lambda: d.stochastic_integers(inputs.patterns, r, c.to, bits)),
+            GFLOAT: inputs.once(("g", clamp), lambda: d.stochastic_gfloat(x, r, c.to, bits, clamp)),
+            EXACT: inputs.once("s", lambda: d.stochastic_sum(x, r, c.to, bits)),
         }
-    overflow = d.FORMATS[c.to].largest + 1
-    opinions = {name: d.finished(v, x, c.to, c.words, overflow) for name, v in made.items()}
-    width = {"e2m1": 4, "f16": 16, "bf16": 16}.get(c.to, 8)
-    got = run(c.form, *parts, random)
-    places = [got >> width * (c.values - 1 - i) & (1 << width) - 1 for i in range(c.values)]
-    verdict.add(c.form, np.concatenate(places), opinions)
-
-
-def random_fields(random: Any, to: str) -> list[Any]:
-    """The random bits of each value, the first operand's first, as reported for a B200.
-
-    For fours: of 16-bit halves (for e2m1, of halves made of alternate bytes), the first value takes the upper one with
-    its bits in reverse order, the second the same in order; third and fourth the lower one likewise.
-    """
-    if to in ("f16", "bf16"):
-        ones = 0x1FFF if to == "f16" else 0xFFFF
-        return [random >> 16 & ones, random & ones]
-    high, low = random >> 16, random & 0xFFFF
-    if to == "e2m1":
-        high, low = high & 0xFF00 | low >> 8, (high & 0xFF) << 8 | low & 0xFF
-    return [_reversed(high), high, _reversed(low), low]
-
-
-def _reversed(half: Any) -> Any:
-    found = half * 0
-    for bit in range(16):
-        found |= (half >> bit & 1) << 15 - bit
-    return found
 
 
 def judge_widening(c: Conversion, verdict: Verdict) -> None:
-    """Every code with every scale, at both places of a pair."""
+    """Every code with every scale, at both places of a pair; without a scale every pair of codes."""
     width = 4 if c.source == "e2m1" else 8
-    bits = 8 if c.source == "s2f6" else d.FORMATS[c.source].bits
-    codes, scales = (g.ravel() for g in np.meshgrid(np.arange(1 << bits), np.arange(256) if c.scaled else [127]))
-    order = np.random.default_rng(4).permutation(codes.size)
+    every = np.arange(1 << (8 if c.source == "s2f6" else d.FORMATS[c.source].bits))
+    codes, others = (g.ravel() for g in np.meshgrid(every, np.arange(256) if c.scaled else every))
+    scales = others if c.scaled else np.full(codes.size, 127)
+    order = np.random.default_rng(4).permutation(codes.size) if c.scaled else codes * every.size + others
     columns = [codes << width | codes[order]]
     if c.scaled:
         columns.append(scales << 8 | scales[order])
@@ -315,51 +212,38 @@ def judge_widening(c: Conversion, verdict: Verdict) -> None:
         if "relu" in c.words:
             found = np.where(found & 0x8000, 0, found)
         made[name] = np.concatenate([found, found[order]])
-    verdict.add(c.form, np.concatenate([got >> 16, got & 0xFFFF]), made)
+    for place, half in enumerate((got >> 16, got & 0xFFFF)):
+        at = slice(place * codes.size, (place + 1) * codes.size)
+        verdict.add(c.form, half, {name: found[at] for name, found in made.items()}, partial(shown, columns, place, 0))
 
 
 # all of it -----------------------------------------------------------------------------------------------------------
 
 
-def opinions(chosen: Iterable[Conversion], count: int, workers: int = 1) -> Iterator[dict[str, Verdict]]:
-    """The verdicts on forms, in parts that add up: the special inputs first, then `count` random patterns by chunks."""
-    chosen = list(chosen)
-    yield _specials(chosen)
-    narrowing = [c for c in chosen if c.source == "f32"]
-    chunks = [(narrowing, seed, min(CHUNK, count - start)) for seed, start in enumerate(range(0, count, CHUNK))]
+def opinions(chosen: Iterable[Conversion], strata: int = STRATA, workers: int = 1) -> Iterator[dict[str, Verdict]]:
+    """The verdicts on forms, in parts: those with the same inputs together."""
+    alike: dict[Any, list[Conversion]] = {}
+    for c in chosen:
+        scaling = next((w for w in c.words if w.startswith("scaled")), "")
+        alike.setdefault((c.source, scaling, c.to if c.mode == "rs" else c.widens), []).append(c)
+    jobs = [(group, strata) for group in alike.values()]
     if workers == 1:
-        yield from map(_random, chunks)
+        yield from map(_judged, jobs)
         return
     with ProcessPoolExecutor(workers, initializer=os.nice, initargs=(5,)) as pool:
-        for done in as_completed([pool.submit(_random, c) for c in chunks]):
+        for done in as_completed([pool.submit(_judged, job) for job in jobs]):
             yield done.result()
 
 
-def _specials(chosen: Iterable[Conversion]) -> dict[str, Verdict]:
+def _judged(job: tuple[list[Conversion], int]) -> dict[str, Verdict]:
+    chosen, strata = job
     found: dict[str, Verdict] = {}
-    sources = {name: special(name) for name in ("f32", "f16", "bf16")}
-    for c in chosen:
+    for c in sorted(chosen, key=lambda c: c.to):
         verdict = found[c.form] = Verdict()
         if c.widens:
             judge_widening(c, verdict)
         else:
-            judge(c, sources[c.source], verdict)
-    return found
-
-
-def _random(job: tuple[list[Conversion], int, int]) -> dict[str, Verdict]:
-    """The forms on one chunk of random patterns, in pieces that stay in a cache."""
-    chosen, seed, count = job
-    found = {c.form: Verdict() for c in chosen}
-    by_format: dict[str, list[Conversion]] = {}
-    for c in chosen:
-        by_format.setdefault(c.to, []).append(c)
-    for piece in range(0, count, CHUNK // 8):
-        inputs = drawn(seed * 8 + piece // (CHUNK // 8), min(CHUNK // 8, count - piece))
-        for cs in by_format.values():
-            inputs.kept = {k: v for k, v in inputs.kept.items() if isinstance(k, str) or k[0] == "divided"}
-            for c in cs:
-                judge(c, inputs, found[c.form])
+            judge(c, verdict, strata)
     return found
 
 
@@ -374,25 +258,33 @@ def added(parts: Iterable[dict[str, Verdict]]) -> dict[str, Verdict]:
     return total
 
 
+def more(found: Mapping[str, Verdict]) -> dict[str, dict[str, int]]:
+    """What definitions agreed on, of forms where the ledger does not know the same of more inputs.
+
+    Opinions on a definition that has changed since count as none.
+    """
+    known = {form: e.opinions for form, e in ledger.current().items()}
+    agreed = {form: dict(v.agreed) for form, v in found.items()}
+    return {form: new for form, new in agreed.items() if any(new[n] > known[form].get(n, 0) for n in new)}
+
+
 def main() -> int:
     """Try all forms, print what differs, and write the ledger if asked to and nothing does."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--count", type=int, default=1 << 28, help="random float32 patterns a form (default: 2**28)")
+    parser.add_argument("--strata", type=int, default=STRATA, help="lower halves for each upper half of a float32")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--only", nargs="+", default=[""], help="forms that begin so")
     parser.add_argument("--write", action="store_true", help="put the result into the ledger")
     args = parser.parse_args()
-    chosen = conversions()
-    started, parts = time.monotonic(), []
-    for number, part in enumerate(opinions(chosen.values(), args.count, args.workers)):
-        parts.append(part)
-        if number % 16 == 0:
-            print(f"{number} of {-(-args.count // CHUNK)} chunks, {time.monotonic() - started:.0f} s", flush=True)
-    found = added(parts)
+    chosen = [c for form, c in conversions().items() if form.startswith(tuple(args.only))]
+    started, found = time.monotonic(), {}
+    for part in opinions(chosen, args.strata, args.workers):
+        found |= part
+        print(f"{len(found)} of {len(chosen)} forms, {time.monotonic() - started:.0f} s", flush=True)
     against = [text for v in found.values() for text in v.against]
     print(f"{len(found)} forms, {len(against)} disagreements shown", *against[:40], sep="\n")
     if args.write and not against:
-        agreed = {form: dict(v.agreed) for form, v in found.items()}
-        ledger.PATH.write_text(ledger.with_opinions(ledger.read(), agreed).text(), encoding="utf-8")
+        ledger.PATH.write_text(ledger.with_opinions(ledger.read(), more(found)).text(), encoding="utf-8")
         print(f"{ledger.PATH} written")
     return 1 if against else 0
 

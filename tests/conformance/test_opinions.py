@@ -1,81 +1,242 @@
 """Conversions that no hardware at hand has agree with definitions made without the emulator's."""
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
+import definitions as d
+import narrow_inputs
 import numpy as np
 import opinions
 import pytest
-from opinions import EXACT, GFLOAT, ML_DTYPES, Verdict, added, conversions, judge, random_fields, special
+from narrow_inputs import random_fields
+from opinions import EXACT, GFLOAT, ML_DTYPES, Verdict, added, conversions
 
 from harness.cli import main
 from harness.conformance import ledger
+from harness.ptx.isa import convert_narrow, convert_scale
 
-CONVERSIONS = conversions()
-SOME = sorted(CONVERSIONS)[::6]
+known = cache(conversions)
+"""Digests of all definitions decide it: seconds, for the worker that runs this file alone."""
+
+FEW = 2
+"""Lower halves of float32 patterns in quick tests: zeros and ones alone, beside all boundaries."""
 
 
-@pytest.mark.parametrize("form", SOME)
-def test_special_inputs_of_some_forms(form: str) -> None:
-    """Every sixth form on all 16-bit values, all ties and a few thousand random patterns."""
-    found = added(opinions.opinions([CONVERSIONS[form]], 1 << 13))
-    assert not found[form].against
-    assert {EXACT, GFLOAT} <= set(found[form].agreed)
+def judged(form: str) -> Verdict:
+    """The verdict on one form, on few strata."""
+    return added(opinions.opinions([known()[form]], FEW))[form]
+
+
+def test_all_forms_of_small_sources() -> None:
+    """All values of 16-bit sources, all codes with all scales: what `opinions.py` tries of them."""
+    chosen = [c for c in known().values() if not (c.source == "f32" or c.scaled) or c.widens]
+    found = added(opinions.opinions(chosen))
+    assert not [text for v in found.values() for text in v.against]
+    assert len(found) == len(chosen) == 156
+    assert all({EXACT, GFLOAT} <= set(v.agreed) for v in found.values())
+
+
+@pytest.mark.parametrize("source", ["f32", "f16 scaled", "f32 scaled", "f32 stochastic"])
+def test_some_forms_of_large_sources(source: str) -> None:
+    """Of each group of forms that share inputs every eighth, all boundaries among those."""
+    source, *kind = source.split()
+    group = [c for c in known().values() if c.source == source and not c.widens]
+    group = [c for c in group if (["scaled"] * c.scaled or ["stochastic"] * (c.mode == "rs")) == kind]
+    found = added(opinions.opinions(group[:: 8 if source == "f32" else 24], FEW))
+    assert found
+    assert not [text for v in found.values() for text in v.against]
 
 
 @pytest.mark.slow
 def test_all_forms() -> None:
-    """All forms on as much, and 2**20 random patterns; `opinions.py` tries 2**28."""
-    found = added(opinions.opinions(CONVERSIONS.values(), 1 << 20))
+    """What `opinions.py --write` does: minutes."""
+    found = added(opinions.opinions(known().values()))
     assert not [text for v in found.values() for text in v.against]
-    assert set(found) == set(CONVERSIONS)
+    assert set(found) == set(known())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("to", sorted({c.to for c in CONVERSIONS.values() if c.source == "f32"}))
-def test_many_float32(to: str) -> None:
-    """2**28 random patterns for every form that converts float32 to a format: minutes each."""
-    chosen = [c for c in CONVERSIONS.values() if c.source == "f32" and c.to == to]
-    found = added(opinions.opinions(chosen, 1 << 28, workers=2))
-    assert not [text for v in found.values() for text in v.against]
-    assert all(v.agreed[EXACT] > 1 << 28 for v in found.values())
+# inputs ---------------------------------------------------------------------------------------------------------
 
 
-def test_every_tie_is_among_the_special_inputs() -> None:
-    """The middles of e2m1's numbers, one float32 to either side, and both signs."""
-    patterns = set(special("f32").patterns.tolist())
-    for tie in np.float32([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0]).view(np.uint32).tolist():
-        assert {tie + step | sign for step in (-1, 0, 1) for sign in (0, 0x80000000)} <= patterns
+def test_every_tie_is_among_the_inputs() -> None:
+    """The middles of e2m1's numbers, two float32 to either side, with both signs and at both places of a pair."""
+    inputs = narrow_inputs.plain("f32", FEW)
+    for place in inputs.columns:
+        patterns = set(place.tolist())
+        for tie in np.float32([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0]).view(np.uint32).tolist():
+            assert {tie + step | sign for step in range(-2, 3) for sign in (0, 0x80000000)} <= patterns
+
+
+@pytest.mark.parametrize("source", ["f16", "bf16"])
+def test_16_bit_sources_are_exhausted(source: str) -> None:
+    pairs = narrow_inputs.plain(source).columns[0]
+    assert set((pairs >> 16).tolist()) == set((pairs & 0xFFFF).tolist()) == set(range(1 << 16))
+
+
+@pytest.mark.parametrize(("source", "together"), [("f16", True), ("bf16", False)])
+def test_16_bit_sources_are_exhausted_with_all_scales(source: str, together: bool) -> None:
+    pairs, scales = narrow_inputs.scaled(source, together).columns
+    high, low = (scales, scales) if together else (scales >> 8, scales & 0xFF)
+    seen = np.zeros(1 << 24, bool)
+    for values, codes in ((pairs >> 16, high), (pairs & 0xFFFF, low)):
+        seen[values << 8 | codes] = True
+    assert seen.all()
+    assert 2 * len(pairs) == seen.size
+
+
+@pytest.mark.parametrize(("source", "together"), [("f16", True), ("bf16", True), ("bf16", False), ("f32", True)])
+def test_quotients_are_those_of_the_operands(source: str, together: bool) -> None:
+    """What definitions are asked about is what registers hold, by division in Python."""
+    inputs = narrow_inputs.scaled(source, together, FEW)
+    *values, scales = inputs.columns
+    halves = values if source == "f32" else [values[0] >> 16, values[0] & 0xFFFF]
+    for place in range(2):
+        for lane in np.random.default_rng(place).integers(0, inputs.lanes, 2000).tolist():
+            x = float(narrow_inputs.values(source, halves[place][lane : lane + 1])[0])
+            scale = int(scales[lane]) if together else int(scales[lane]) >> (8 - 8 * place) & 0xFF
+            if together and abs(x) < (2.0**-14 if source == "f16" else 2.0**-126):
+                x = math.copysign(0.0, x)
+            expected = math.nan if scale == 255 else x / 2.0 ** (scale - 127)
+            given = float(inputs.x[inputs.which[place * inputs.lanes + lane]])
+            assert repr(given).lstrip("-") == "nan" if math.isnan(expected) else repr(given) == repr(expected)
+
+
+def test_every_stratum_of_float32_is_there() -> None:
+    patterns = narrow_inputs.stratified(24)
+    upper, lower = patterns >> 16, patterns & 0xFFFF
+    assert np.array_equal(np.bincount(upper), np.full(1 << 15, 24))
+    assert {0, 0xFFFF, *(1 << n for n in range(16))} <= set(lower.tolist())
+    assert np.unique(lower).size > 1 << 14
+
+
+def test_random_bits_reach_the_next_code_and_miss_it_by_one() -> None:
+    """With the bits of a lane that aims at it, one bit less or more changes the code."""
+    inputs, random = narrow_inputs.stochastic("e4m3", 4, FEW)
+    codes = [d.stochastic_integers(inputs.patterns, random + step, "e4m3", 16) for step in (-1, 0, 1)]
+    finite = np.abs(inputs.x) < 448
+    crossing = ((codes[0] != codes[1]) | (codes[1] != codes[2])) & finite
+    assert np.count_nonzero(crossing) > np.count_nonzero(finite) / 6
+
+
+# planted mistakes -----------------------------------------------------------------------------------------------
+
+
+def off_by_one(made: Callable[..., Any]) -> Callable[..., Any]:
+    """A definition that is wrong on one of its answers, on the middle one of the positive codes that it gives."""
+
+    def wrong(*arguments: Any, **named: Any) -> Any:
+        found = made(*arguments, **named).copy()
+        codes = np.unique(found[(found > 0) & (found < 0x7F80)])
+        found[np.argmax(found == codes[len(codes) // 2])] ^= 1
+        return found
+
+    return wrong
 
 
 @pytest.mark.parametrize(
-    ("form", "place"),
+    ("form", "function", "name"),
     [
-        ("cvt.rn.satfinite.e2m1x2.f32", 0),
-        ("cvt.rn.satfinite.e3m2x2.bf16x2", 77),
-        ("cvt.rs.satfinite.e4m3x4.f32", 1000),
-        ("cvt.rp.ue8m0x2.f32", 12),
-        ("cvt.rn.f16x2.e2m3x2", 3),
+        ("cvt.rn.satfinite.e2m1x2.f16x2", "exact", EXACT),
+        ("cvt.rz.satfinite.relu.e5m2x2.bf16x2", "by_gfloat", GFLOAT),
+        ("cvt.rn.satfinite.e4m3x2.bf16x2", "by_ml_dtypes", ML_DTYPES),
+        ("cvt.rn.satfinite.relu.pzo.scaled::n1::ue8m0.e3m2x2.f32", "exact", EXACT),
+        ("cvt.rp.ue8m0x2.bf16x2", "by_fields", "exponent fields"),
+        ("cvt.rn.ue5m3x2.f16x2", "by_gfloat", GFLOAT),
+        ("cvt.rz.satfinite.s2f6x2.bf16x2", "s2f6_exact", EXACT),
+        ("cvt.rs.satfinite.e4m3x4.f32", "stochastic_sum", EXACT),
+        ("cvt.rs.f16x2.f32", "stochastic_integers", "exact integers"),
+        ("cvt.rn.f16x2.e2m3x2", "wide_exact", EXACT),
+        ("cvt.rn.relu.scaled::n2::ue8m0.bf16x2.s2f6x2", "s2f6_wide_gfloat", GFLOAT),
     ],
 )
-def test_one_wrong_code_is_found(form: str, place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_wrong_answer_of_one_reference_is_named(
+    form: str, function: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The form and this reference are named, and no other one."""
+    monkeypatch.setattr(d, function, off_by_one(getattr(d, function)))
+    for cached in (narrow_inputs.plain, narrow_inputs.scaled, narrow_inputs.stochastic):
+        cached.cache_clear()
+    against = judged(form).against
+    for cached in (narrow_inputs.plain, narrow_inputs.scaled, narrow_inputs.stochastic):
+        cached.cache_clear()
+    assert against
+    assert all(text.startswith(f"{form}: ") and f", {name} says " in text for text in against)
+
+
+def columns(change: Callable[..., Any]) -> Callable[..., Any]:
+    """A definition that reads its operands as `change` makes them."""
     run = opinions.run
+    return lambda form, *given: run(form, *change(*given))
 
-    def wrong(*arguments: Any) -> Any:
-        got = run(*arguments).copy()
-        got[place] ^= 1
-        return got
 
+def instead(old: str, new: str) -> Callable[..., Any]:
+    """The definition of another form, in whose name `old` is `new`."""
+    run = opinions.run
+    return lambda form, *given: run(form.replace(old, new), *given)
+
+
+WRONG = [
+    ("cvt.rn.satfinite.e2m1x2.f32", instead("cvt.rn", "cvt.rz")),
+    ("cvt.rz.satfinite.e2m3x2.f16x2", instead("cvt.rz", "cvt.rn")),
+    ("cvt.rn.satfinite.relu.e3m2x2.bf16x2", instead(".relu", "")),
+    ("cvt.rn.satfinite.pzo.e5m2x2.f32", instead(".pzo", "")),
+    ("cvt.rn.satfinite.e4m3x2.bf16x2", instead("e4m3", "e5m2")),
+    ("cvt.rn.satfinite.ue5m3x2.f32", instead(".satfinite", "")),
+    ("cvt.rp.ue8m0x2.f32", instead("cvt.rp", "cvt.rp.satfinite")),
+    ("cvt.rs.relu.satfinite.e2m1x4.f32", instead(".relu", "")),
+    ("cvt.rs.satfinite.bf16x2.f32", instead(".satfinite", "")),
+    ("cvt.rn.satfinite.bf16x2.ue5m3x2", columns(lambda a: [a >> 8 | (a & 0xFF) << 8])),
+    ("cvt.rn.satfinite.e2m1x2.f32", columns(lambda a, b: [b, a])),
+    ("cvt.rn.satfinite.e2m1x2.f32", columns(lambda a, b: [a, b & ~1])),
+    ("cvt.rp.satfinite.ue5m3x2.f32", columns(lambda a, b: [a & ~1, b])),
+    ("cvt.rn.satfinite.scaled::n1::ue8m0.e4m3x2.f32", columns(lambda a, b, s: [a, b, np.maximum(s, 1)])),
+    ("cvt.rz.satfinite.scaled::n1::ue8m0.e2m1x2.f16x2", columns(lambda a, s: [a, np.minimum(s, 254)])),
+    ("cvt.rn.satfinite.scaled::n2::ue8m0.s2f6x2.f32", columns(lambda a, b, s: [a, b, s & 0xFF | s << 8 & 0xFF00])),
+    ("cvt.rs.satfinite.e5m2x4.f32", columns(lambda a, b, e, f, r: [b, a, e, f, r])),
+    ("cvt.rs.satfinite.e5m2x4.f32", columns(lambda a, b, e, f, r: [a, b, e, f, r & ~1])),
+    ("cvt.rs.f16x2.f32", columns(lambda a, b, r: [a, b, r & 0xFFFF0FFF])),
+    ("cvt.rn.bf16x2.e2m1x2", columns(lambda a: [np.where(a & 0xF == 8, a ^ 8, a)])),
+    ("cvt.rn.scaled::n2::ue8m0.bf16x2.e3m2x2", columns(lambda a, s: [a, np.where(s & 0xFF == 0, s | 1, s)])),
+]
+
+
+@pytest.mark.parametrize(("form", "wrong"), WRONG)
+def test_a_wrong_definition_is_named(form: str, wrong: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another rounding or modifier, operands or places exchanged, bits or scales not looked at: all say so."""
     monkeypatch.setattr(opinions, "run", wrong)
-    found = added(opinions.opinions([CONVERSIONS[form]], 0))
-    assert len(found[form].against) >= 2, "every definition says so"
+    assert_all_say_so(form, judged(form))
 
 
-def test_the_other_rounding_is_found() -> None:
-    """The definitions, asked for another mode, contradict the emulator."""
-    verdict = Verdict()
-    judge(replace(CONVERSIONS["cvt.rn.satfinite.e2m1x2.f32"], mode="rz"), special("f32"), verdict)
-    assert verdict.against
+def in_python(form: str, *given: Any) -> Any:
+    """The emulator's definition as its module has it now, uncompiled."""
+    one = opinions._bound(form).array_function().one
+    return np.array([one(*row) for row in zip(*(c.tolist() for c in given), strict=True)])
+
+
+@pytest.mark.parametrize(
+    ("form", "module", "helper", "wrong"),
+    [
+        ("cvt.rn.satfinite.pzo.e2m1x2.bf16x2", convert_narrow, "no_negative_zero", lambda a, sign, pzo: a),
+        ("cvt.rn.relu.f16x2.e2m3x2", convert_narrow, "half_relu", lambda a, relu: a),
+        ("cvt.rn.bf16x2.e4m3x2", convert_narrow, "narrow_is_nan", lambda code, form: 0),
+        ("cvt.rn.bf16x2.ue8m0x2", convert_scale, "_bf16_of_ue8m0", lambda s: 0x7FFF if s == 0xFF else s << 7),
+    ],
+)
+def test_a_mistake_in_the_code_of_a_definition_is_named(
+    form: str, module: Any, helper: str, wrong: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opinions, "run", in_python)
+    monkeypatch.setattr(module, helper, wrong)
+    assert_all_say_so(form, judged(form))
+
+
+def assert_all_say_so(form: str, verdict: Verdict) -> None:
+    """Every definition names the form, and the operands on which it disagrees."""
+    assert all(text.startswith(f"{form}: value ") for text in verdict.against)
+    assert {text.rsplit(", ", 1)[1].split(" says")[0] for text in verdict.against} >= {EXACT, GFLOAT, *verdict.agreed}
 
 
 def test_random_fields_as_reported_for_a_b200() -> None:
@@ -92,6 +253,19 @@ def test_only_forms_without_hardware_take_opinions() -> None:
     assert entry.opinions == {EXACT: 5, ML_DTYPES: 3}
     assert entry.status == ledger.SPECIFICATION
     assert entries["add.f32"] == book.entries["add.f32"]
+
+
+def test_opinions_on_more_inputs_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those on fewer are replaced, and those on a definition that has changed."""
+    forms = {"cvt.rn.satfinite.e2m1x2.f32": 5, "cvt.rn.satfinite.e2m1x2.f16x2": 9, "cvt.rn.satfinite.e2m3x2.f32": 9}
+    book = ledger.with_opinions(ledger.read(), {form: {EXACT: count} for form, count in forms.items()})
+    changed = "cvt.rn.satfinite.e2m3x2.f32"
+    book = ledger.Ledger(book.runs, {**book.entries, changed: replace(book.entries[changed], definition="00000000")})
+    monkeypatch.setattr(ledger, "_committed", lambda: book)
+    found = {form: Verdict() for form in forms}
+    for verdict in found.values():
+        verdict.agreed[EXACT] = 7
+    assert set(opinions.more(found)) == {"cvt.rn.satfinite.e2m1x2.f32", changed}
 
 
 def test_opinions_on_another_definition_do_not_count() -> None:

@@ -58,7 +58,7 @@ def test_a_flipped_instruction_is_found_and_cut_down(tmp_path):
     (found,) = [f for f in run.state.findings.values() if f.kind == "wrong"]
     assert "xor.b32" in found.skeleton.split()
     assert found.size <= 3
-    assert (found.assemblers, found.right) == (("ptxas 99.9 -O3",), ("ptxas 99.9 -O0",))
+    assert (found.assemblers, found.right) == ((assembler(FLIPPING, 3).label,), (assembler(FLIPPING, 0).label,))
     lane = next(k for k, row in enumerate(inputs_of(found.seed).tolist()) if tuple(row) == found.inputs)
     assert tuple(emulated(found.text, "p0", inputs_of(found.seed))[lane]) == found.expected != found.given
     flipped = found.text.replace("xor.b32", "or.b32")
@@ -134,8 +134,9 @@ def test_a_finding_becomes_a_case_that_fails_with_the_assembler_at_fault(tmp_pat
     given = np.array(words["inputs"], np.uint32)
     right = emulated(case.case.variants["program"].text, "p0", given)
     assert right.tolist() == words["expected"]
+    right = assembler(FLIPPING, 0).label
     story = files.story(next(iter(run.state.findings.values())))
-    for part in ("ptxas 99.9 -O3", "ptxas 99.9 -O0 gives", "developer.nvidia.com/bugs", "assemble with ptxas 99.9 -O0"):
+    for part in ("ptxas 99.9.1 -O3", f"{right} gives", "developer.nvidia.com/bugs", f"assemble with {right}"):
         assert part in story
 
 

@@ -1,39 +1,32 @@
-"""PTX taken apart and put together again computes the same; what is not straight code is left alone."""
+"""PTX taken apart and put together computes the same; cut down, with branches and loops, it still means a thing."""
 
 import numpy as np
 import pytest
 
-from harness.fuzz.fromptx import NotStraight, taken_apart
+from harness.fuzz.cut import nearest, nothing, settled, smaller
+from harness.fuzz.families import FAMILIES
+from harness.fuzz.fromptx import NotApart, taken_apart
 from harness.fuzz.generate import program
 from harness.fuzz.oracle import emulated, inputs_of, text_of
 from harness.fuzz.reduce import reduced
+from harness.ptx.errors import PtxError
+from harness.ptx.kernel.run import Buffer, run_kernel
+from harness.ptx.text.parser import parse_module
 
 TARGET = "sm_90a"
-
-
-def each_once(text):
-    """The program with its addresses in registers of their own."""
-    text = text.replace(".reg .b64 %in, %out, %at;", ".reg .b64 %in, %out, %at, %from, %to;")
-    text = text.replace(
-        "add.u64 %in, %in, %at; add.u64 %out, %out, %at;", "add.u64 %from, %in, %at; add.u64 %to, %out, %at;"
-    )
-    return text.replace("[%in];", "[%from];").replace("[%out], {", "[%to], {")
+EVERY = dict.fromkeys(FAMILIES, 1.0)
 
 
 def test_random_programs_compute_the_same_when_put_together_again():
-    straight = 0
+    seen = set()
     for seed in map(str, range(24)):
-        text = each_once(text_of([program(seed, 90, {"bits": 1.0, "simd": 1.0})], TARGET))
-        try:
-            apart = taken_apart(text)
-        except NotStraight:
-            assert "bra" in text or "@" in text
-            continue
-        straight += 1
+        text = text_of([program(seed, 90, EVERY)], TARGET)
+        apart = taken_apart(text)
         again = apart.text(apart.program)
+        seen |= {word for word in ("bra", "@", "bar.", ".shared") if word in again}
         inputs = inputs_of(seed)
         np.testing.assert_array_equal(emulated(again, "p0", inputs), emulated(text, "p0", inputs))
-    assert straight > 5
+    assert seen >= {"bra", "@", ".shared"}
 
 
 KERNEL = """.version 8.1
@@ -52,33 +45,165 @@ ret;
 """
 
 
-def test_instructions_that_write_one_register_after_the_other_stay_together():
+def cut(body, shows):
+    """The text of the smallest kernel that shows something in its text and parses."""
+    apart = taken_apart(KERNEL.format(body=body))
+
+    def each(programs):
+        texts = [apart.text(p) for p in programs]
+        for text in texts:
+            parse_module(text)
+        return [shows(t) for t in texts]
+
+    return apart.text(reduced(apart.program, each, smaller, at_once=1, onwards=True))
+
+
+def instructions(text):
+    lines = [line for line in text[text.index("{") :].splitlines() if line.endswith(";")]
+    return [line for line in lines if not line.startswith((".reg", ".shared", "ret"))]
+
+
+def test_scopes_may_use_a_name_again():
     apart = taken_apart(KERNEL.format(body="mov.u32 %r2, 1;\n@%p1 mov.u32 %r2, 5;\n{ .reg .b32 %r2; mov.u32 %r2, 9; }"))
-    texts = [s.text for s in apart.program.statements]
-    assert sum("5" in t for t in texts) == 1
-    assert len(texts) == 6  # the inner block's register is another one
-    assert apart.text(apart.program).count("mov.u32") == 4
+    first, second, third = (p for p in apart.program.pieces if p.text.startswith("mov") and "tid" not in p.text)
+    assert first.writes == second.writes != third.writes
+    assert second.guard is not None
+    left = settled(apart.program.pieces, nothing)
+    assert third not in left
+    assert first in left
 
 
 def test_cutting_down_keeps_what_the_kernel_is_for():
-    apart = taken_apart(KERNEL.format(body="mov.u32 %r2, 1;\nmov.u32 %r3, 7;"))
-    small = apart.text(reduced(apart.program, lambda ps: ["st.global" in apart.text(p) for p in ps]))
-    assert "st.global.u32" in small
-    assert "7;" not in small
+    assert len(instructions(cut("mov.u32 %r2, 1;\nmov.u32 %r3, 7;", lambda text: "st.global" in text))) == 1
+
+
+LOOP = """mov.u32 %r2, 3;
+mov.u32 %r3, 0;
+AGAIN:
+add.u32 %r3, %r3, 1;
+xor.b32 %r2, %r2, %r3;
+setp.lt.u32 %p1, %r3, 7;
+@%p1 bra AGAIN;
+add.u32 %r2, %r2, 5;"""
+BRANCH = """mov.u32 %r2, 3;
+@%p1 bra THEN;
+add.u32 %r2, %r2, %r1;
+bra.uni JOIN;
+THEN:
+xor.b32 %r2, %r2, 9;
+{ .reg .b32 %r2; mov.u32 %r2, 1; @!%p1 bra JOIN; }
+add.u32 %r2, %r2, 5;
+JOIN:
+add.u32 %r2, %r2, 6;"""
+
+
+@pytest.mark.parametrize("body", [LOOP, BRANCH])
+def test_a_loop_and_a_branch_go_where_they_do_not_matter(body):
+    small = cut(body, lambda text: "xor.b32" in text and "st.global" in text)
+    assert "bra" not in small
     assert "setp" not in small
+    assert len(instructions(small)) <= 3, small
+
+
+def test_a_branch_that_matters_stays_with_its_label():
+    small = cut(BRANCH, lambda text: "bra" in text and "xor.b32" in text and "st.global" in text)
+    assert "$L0:" in small
+    assert "bra $L0;" in small
+    assert len(instructions(small)) <= 6, small
+
+
+def test_what_is_offered_is_well_formed_or_refused_with_words():
+    """The emulator is the judge: it must never be stopped by a candidate in another way."""
+    inputs = inputs_of("1")
+    apart = taken_apart(text_of([program("5", 90, EVERY)], TARGET))
+    ran = 0
+    for make in list(smaller(apart.program))[::23]:
+        buffers = [Buffer(inputs, "inputs"), Buffer(np.zeros_like(inputs), "outputs", defined=False)]
+        try:
+            run_kernel(apart.text(make()), buffers, (1,), num_threads=len(inputs), limit=0.5)
+            ran += 1
+        except PtxError:
+            continue
+    assert ran
+
+
+def test_what_nothing_reaches_and_nobody_reads_goes():
+    apart = taken_apart(KERNEL.format(body="mov.u32 %r2, 1;\nbra NEXT;\nadd.u32 %r2, %r2, 9;\nNEXT:\nmov.u32 %r3, 2;"))
+    texts = [p.text for p in settled(apart.program.pieces, nearest)]
+    assert [t.split()[0] for t in texts] == ["ld.param.u64", "mov.u32", "st.global.u32"]
+
+
+def test_variables_in_shared_memory_stay_as_long_as_they_are_named():
+    body = ".shared .align 4 .b32 s, t;\nst.shared.u32 [s], %r1;\nbar.sync 0;\nld.shared.u32 %r2, [s];"
+    apart = taken_apart(KERNEL.format(body=body))
+    assert apart.text(apart.program).count(".shared .align 4 .b32 s, t;") == 1
+    assert ".shared .align" not in cut(body, lambda text: "st.global" in text)
 
 
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("@%p1 bra L;\nmov.u32 %r2, 1;\nL:", "bra"),
-        ("mov.u32 %r2, 1;\nmov.u32 %r3, 2;\nmov.u32 %r2, 3;", "writes a register again"),
-        ("mov.u32 %r2, 1;\n@%p1 ret;", "ret under a predicate"),
-        ("L:\nmov.u32 %r2, 1;", "label L"),
-        ("mov.u32 %r2, 1;\n.shared .b32 s;", "shared s"),
+        (".reg .v4 .b32 v; mov.u32 %r2, 1;", "reg v"),
         ("mov.u32 %r2, ;", "expected an operand"),
+        ("T: .branchtargets A, B;\nbrx.idx %r1, T;\nA:\nB:\nmov.u32 %r2, 1;", "BranchTargets|brx"),
+        ("{ .shared .b32 s; }\n{ .shared .b32 s; }", "shared s"),
     ],
 )
-def test_what_is_not_straight_is_not_taken_apart(body, words):
-    with pytest.raises(NotStraight, match=words):
+def test_what_is_not_taken_apart(body, words):
+    with pytest.raises(NotApart, match=words):
         taken_apart(KERNEL.format(body=body))
+
+
+EXCHANGE = """.version 8.1
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 a)
+{
+.reg .b64 %rd<4>; .reg .b32 %r<9>; .reg .pred %p<2>;
+.shared .align 4 .b8 tile[256];
+ld.param.u64 %rd1, [a];
+mov.u32 %r1, %tid.x;
+mul.wide.u32 %rd2, %r1, 4;
+add.u64 %rd3, %rd1, %rd2;
+shl.b32 %r2, %r1, 2;
+mov.u32 %r3, tile;
+add.u32 %r4, %r3, %r2;
+st.shared.u32 [%r4], %r1;
+bar.sync 0;
+xor.b32 %r5, %r2, 128;
+add.u32 %r6, %r3, %r5;
+ld.shared.u32 %r7, [%r6];
+mov.u32 %r8, 0;
+AGAIN:
+add.u32 %r7, %r7, 3;
+add.u32 %r8, %r8, 1;
+setp.lt.u32 %p1, %r8, 4;
+@%p1 bra AGAIN;
+st.global.u32 [%rd3], %r7;
+ret;
+}
+"""
+
+
+def test_a_barrier_between_threads_and_the_end_of_a_loop_stay():
+    """Without the one threads race, without the other they never end: the emulator refuses both."""
+    apart = taken_apart(EXCHANGE)
+    refused = []
+
+    def runs(text):
+        made = np.zeros(64, np.uint32)
+        try:
+            run_kernel(text, [Buffer(made, "a", defined=False)], (1,), num_threads=64, limit=0.5)
+        except PtxError as error:
+            refused.append(type(error).__name__)
+            return False
+        return np.array_equal(made, (np.arange(64) ^ 32) + 12)
+
+    assert runs(EXCHANGE)
+
+    small = apart.text(
+        reduced(apart.program, lambda ps: [runs(apart.text(p)) for p in ps], smaller, at_once=1, onwards=True)
+    )
+    for kept in ("bar.sync", "st.shared", "ld.shared", "bra"):
+        assert kept in small, small
+    assert {"MemoryFault", "UndefinedBits", "TimeLimit"} <= set(refused)

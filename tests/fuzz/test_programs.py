@@ -8,7 +8,7 @@ from harness.fuzz.assemblers import assembler
 from harness.fuzz.families import FAMILIES, OF_WHOLE_WARPS
 from harness.fuzz.generate import FIRST, program
 from harness.fuzz.oracle import expected, inputs_of, text_of
-from harness.fuzz.reduce import reduced, without
+from harness.fuzz.reduce import candidates, reduced, without
 from harness.triton.targets import assembler as bundled
 
 WEIGHTS = dict.fromkeys(FAMILIES, 1.0)
@@ -61,7 +61,7 @@ def test_all_families_loops_and_branches_are_used():
 @pytest.mark.parametrize("seed", range(6))
 def test_a_program_is_cut_down_to_the_instruction_at_fault(seed):
     one = next(p for p in programs(200, 1000 * seed) if "popc.b32" in p.skeleton)
-    small = reduced(one, lambda asked: ["popc.b32" in p.skeleton for p in asked])
+    small = reduced(one, lambda asked: ["popc.b32" in p.skeleton for p in asked], candidates)
     assert small.skeleton.split().count("popc.b32") == 1
     assert small.size <= 3
     expected(small, inputs_of("x"), TARGET)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -81,17 +82,14 @@ class Probe:
 MISTAKES = ("far", "other_sign", "zero_sign", "nan_lost", "made_nan")
 
 
-def verdict(fmt: Format, match: Any, ftz: Any, nan: Any, computes: Any) -> str:
-    probe = Probe(fmt, ftz)
+@lru_cache(maxsize=1)  # making a case's inputs takes longer than judging a mistake on them
+def loaded(fmt: Format, match: Any, ftz: Any, nan: Any) -> LoadedCase:
+    canonical = int(Probe(fmt, ftz).canonical)
 
     def reference(x):
         import torch
 
-        return torch.where(is_nan(fmt, x), int(probe.canonical), x)
-
-    def output(units):
-        found = computes(probe)(unpack(fmt, units))
-        return found.astype(f"int{fmt.unit_bits}", casting="unsafe").view(units.dtype)
+        return torch.where(is_nan(fmt, x), canonical, x)
 
     case = Case(
         inputs={"x": fmt},
@@ -102,7 +100,15 @@ def verdict(fmt: Format, match: Any, ftz: Any, nan: Any, computes: Any) -> str:
         ftz=ftz,
         nan=nan,
     )
-    item = Item(LoadedCase(case, "c", "case", Path("c.py"), ""), "v", "sm_90a", "gpu")
+    return LoadedCase(case, "c", "case", Path("c.py"), "")
+
+
+def verdict(fmt: Format, match: Any, ftz: Any, nan: Any, computes: Any) -> str:
+    def output(units):
+        found = computes(Probe(fmt, ftz))(unpack(fmt, units))
+        return found.astype(f"int{fmt.unit_bits}", casting="unsafe").view(units.dtype)
+
+    item = Item(loaded(fmt, match, ftz, nan), "v", "sm_90a", "gpu")
     return run_item(item, Scripted(y=output), "quick").verdict
 
 

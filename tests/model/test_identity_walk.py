@@ -103,42 +103,51 @@ class Written:
         return names[1], names[0]
 
 
-@pytest.fixture
-def written(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(tmp_path))
-    return Written(tmp_path)
+@pytest.fixture(scope="module")
+def digests(tmp_path_factory) -> dict[str, tuple[str, str, str]]:
+    """Of each edit: the reference's digest here, in another process, and in a third one after the edit."""
+    folder = tmp_path_factory.mktemp("walk")
+    written = Written(folder)
+    names = {what: written(LIBRARY, before, body) for what, (before, body, _, _) in EDITS.items()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        here = [digest_with_code(importlib.import_module(user).reference) for user, _ in names.values()]
+    same = _elsewhere(folder, [user for user, _ in names.values()])
+    for what, (before, _, old, new) in EDITS.items():
+        # The name of the library is in the text: the module is written again under the same one.
+        for name, text in zip(names[what], (before, LIBRARY), strict=True):
+            path = folder / f"{name}.py"
+            path.write_text(path.read_text().replace(old, new) if old in text else path.read_text())
+    edited = _elsewhere(folder, [user for user, _ in names.values()])
+    return dict(zip(EDITS, zip(here, same, edited, strict=True), strict=True))
 
 
-@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS.keys())
-def test_an_edit_of_what_a_reference_uses_changes_its_digest(written, edit):
-    before, body, old, new = edit
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edit_of_what_a_reference_uses_changes_its_digest(digests, edit):
+    before, _, old, _ = EDITS[edit]
     assert old in before + LIBRARY
-    # The name of the library is in the text: the module is written again under the same one.
-    user, library = written(LIBRARY, before, body)
-    one = digest_with_code(importlib.import_module(user).reference)
-    for name, text in ((user, before), (library, LIBRARY)):
-        path = written.folder / f"{name}.py"
-        path.write_text(path.read_text().replace(old, new) if old in text else path.read_text())
-    assert one != _elsewhere(written.folder, user)
+    here, _, edited = digests[edit]
+    assert here != edited
 
 
-@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS.keys())
-def test_without_an_edit_another_process_finds_the_same_digest(written, edit):
-    before, body, _, _ = edit
-    user, _ = written(LIBRARY, before, body)
-    assert digest_with_code(importlib.import_module(user).reference) == _elsewhere(written.folder, user)
+@pytest.mark.parametrize("edit", EDITS)
+def test_without_an_edit_another_process_finds_the_same_digest(digests, edit):
+    here, same, _ = digests[edit]
+    assert here == same
 
 
-def _elsewhere(folder: Path, module: str) -> str:
-    """The digest of a module's reference in a process of its own, whose byte code is not cached."""
+def _elsewhere(folder: Path, modules: list[str]) -> list[str]:
+    """The digests of modules' references in a process of its own, whose byte code is not cached."""
     code = (
-        f"import sys; sys.dont_write_bytecode = True; sys.path.insert(0, {str(folder)!r}); import {module} as m\n"
-        "from harness.model.identity import digest_with_code\nprint(digest_with_code(m.reference))"
+        f"import sys; sys.dont_write_bytecode = True; sys.path.insert(0, {str(folder)!r})\n"
+        "from importlib import import_module\nfrom harness.model.identity import digest_with_code\n"
+        f"for name in {modules!r}:\n    print(digest_with_code(import_module(name).reference))"
     )
     options = ["-X", f"pycache_prefix={folder / 'cold'}"]
-    return subprocess.run(
+    done = subprocess.run(
         [sys.executable, *options, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd()
-    ).stdout.strip()
+    )
+    return done.stdout.split()
 
 
 def test_two_functions_of_arrays_made_of_python_functions_differ():

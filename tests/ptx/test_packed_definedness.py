@@ -30,6 +30,29 @@ def test_the_part_of_the_defined_source_is_defined(register, sources, mask, targ
         emulate(f"{{ {head} mov.b32 $0, w; }}", "=r,r", [X], "uint32", target=target)
 
 
+@pytest.mark.parametrize(
+    ("form", "count", "width"),
+    [("f16x2", 2, 16), ("bf16x2", 2, 16), ("satfinite.e4m3x4", 4, 8), ("satfinite.e3m2x4", 4, 8),
+     ("satfinite.e2m1x4", 4, 4)],
+)  # fmt: skip
+def test_stochastic_rounding_gives_each_source_its_part(form, count, width):
+    """The first source goes to the top; where one is undefined, its part is, and no other. So are all by `r`."""
+    register = "b16" if count * width == 16 else "b32"
+    widen = "mov.b32 w, {d, z};" if register == "b16" else "mov.b32 w, d;"
+    head = f".reg .{register} d; .reg .f32 u; .reg .b16 z; .reg .b32 w, v, r; mov.b16 z, 0; mov.b32 r, 77;"
+    part = (1 << width) - 1
+    for place in range(count):
+        names = ["$1"] * count
+        names[count - 1 - place] = "u"
+        joined = ", ".join(names) if count == 2 else f"{{{', '.join(names)}}}"
+        text = f"{{ {head} cvt.rs.{form}.f32 d, {joined}, %s; {widen} and.b32 $0, w, %#x; }}"
+        others = ((1 << count * width) - 1) & ~(part << width * place)
+        emulate(text % ("r", others), "=r,r", [X], "uint32", target="sm_100a")
+        for register, mask in (("r", part << width * place), ("v", others)):
+            with pytest.raises(UndefinedBits, match="depends on bits that nobody defined"):
+                emulate(text % (register, mask), "=r,r", [X], "uint32", target="sm_100a")
+
+
 def test_a_packed_source_passes_each_half_to_its_own_part():
     text = (
         "{ .reg .f32 u; .reg .b16 p; .reg .b32 w; cvt.rn.satfinite.e4m3x2.f32 p, u, $1; cvt.rn.f16x2.e4m3x2 w, p; %s }"

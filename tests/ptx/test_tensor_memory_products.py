@@ -422,7 +422,8 @@ class Spoiled:
     ("bits", "words"),
     [
         (1 << 46, "bits 46 to 48 are 0, which ISA 9.7.16.4.1 fixes at 1"), (1 << 14, "bits that no field of it has"),
-        (1 << 49, "its base offset is 1"), (1 << 52, "an absolute address"), (3 << 61, "its swizzling mode is 3"),
+        (1 << 49 | 6 << 61, "its base offset is 1"), (1 << 52, "an absolute address"),
+        (3 << 61, "its swizzling mode is 3"),
         (1 << 61, "swizzles in parts of 32 bytes; a K-major matrix of f16"),
     ],
 )  # fmt: skip
@@ -431,6 +432,13 @@ def test_descriptors_that_say_nothing(bits: int, words: str) -> None:
     a, b = drawn(product, 1)
     with pytest.raises(ExecutionError, match=words):
         ran(product, a, b, np.zeros((128, 16), np.uint32), change=lambda d: Spoiled(d.code ^ bits))
+
+
+def test_a_base_offset_says_nothing_without_a_swizzle() -> None:
+    """Triton writes 4 where it copies scales from the second 512 bytes of a buffer on."""
+    a, b = drawn(PRODUCTS[0], 1)
+    got = ran(PRODUCTS[0], a, b, np.zeros((128, 16), np.uint32), change=lambda d: Spoiled(d.code ^ 4 << 49))
+    assert (got == expected(PRODUCTS[0], a, b, np.zeros((128, N), np.uint32))).all()
 
 
 @pytest.mark.parametrize(("swizzle", "words"), [((None, 0), "takes a from lane"), ((0, 0), "takes d from lane")])

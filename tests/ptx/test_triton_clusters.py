@@ -48,7 +48,7 @@ def compiled() -> Compilation:
         pytest.skip("Triton before 3.9 does not compile a sum over two blocks")
     kernel = cluster_triton.summed
     spec = specialise(
-        FunctionRef.of_any(kernel), {"x": PointerType("fp32", True), "y": PointerType("fp32", True), "N": N},
+        FunctionRef.of(kernel), {"x": PointerType("fp32", True), "y": PointerType("fp32", True), "N": N},
         Parameters.of(kernel), target="sm_90a", enable_fp_fusion=True, num_warps=4, options=(("num_ctas", 2),),
     )  # fmt: skip
     found = compile_kernel(spec)

@@ -96,6 +96,7 @@ SAMPLES: list[Record] = [
         ("power cap",),
         "GPU-1",
         "one/1a2b",
+        "ptxas 12.9.86 -O3 --regAllocOptLevel=2 (0f1e2d3c4b5a)",
     ),
     Disagreement(dataclasses.replace(KEY, target="sm_80"), KEY, 3, OFFENDER, ("-add.f32 a, b, c;",)),
     Mutation(
@@ -125,6 +126,7 @@ SAMPLES: list[Record] = [
         "",
         "GPU-1",
         node="10.0.0.7",
+        ptxas="ptxas 13.4.59 -O3 (0f1e2d3c4b5a)",
     ),
     End("2026-01-01T00:01:00+00:00", 60.0, {EXPECTED: 1}),
 ]
@@ -374,30 +376,32 @@ def test_another_effort_is_no_resumed_run(run_cases):
     )
 
 
+SIGN = """
+from harness import Case, asm
+from references.formats import F32
+
+case = Case(
+    inputs={"x": F32}, outputs={"y": F32}, reference=lambda x: x,
+    variants={"negated": asm("xor.b32 $0, $1, 0x80000000;", constraints="=r,r", pack=1)},
+)
+"""
+
+
 def test_under_xdist_the_controller_writes(pytester, monkeypatch):
-    """In processes of their own: two workers, one file, no key twice, the same inputs, and commands that work."""
+    """In processes of their own: two workers, one file, no key twice, the same inputs, and commands that work.
+
+    Workers send distances of any size: a float32 of the wrong sign is up to 2**32 codes off.
+    """
     monkeypatch.setenv("PTXDIFF_ASM_ALONE", "1")
     (pytester.path / "cases").mkdir()
     (pytester.path / "cases" / "flip.py").write_text(FLIP)
+    (pytester.path / "cases" / "sign.py").write_text(SIGN)
     options = ["cases", "--ptx-backend=emulator", "--ptx-target=sm_100a", "--ptx-target=sm_90a"]
     parallel = pytester.runpytest_subprocess(*options, "--ptx-records=run.jsonl", "-n2", "--dist=loadgroup")
-    parallel.assert_outcomes(passed=2, failed=2)
+    parallel.assert_outcomes(passed=2, failed=4)
     found = records_of(pytester)
     assert len({r.key for r in found.results}) == len(found.results) == sum(found.end.verdicts.values())
-    failed = next(r for r in found.results if r.verdict == "fail")
+    failed = next(r for r in found.results if r.verdict == "fail" and r.key.variant == "wrong")
     assert f"pytest 'cases/flip.py::wrong[{failed.key.target}-emulator]' --ptx-replay=" in failed.message
-
-
-def test_a_worker_sends_distances_of_any_size(pytester):
-    """A float32 of the wrong sign is up to 2**32 codes off."""
-    (pytester.path / "cases").mkdir()
-    (pytester.path / "cases" / "sign.py").write_text(
-        "from harness import Case, asm\nfrom references.formats import F32\n\n"
-        "case = Case(\n    inputs={'x': F32}, outputs={'y': F32}, reference=lambda x: x,\n"
-        "    variants={'negated': asm('xor.b32 $0, $1, 0x80000000;', constraints='=r,r', pack=1)},\n)\n"
-    )
-    options = ["cases", "--ptx-backend=emulator", "--ptx-target=sm_90a", "--ptx-records=run.jsonl", "-n1"]
-    pytester.runpytest_subprocess(*options).assert_outcomes(failed=1)
-    worst = [r.worst.ulp for r in records_of(pytester).results if r.worst is not None]
-    assert worst
+    worst = [r.worst.ulp for r in found.results if r.key.variant == "negated" and r.worst is not None]
     assert max(map(abs, worst)) > 1 << 31

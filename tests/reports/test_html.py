@@ -8,6 +8,7 @@ import re
 import zlib
 from html import unescape
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
@@ -421,3 +422,49 @@ def test_the_library_of_charts_is_kept_where_told_and_a_folder_that_cannot_be_wr
     assert charts.library(tmp_path / "kept") == "kept"
     (tmp_path / "file").write_text("")
     assert charts.library(tmp_path / "file") == first
+
+
+class Shelf(dict):
+    """What was kept, by what it was made from; `given` counts what was taken from it."""
+
+    given = 0
+
+    def get(self, *parts):
+        found = dict.get(self, parts)
+        self.given += found is not None
+        return found
+
+    def put(self, data, *parts):
+        self[parts] = data
+
+
+def test_a_packet_that_was_kept_is_the_one_that_would_be_made(base, tmp_path):
+    """Kept packets make the same page, and a changed text, outcome or lexer none of another's."""
+    from harness.records import shown
+    from reports import highlight, packing
+    from reports.history import history
+
+    def page(shelf, run):
+        given = shelf.given
+        path = html.write_history(*history([run]), tmp_path / "page.html", packets=shelf)
+        return path.read_text(encoding="utf-8"), shelf.given - given
+
+    shelf, plain = Shelf(), html.write([base], tmp_path / "plain.html").read_text(encoding="utf-8")
+    assert page(shelf, base) == (plain, 0)
+    cases = len(base.cases)
+    assert page(shelf, base) == (plain, cases)
+    name = base.results[0].key.case
+    used = {h for r in base.results if r.key.case == name for h in (r.ptx, r.sass)}
+    texts = {h: dataclasses.replace(t, text=t.text.replace("ret;", "trap;")) for h, t in base.texts.items()}
+    assert any(texts[h] != base.texts[h] for h in used if h)
+    changed = dataclasses.replace(base, texts={**base.texts, **{h: texts[h] for h in used if h}})
+    text, given = page(shelf, changed)
+    assert given < cases
+    assert text == html.write([changed], tmp_path / "plain.html").read_text(encoding="utf-8")
+    failing = dataclasses.replace(base.results[0], words="another reason")
+    text, given = page(shelf, dataclasses.replace(base, results=[failing, *base.results[1:]]))
+    assert given == cases - 1
+    assert all(Path(str(m.__file__)).read_bytes() in packing._code() for m in (packing, highlight, shown))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "_code", lambda: b"another lexer")
+        assert page(shelf, base) == (plain, 0)

@@ -13,7 +13,7 @@ from harness.cli import main
 from harness.diskcache import DiskCache
 from harness.records import Key, Result
 from harness.running import reuse
-from harness.running.assemblers import AssemblerChoice, label_of, option_words, tritons_own
+from harness.running.assemblers import AssemblerChoice, label_of, option_words, tritons_options, tritons_own
 from harness.running.oncluster.received import other_assembler
 from harness.triton.ptxas import NoAssembler, assembler_at
 from tests.tritons import since
@@ -33,6 +33,11 @@ case = Case(
     variants={"v": asm("xor.b32 $0, $1, 6;", constraints="=r,r", pack=1)},
 )
 """
+
+
+def chosen(path, level=3):
+    """A ptxas as a run takes it, with the options that Triton gives its own."""
+    return assembler_at(path, level, options=tritons_options(TARGET))
 
 
 class Here(DiskCache):
@@ -84,19 +89,19 @@ def runs(run_cases, monkeypatch, tmp_path):
 
 
 def test_labels_tell_programs_and_levels_apart(programs):
-    one, other = (assembler_at(programs[name], 3) for name in ("a", "b"))
+    one, other = (chosen(programs[name]) for name in ("a", "b"))
     assert one.version == other.version == tritons_own(TARGET).version
-    labels = {assembler_at(programs[name], level).label for name in ("a", "b") for level in (0, 3)}
+    labels = {chosen(programs[name], level).label for name in ("a", "b") for level in (0, 3)}
     assert len(labels) == 4
-    assert one.label == f"ptxas {one.version} -O3 ({one.digest})"
+    assert one.label == f"ptxas {one.version} -O3 {' '.join(one.options)} ({one.digest})"
     assert one.label == label_of(None, "assembler", TARGET, "")  # a copy of Triton's own
     assert label_of(None, "emulator", TARGET, "") == ""
 
 
 def test_a_result_is_reused_for_the_same_program_at_the_same_level_alone(runs, programs):
     a, b = (f"--ptx-assembler={programs[name]}" for name in ("a", "b"))
-    o3, o0 = (assembler_at(programs["a"], level).label for level in (3, 0))
-    other = assembler_at(programs["b"], 3).label
+    o3, o0 = (chosen(programs["a"], level).label for level in (3, 0))
+    other = chosen(programs["b"]).label
     assert runs(a) == {(o3, False)}
     assert runs(a) == {(o3, True)}
     assert runs(a, "--ptx-opt=0") == {(o0, False)}
@@ -135,7 +140,7 @@ def test_nothing_of_a_script_is_reused(runs, programs, tmp_path):
     script = tmp_path / "ptxas"
     script.write_text(f'#!/bin/sh\nexec {programs["a"]} "$@"\n')
     script.chmod(0o755)
-    label = assembler_at(script, 3).label
+    label = chosen(script).label
     for _ in range(2):
         assert runs(f"--ptx-assembler={script}") == {(label, False)}
 
@@ -236,7 +241,7 @@ def test_a_program_that_went_away_is_an_error_and_no_run_by_another():
 
 def test_what_a_node_of_a_cluster_assembled_with_another_program_is_refused(programs):
     """At the same path may lie another program; and Triton's own may be led elsewhere."""
-    a, b = (assembler_at(programs[name], 3) for name in ("a", "b"))
+    a, b = (chosen(programs[name]) for name in ("a", "b"))
     item = SimpleNamespace(backend="assembler", target=TARGET, compiler="")
 
     def words(key, ptxas, asked, verdict="pass"):

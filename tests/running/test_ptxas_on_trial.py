@@ -62,9 +62,92 @@ done
 """
 
 
+KERNEL = """
+from harness import Case, ptx
+from references.formats import U32
+
+TEXT = '''.version 8.1
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 k_x, .param .u64 k_y, .param .u32 k_n)
+{
+.reg .b64 %rd<8>; .reg .b32 %r<16>; .reg .pred %p<4>;
+.shared .align 4 .b8 tile[256];
+ld.param.u64 %rd1, [k_x];
+ld.param.u64 %rd2, [k_y];
+ld.param.u32 %r1, [k_n];
+mov.u32 %r2, %ctaid.x;
+mov.u32 %r3, %ntid.x;
+mov.u32 %r4, %tid.x;
+mad.lo.s32 %r5, %r2, %r3, %r4;
+setp.ge.u32 %p1, %r5, %r1;
+@%p1 bra $L__BB0_9;
+cvta.to.global.u64 %rd3, %rd1;
+mul.wide.u32 %rd4, %r5, 4;
+add.s64 %rd5, %rd3, %rd4;
+ld.global.u32 %r6, [%rd5];
+shl.b32 %r7, %r4, 2;
+mov.u32 %r8, tile;
+add.s32 %r9, %r8, %r7;
+st.shared.u32 [%r9], %r6;
+bar.sync 0;
+ld.shared.u32 %r10, [%r9];
+BODY
+cvta.to.global.u64 %rd6, %rd2;
+add.s64 %rd7, %rd6, %rd4;
+st.global.u32 [%rd7], %r10;
+$L__BB0_9:
+ret;
+}
+'''
+BODIES = {
+    "branch": "setp.gt.u32 %p2, %r10, 99; @%p2 bra $A; xor.b32 %r10, %r10, 12; bra.uni $B; $A: xor.b32 %r10, %r10, 6; "
+              "add.s32 %r10, %r10, 1; $B: add.s32 %r10, %r10, 1;",
+    "loop": "mov.u32 %r11, 0; $A: xor.b32 %r12, %r10, 255; add.s32 %r10, %r12, %r11; add.s32 %r11, %r11, 1; "
+            "setp.lt.u32 %p2, %r11, 5; @%p2 bra $A;",
+}
+
+def branch(x):
+    return ((x <= 99) * ((x ^ 12) + 1) + (x > 99) * ((x ^ 6) + 2)) & 0xffffffff
+
+def loop(x):
+    for n in range(5):
+        x = ((x ^ 255) + n) & 0xffffffff
+    return x
+
+def case_of(body, reference):
+    return Case(
+        inputs={"x": U32["T"]}, outputs={"y": U32["T"]}, reference=reference, sizes=[{"T": 64}],
+        variants={body: ptx(TEXT.replace("BODY", BODIES[body]), grid=2, block=32, parameters=["x", "y", "T"])},
+    )
+
+in_a_branch = case_of("branch", branch)
+in_a_loop = case_of("loop", loop)
+"""
+
+
+@pytest.mark.parametrize("body", ["branch", "loop"])
+def test_a_fault_within_a_branch_or_a_loop_is_cut_down_to_a_few_instructions(backend, tmp_path, monkeypatch, body):
+    monkeypatch.setattr(ptxasfault, "REDUCING", 600.0)  # however busy the machine is
+    path = tmp_path / "kernels.py"
+    path.write_text(KERNEL)
+    loaded = next(c for c in load(path) if body in c.case.variants)
+    item = Item(loaded, body, TARGET, backend.name)
+    by = (assembler_at(FLIPPING, 3),)
+    found = run_item(item, backend, "quick", stop=True, assemblers=by, dump=tmp_path).results[-1]
+    assert (found.verdict, found.diagnosis) == ("fail", "ptxas"), found.message
+    assert "it is cut down to what shows the fault" in found.message
+    (file,) = tmp_path.glob("*.ptx")
+    text = file.read_text()
+    kept = [line for line in text[text.index("{") :].splitlines() if line.endswith(";")]
+    instructions = [line for line in kept if not line.startswith((".reg", ".shared", "ret;"))]
+    assert any("xor.b32" in line for line in instructions)
+    assert len(instructions) < 10, text
+
+
 @pytest.fixture(autouse=True)
 def _brief(monkeypatch):
-    """What is cut down is looked at by one test; a few seconds do for that kernel."""
+    """What is cut down is looked at by two tests; a few seconds do for the first one's kernel."""
     monkeypatch.setattr(ptxasfault, "REDUCING", 4.0)
 
 

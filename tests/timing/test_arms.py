@@ -5,6 +5,7 @@ import torch
 
 from harness.backends import gpu
 from harness.model.load import load
+from harness.running.assemblers import label_of
 from harness.timing import arms
 from harness.timing.rounds import COPY, EMPTY, TWIN
 from harness.timing.sizes import sized
@@ -55,6 +56,7 @@ def test_all_variants_run_on_the_same_buffers(loaded, prepared):
     assert prepared[0] == prepared[1]
     assert made.launches[TWIN] is made.launches["mov"]
     assert [made.setups[n].pack for n in ("mov", "or", arms.PYTORCH)] == [4, 1, 1]
+    assert made.ptxas == dict.fromkeys(("mov", "or"), label_of(None, "gpu", "sm_90a", ""))
     (note,) = made.notes
     assert note.startswith("refused: error: ")
 

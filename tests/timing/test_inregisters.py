@@ -113,7 +113,7 @@ def test_results_become_inputs_where_their_formats_are_the_same():
 
 
 def arm(name, mode="throughput"):
-    return Arm(name, mode, b"", "k", 0, 16, 4096, 2, 9, 4096, {"MUFU.RCP": 1.0})
+    return Arm(name, mode, b"", "k", 0, 16, 4096, 2, 9, 4096, {"MUFU.RCP": 1.0}, ptxas="ptxas 13.4")
 
 
 def clocked_as(costs, noise=0.002, seed=1):
@@ -144,7 +144,7 @@ def test_a_record_says_how_it_was_timed_and_reads_back():
     found = timed([arm("rcp.rn")], clocked_as({"rcp.rn": 256.0}))["rcp.rn", "throughput"]
     assert (found.key.case, found.key.target, found.key.backend) == ("rcp", "sm_90a", "gpu")
     assert (found.key.num_warps, found.key.context, found.results, found.bytes) == (16, "held", 4096, 8.0)
-    assert len(found.samples) == 31
+    assert (len(found.samples), found.ptxas) == (31, "ptxas 13.4")
     assert from_json(to_json(found)) == found
 
 

@@ -195,3 +195,20 @@ def test_an_ordinary_run_has_no_timing_items(run_cases, device):
     done = run_cases("--collect-only", "-q", "--ptx-backend=gpu", move=SOURCE)
     assert "timing" not in done.stdout.str()
     assert "large" not in done.stdout.str()
+
+
+@pytest.mark.parametrize("timing", ["--ptx-timing", "--benchmark-only"])
+@pytest.mark.parametrize("chosen", [["--ptx-opt=0"], ["--ptx-assembler=PATH"], ["--ptx-assembler=PATH", "--ptx-opt=3"]])
+def test_what_triton_does_not_launch_is_refused_and_not_timed_under_another_name(run_cases, timing, chosen, device):
+    from harness.running.assemblers import tritons_own
+
+    words = [w.replace("PATH", tritons_own("sm_90a").path) for w in chosen]
+    done = run_cases(timing, "--ptx-backend=gpu", *words, move=SOURCE)
+    assert done.ret == 4
+    assert f"{timing} times what Triton itself assembles" in done.stderr.str()
+
+
+def test_beside_other_assemblers_triton_s_own_is_timed(run_cases, device, tmp_path):
+    words = ("--ptx-opt=0", "--ptx-opt=3", "-k", "timing", f"--ptx-records={tmp_path / 'run.jsonl'}")
+    assert run_cases("--ptx-timing", "--ptx-backend=gpu", *words, move=SOURCE).ret == 0
+    assert read(tmp_path / "run.jsonl").timings

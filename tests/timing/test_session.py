@@ -44,7 +44,8 @@ def session(seed=1, spread=0.003, budget=5.0, limits=(), factors=None):
         n: Key("rcp", n, "sm_90a", "gpu", pack=4, shape=str(SIZE.elements), input_set="timing/1")
         for n in LEVELS if not n.startswith("/")
     }  # fmt: skip
-    common = Common(SIZE, "cupti", seed, budget, {"sm_min": 1965, "sm_max": 1980, "memory": 3201}, limits, "GPU-1")
+    common = Common(SIZE, "cupti", seed, budget, {"sm_min": 1965, "sm_max": 1980, "memory": 3201}, limits, "GPU-1",
+                    {n: f"ptxas of {n}" for n in keys})  # fmt: skip
     return timings(keys, samples, common)
 
 
@@ -177,3 +178,7 @@ def test_page_and_comparison_give_one_verdict(run):
     (difference,) = compare(before, after).of("speed")
     assert difference.worse is (page.verdict == "slower")
     assert difference.detail.startswith(f"{100 * (page.ratio - 1):+.1f}% ")
+
+
+def test_each_timing_says_who_assembled_what_was_timed():
+    assert {(t.key.variant, t.ptxas) for t in session()} == {(n, f"ptxas of {n}") for n in LEVELS if n[0] != "/"}

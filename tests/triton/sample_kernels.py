@@ -32,6 +32,16 @@ def multiply_add(x, y):
 
 
 @triton.jit
+def negated(x):
+    return -x
+
+
+@triton.jit
+def squared_plus_one(x):
+    return x * x + 1.0
+
+
+@triton.jit
 def unknown_name(x):
     return x + nowhere  # noqa: F821
 

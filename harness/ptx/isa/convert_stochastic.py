@@ -16,7 +16,12 @@ _TARGETS = "100a 103a 107a"
 
 
 @instruction(
-    "cvt.rs{.relu}{.satfinite}.f16x2.f32", "d, a, b, r:tf32", section="9.7.9.22", requires=_TARGETS, relaxed=True
+    "cvt.rs{.relu}{.satfinite}.f16x2.f32",
+    "d, a, b, r:tf32",
+    section="9.7.9.22",
+    requires=_TARGETS,
+    relaxed=True,
+    undefined="sources",
 )
 def cvt_f16x2_f32_rs(a: int, b: int, r: int, relu: int, satfinite: int) -> int:
     """Two float32 to float16: `a` by bits 16 to 28 of `r` to the upper half, `b` by bits 0 to 12 to the lower."""
@@ -24,7 +29,13 @@ def cvt_f16x2_f32_rs(a: int, b: int, r: int, relu: int, satfinite: int) -> int:
     return high << 16 | half_relu(half_from_f32(b, 10, 15, 0x7C00, RS, r & 0x1FFF, 13, satfinite), relu)
 
 
-@instruction("cvt.rs{.relu}{.satfinite}.bf16x2.f32", "d, a, b, r:tf32", section="9.7.9.22", requires=_TARGETS)
+@instruction(
+    "cvt.rs{.relu}{.satfinite}.bf16x2.f32",
+    "d, a, b, r:tf32",
+    section="9.7.9.22",
+    requires=_TARGETS,
+    undefined="sources",
+)
 def cvt_bf16x2_f32_rs(a: int, b: int, r: int, relu: int, satfinite: int) -> int:
     """Two float32 to bfloat16: `a` by the upper half of `r` to the upper half, `b` by the lower to the lower."""
     high = half_relu(half_from_f32(a, 7, 127, 0x7F80, RS, r >> 16, 16, satfinite), relu)
@@ -45,6 +56,7 @@ def reversed16(x: int) -> int:
     "d, {a b e f}, r:tf32",
     section="9.7.9.22",
     requires=_TARGETS,
+    undefined="sources",
     form=".e4m3x4 .e5m2x4 .e2m3x4 .e3m2x4 .e2m1x4",
 )
 def cvt_narrow_f32_rs(a: int, b: int, e: int, f: int, r: int, relu: int, form: int) -> int:

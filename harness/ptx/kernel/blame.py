@@ -74,7 +74,10 @@ def at_the_asm(error: UndefinedBits, grid: KernelGrid, first: int, blocks: int) 
         step = origins.blamed
         if again.reached == error.reached and step is not None and in_asm(grid.program.source, step.node.offset):
             return grid.error(
-                UndefinedBits, step, f"{error.reached} at line {error.line}; this instruction leaves them undefined"
+                UndefinedBits,
+                step,
+                f"{error.reached} at line {error.line}; this instruction leaves them undefined, or reads a register "
+                "that holds nothing, as elements that fill up a pack do",
             )
     except PtxError:  # what other threads stored meanwhile lets it end in another way
         pass

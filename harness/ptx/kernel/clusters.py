@@ -31,6 +31,8 @@ NOTHING = -1
 class ClusterShared(Shared):
     """The shared memory of the blocks of clusters. Threads are numbered within the cluster."""
 
+    compiled = False
+
     def __init__(self, grid: KernelGrid, blocks: int) -> None:
         super().__init__(blocks, grid.shared_bytes, grid.unit("shared"), grid.races)
         self.ranks = grid.cluster_size

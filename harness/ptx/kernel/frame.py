@@ -333,7 +333,9 @@ class KernelFrame(Reaching):
             index = (place.offsets // (access.width // 8) + element).tolist()
             if region.undefined is not None:
                 doubt = rows(region.undefined, access.width, 1)[:, 0][index]
-                self.refuse_undefined(step, doubt, lanes if place.part is None else lanes[place.part], "an atomic")
+                called = (isinstance(region, Buffer) and region.name) or "memory"
+                where = f"an atomic on {called}, where nothing was stored before,"
+                self.refuse_undefined(step, doubt, some, where)
             part = range(len(lanes)) if place.part is None else place.part.tolist()
             cells = {cell: int(table[cell]) for cell in set(index)}
             for position, cell in zip(part, index, strict=True):

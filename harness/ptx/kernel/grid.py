@@ -30,6 +30,7 @@ class KernelGrid:
     """A kernel on a grid of `sizes` blocks: its parameters, its memory, and what all frames of the run share.
 
     `cluster`: the blocks of a cluster along x, y and z. Blocks are numbered cluster by cluster, by their rank in it.
+    `pointed`: buffers that no parameter is, and whose addresses the kernel finds in memory.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class KernelGrid:
         races: bool,
         deadline: Deadline,
         cluster: tuple[int, int, int] | None = None,
+        pointed: Sequence[Buffer] = (),
     ) -> None:
         self.in_clusters = cluster is not None
         self.cluster = cluster or (1, 1, 1)
@@ -60,7 +62,7 @@ class KernelGrid:
         self.lock = threading.Lock()
         self.constants: Constants = {}
         used = [p.buffer if isinstance(p, BufferPointer | HostMap) else p for p in parameters]
-        buffers = {id(b): b for b in used if isinstance(b, Buffer)}
+        buffers = {id(b): b for b in (*used, *pointed) if isinstance(b, Buffer)}
         self.memory = GlobalMemory(list(buffers.values()), kernel.variables)
         self._parameters = self._bytes(parameters)
         self.instructions = 0
@@ -112,7 +114,8 @@ class KernelGrid:
     def error(self, kind: type[E], step: Step, message: str) -> E:
         """An error at a step, naming the line of the user's program too."""
         if kind is UndefinedBits and (unknown := unknown_registers(self.program, lambda name, _: name in OF_A_GRID)):
-            message += f" (this kernel reads {' and '.join(unknown)}, which no run here can know)"
+            message += f" (this kernel reads {' and '.join(unknown)}, which no run here can know; "
+            message += "only a GPU runs what stores values that depend on it)"
         return self.program.source.error(kind, message + self._origin(step), step.node.offset)
 
     def _origin(self, step: Step) -> str:

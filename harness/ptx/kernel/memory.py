@@ -15,12 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
+from harness.ptx.kernel import sharedaccess
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
 
 GLOBAL_BASE = 0x7F00_0000_0000
 BUFFER_SPACING = 1 << 36
 VARIABLES_BASE = GLOBAL_BASE - BUFFER_SPACING
 """Where the variables that a module declares in global and constant memory lie."""
+POINTED_BASE = GLOBAL_BASE + (1 << 48)
+"""Where buffers lie whose addresses the host was told before the launch; behind those of all other buffers."""
 SHARED_WINDOW = 0x0100_0000_0000_0000
 """Where shared memory appears among generic addresses."""
 LOCAL_WINDOW = 0x0200_0000_0000_0000
@@ -56,16 +59,20 @@ class Buffer:
 
     `array` is C-contiguous and is changed in place when the kernel has run. `defined=False`: nobody has written it
     yet, and reading it before the kernel writes it yields undefined bits. `residue`: the address modulo 256, for
-    views that are not aligned. `name` is for messages.
+    views that are not aligned. `name` is for messages. `slot`: the number of the address that `pointed_address` gives;
+    None: any address.
     """
 
-    def __init__(self, array: Array, name: str = "", *, defined: bool = True, residue: int = 0) -> None:
+    def __init__(
+        self, array: Array, name: str = "", *, defined: bool = True, residue: int = 0, slot: int | None = None
+    ) -> None:
         if not array.flags.c_contiguous:
             raise ValueError(f"buffer {name!r} is not contiguous")
         self.array = array
         self.name = name
         self.size = array.nbytes
         self.residue = residue % 256
+        self.slot = slot
         padded = np.zeros(-(-(self.residue + self.size) // 64) * 64, np.uint8)
         padded[self.residue : self.residue + self.size] = array.reshape(-1).view(np.uint8)
         self.bytes = padded
@@ -138,14 +145,23 @@ def pointers(arrays: Sequence[Array], names: Sequence[str] = ()) -> list[BufferP
     return [p for p in found if p is not None]
 
 
+def pointed_address(slot: int, residue: int) -> int:
+    """The address of a buffer that is known before its launch, for pointers that a kernel finds in memory."""
+    return POINTED_BASE + slot * BUFFER_SPACING + residue % 256
+
+
 class GlobalMemory:
     """All buffers of a launch, placed at their addresses."""
 
     def __init__(self, buffers: Sequence[Buffer], variables: bytes = b"") -> None:
         own = Buffer(np.frombuffer(bytearray(variables), np.uint8), "the module's variables")
-        self.buffers = [own, *buffers]
-        for number, buffer in enumerate(self.buffers):
+        placed = [b for b in buffers if b.slot is None]
+        for number, buffer in enumerate([own, *placed]):
             buffer.base = VARIABLES_BASE + number * BUFFER_SPACING
+        pointed = sorted((b for b in buffers if b.slot is not None), key=lambda b: b.slot or 0)
+        for buffer in pointed:
+            buffer.base = pointed_address(buffer.slot or 0, 0)
+        self.buffers = [own, *placed, *pointed]
 
     def text(self, address: int) -> str:
         """The string that ends in a zero byte at an address among the module's variables."""
@@ -184,8 +200,11 @@ class Shared:
     """The shared memory of the blocks (CTAs) of one frame, one after the other, and who touched it last.
 
     Races are found by time: an access that meets another thread's access of the same unit of bytes, with no
-    barrier between them. `unit` is the size of the smallest access of the program.
+    barrier between them. `unit` is the size of the smallest access of the program. `compiled`: whether compiled code
+    notes accesses, which gives what the definitions here do.
     """
+
+    compiled = True
 
     def __init__(self, blocks: int, size: int, unit: int, races: bool) -> None:
         self.size = -(-max(size, 16) // 16) * 16
@@ -218,6 +237,8 @@ class Shared:
 
         `times` has, for each lane, when its block and its warp last met at a barrier.
         """
+        if self.compiled:
+            return self._noted(0, offsets, size, thread, now, times)
         units = self.units(offsets, size)
         bad = self._clash(self.writer, self.written, units, thread, times)
         rows = np.broadcast_to(thread[:, None], units.shape)
@@ -239,6 +260,8 @@ class Shared:
 
     def note_write(self, offsets: Array, size: int, thread: Array, now: int, times: Times, changes: Array) -> Array:
         """Record writes; which lanes overwrite, with another value, what another thread read or wrote."""
+        if self.compiled:
+            return self._noted(1, offsets, size, thread, now, times, self.unfenced) & changes
         units = self.units(offsets, size)
         bad = self._clash(self.writer, self.written, units, thread, times)
         bad |= self._clash(self.reader, self.read, units, thread, times)
@@ -246,6 +269,19 @@ class Shared:
         self.written[units] = now
         self.unfenced[units] = True
         return bad & changes
+
+    def _noted(
+        self, which: int, offsets: Array, size: int, thread: Array, now: int, times: Times, *more: Array
+    ) -> Array:
+        """Reads (0) or writes (1) by compiled code."""
+        bad = np.zeros(len(offsets), np.bool_)
+        first, who, block_since, warp_since = (
+            np.ascontiguousarray(x, np.int64) for x in (offsets // self.unit, thread, times[0], times[1])
+        )
+        note = sharedaccess.compiled()[which]
+        held = (self.writer, self.written, self.reader, self.read)
+        note(first, max(size // self.unit, 1), who, block_since, warp_since, now, *held, bad, *more)
+        return bad
 
     def note_landing(self, offsets: Array, size: int, thread: Array, now: int) -> None:
         """Record what asynchronous copies wrote at time `now`, when their threads waited for them.

@@ -137,6 +137,7 @@ def run_kernel(
     races: bool = True,
     limit: float | None = KERNEL_SECONDS,
     cluster: Sequence[int] | None = None,
+    pointed: Sequence[Buffer] = (),
 ) -> Executed:
     """Run a kernel over a grid of blocks; the buffers' arrays are changed in place.
 
@@ -145,7 +146,8 @@ def run_kernel(
     its sizes along x, y and z (None: what `.reqntid` says). `shared_bytes`: dynamic shared memory, from the compiler's
     metadata. `cluster`: blocks of a cluster along x, y and z (None: what `.reqnctapercluster` says). `limit`: seconds
     that the whole grid may run, 60 by default, compiling instructions' definitions not
-    counted; None: no limit. What the kernel prints goes to standard output.
+    counted; None: no limit. `pointed`: further buffers, whose addresses the kernel finds in memory. What the kernel
+    prints goes to standard output.
 
     Raises PtxError: for text that is wrong, for a launch that CUDA refuses, and for what a run finds: MemoryFault
     (outside every buffer, misaligned, a race, a store to a read-only array), UndefinedBits, ExecutionError (deadlock,
@@ -157,7 +159,7 @@ def run_kernel(
     block = _block(kernel, num_threads)
     threads = math.prod(block)
     if threads % 32 or not 0 < threads <= BLOCK_THREADS:
-        raise PtxError(f"{threads} threads a block; whole warps up to 1024 threads can run")
+        raise PtxError(f"{threads} threads a block: the emulator runs blocks of whole warps, 32 to 1024 threads")
     target = Target.parse(kernel.target)
     shared, most = kernel.static_shared + shared_bytes, shared_memory(target)
     if shared_bytes < 0 or shared > most:
@@ -165,7 +167,7 @@ def run_kernel(
     if limit is not None and not limit > 0:
         raise PtxError(f"limit={limit!r} is no number of seconds; None sets no limit")
     clusters = _cluster(kernel, cluster, (x, y, z))
-    launched = KernelGrid(kernel, parameters, (x, y, z), block, shared_bytes, races, Deadline(limit), clusters)
+    launched = KernelGrid(kernel, parameters, (x, y, z), block, shared_bytes, races, Deadline(limit), clusters, pointed)
     return _run_grid(launched) if x * y * z else Executed(0, 0, threads)
 
 

@@ -152,7 +152,7 @@ def gathered(
     """An operand's elements as tiles x rows x columns of codes, and which of them have undefined bits (None: none)."""
     read = [frame.read(r) for r in readers]
     values = _elements([v for v, _ in read], frame.lanes, warps, width)
-    found = values[:, table.reshape(-1)].reshape(-1, *table.shape[1:])
+    found = values.take(table.reshape(-1), axis=1).reshape(-1, *table.shape[1:])
     if all(m is None for _, m in read):
         return found, None
     masks = [np.zeros((), UNSIGNED[r.width]) if m is None else m for (_, m), r in zip(read, readers, strict=True)]
@@ -162,10 +162,12 @@ def gathered(
 
 def _elements(registers: Sequence[Array], lanes: int, warps: Array, width: int) -> Array:
     """Registers as a row of elements for each warp."""
-    whole = np.stack([np.broadcast_to(r, (lanes,)) for r in registers]).reshape(len(registers), -1, 32)
-    if len(warps) < whole.shape[1]:
-        whole = whole[:, warps]
-    rows = np.ascontiguousarray(whole.transpose(1, 0, 2)).reshape(len(warps), -1)
+    whole = np.empty((len(warps), len(registers), 32), np.result_type(*registers))
+    some = len(warps) * 32 < lanes
+    for number, register in enumerate(registers):
+        each = np.broadcast_to(register, (lanes,)).reshape(-1, 32)
+        whole[:, number] = each[warps] if some else each
+    rows = whole.reshape(len(warps), -1)
     if width >= 8:
         return rows.view(UNSIGNED[width])
     octets = rows.view(np.uint8)
@@ -197,8 +199,8 @@ def scattered(
 
 def _registers(tiles: Array, order: Array, warps: int, width: int) -> Array:
     """Elements of tiles as registers: warps x registers x lanes."""
-    rows = tiles.astype(UNSIGNED[width]).reshape(warps, -1)[:, order]
-    return np.ascontiguousarray(rows).view(UNSIGNED[max(width, 32)]).reshape(warps, -1, 32)
+    rows = tiles.astype(UNSIGNED[width], copy=False).reshape(warps, -1).take(order, axis=1)
+    return rows.view(UNSIGNED[max(width, 32)]).reshape(warps, -1, 32)
 
 
 def spread(doubts: Sequence[Array | None], result: Array, width: int) -> Array:

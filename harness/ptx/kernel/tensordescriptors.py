@@ -53,7 +53,7 @@ def decoded(code: int) -> MatrixDescriptor | str:
         return f"bits that no field of it has are set (0x{code & ~_USED:x})"
     if code >> 46 & 7 != 1:
         return f"bits 46 to 48 are {code >> 46 & 7}, which ISA 9.7.16.4.1 fixes at 1 (a descriptor of wgmma has 0)"
-    if code >> 49 & 7:
+    if code >> 49 & 7 and code >> 61:  # ISA 9.7.15.5.1: the field holds for all modes but that without a swizzle
         return f"its base offset is {code >> 49 & 7}; the emulator runs those of 0 alone, which aligned matrices have"
     if code >> 52 & 1:
         return "its leading dimension is an absolute address (bit 52), which the emulator does not run"

@@ -106,21 +106,25 @@ class TensorWork:
     def _refuse_under_way(self, step: Step, lane: int, cells: Array, verb: str, writes: bool, cores: bool) -> None:
         memory = self.memory
         mine = self._cores(lane) if cores else -1
-        bad = (memory.busy[cells] > 0) & (memory.writer[cells] != mine)
-        if writes:
-            bad |= (memory.lent[cells] > 0) & (memory.reader[cells] != mine)
+        # Mostly nothing is under way: then who it is of need not be looked up, cell by cell.
+        bad = memory.busy[cells] > 0
+        if bad.any():
+            bad &= memory.writer[cells] != mine
+        if writes and (lent := memory.lent[cells] > 0).any():
+            bad |= lent & (memory.reader[cells] != mine)
         if bad.any():
             self._name_work(step, lane, int(cells[np.flatnonzero(bad)[0]]), verb)
         warp = 0 if cores else int(self.frame.thread[lane]) // 32 + 1
-        stored = memory.storing[cells]
-        for bad, name in (
-            ((stored != 0) & ~((stored == warp) & writes), "st"),
-            ((memory.loading[cells] > 0) & writes, "ld"),
-        ):
-            if bad.any():
-                at = int(cells[np.flatnonzero(bad)[0]])
-                text = f"{self.frame.who(lane)} {verb} {self.place(at)}, of which a tcgen05.{name} is under way"
-                raise self._fault(step, f"{text}: tcgen05.wait::{name} must come first")
+        if (stored := memory.storing[cells]).any():
+            self._refuse_waiting(step, lane, cells, verb, (stored != 0) & ~((stored == warp) & writes), "st")
+        if writes:
+            self._refuse_waiting(step, lane, cells, verb, memory.loading[cells] > 0, "ld")
+
+    def _refuse_waiting(self, step: Step, lane: int, cells: Array, verb: str, bad: Array, name: str) -> None:
+        if bad.any():
+            at = int(cells[np.flatnonzero(bad)[0]])
+            text = f"{self.frame.who(lane)} {verb} {self.place(at)}, of which a tcgen05.{name} is under way"
+            raise self._fault(step, f"{text}: tcgen05.wait::{name} must come first")
 
     def _name_work(self, step: Step, lane: int, number: int, verb: str) -> None:
         for one in self.flying:

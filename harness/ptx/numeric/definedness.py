@@ -3,10 +3,11 @@
 A form states a rule: "all" (any undefined bit makes the whole result undefined), "bits" (bit i depends on bit i of
 the sources alone), "words", "halves" and "bytes" (each part on the same part), "pair" (two parts, of the first and
 the second source, or of the two halves of the only one), "two parts" and "four parts" (each of so many equal parts on
-the same part of every source, whatever the sources' widths), "own half" (result number i on half i of the sources,
-and on predicates), "upward" (bit i depends on bits i and below, as in a sum), "moves a b" (the bits of the sources
-named are moved, copied and cleared, to places that the other sources choose), "logic" (bit i is a function of the bits
-i of the sources; known ones may decide it: `x & 0` is known whatever x is), or a function of values and masks.
+the same part of every source, whatever the sources' widths), "sources" (as many equal parts as there are sources but
+one, the first source's uppermost; the last source reaches all parts), "own half" (result number i on half i of the
+sources, and on predicates), "upward" (bit i depends on bits i and below, as in a sum), "moves a b" (the bits of the
+sources named are moved, copied and cleared, to places that the other sources choose), "logic" (bit i is a function of
+the bits i of the sources; known ones may decide it: `x & 0` is known whatever x is), or a function of values and masks.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ def propagate(rule: Any, values: list[Array], masks: list[Any], result: Array, n
         return _joined(some, result)
     if rule == "pair":
         return _paired(masks, result)
+    if rule == "sources":
+        return _of_sources(masks, result)
     if rule in _COUNTS:
         return _by_parts(masks, result, _COUNTS[rule])
     if rule in _PARTS:
@@ -70,6 +73,20 @@ def _paired(masks: list[Any], result: Array) -> Array:
     upper = zero if high is None else np.where(high != 0, part << result.dtype.type(half), zero)
     lower = zero if low is None else np.where(low != 0, part, zero)
     return np.broadcast_to(upper | lower, result.shape).astype(result.dtype)
+
+
+def _of_sources(masks: list[Any], result: Array) -> Array:
+    """A result of equal parts, one for each source but the last, which reaches all of them."""
+    *sources, last = masks
+    width = 8 * result.dtype.itemsize // len(sources)
+    ones, zero = result.dtype.type((1 << width) - 1), result.dtype.type(0)
+    answer = np.zeros_like(result)
+    for place, mask in enumerate(reversed(sources)):
+        if mask is not None:
+            answer |= np.where(mask != 0, ones << result.dtype.type(width * place), zero)
+    if last is not None:
+        answer = np.where(last != 0, ~zero, answer)
+    return answer
 
 
 _COUNTS = {"two parts": 2, "four parts": 4}

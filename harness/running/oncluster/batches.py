@@ -21,7 +21,7 @@ SECONDS = 20.0
 
 @dataclass(eq=False)
 class ItemBatch:
-    """Items of one file with the same needs. lost: how often a node was lost under it."""
+    """Items of one file with the same needs. lost: how often the node that ran it was lost."""
 
     file: str
     needs: Needs

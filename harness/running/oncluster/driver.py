@@ -27,6 +27,7 @@ from harness.running.oncluster.batches import ItemBatch, Queue, queues
 from harness.running.oncluster.messages import ItemReport, NodeRun
 from harness.running.oncluster.nodesession import sent_options
 from harness.running.oncluster.received import checked
+from harness.running.settling import run_here, stop_if_asked
 from harness.timing.items import TimingItem, is_timed
 
 WORK = "harness.running.oncluster.nodesession:run"
@@ -110,10 +111,7 @@ class ClusterRun:
         finally:
             self.took = time.monotonic() - began
             self.leave()
-        for place, item in enumerate(here):
-            following = here[place + 1] if place + 1 < len(here) else None
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            _stop_if_asked(session)
+        run_here(session, here)
         return True
 
     def pytest_unconfigure(self) -> None:
@@ -140,7 +138,7 @@ class ClusterRun:
     # ---- the loop
 
     def _goes_away(self, item: pytest.Item) -> bool:
-        """Whether a node runs an item: ours, unless a resumed run has it already or no node can."""
+        """Whether an item is sent to a node: one of ptxdiff's that a resumed run lacks and some node can run."""
         assert self.nodes is not None
         if isinstance(item, VariantItem):
             offered = item.item.backend != "gpu" or item.item.target in self.config.stash[OFFERED]
@@ -181,7 +179,7 @@ class ClusterRun:
                     self._ended(event.task)
                 else:
                     self._lost(event)
-                _stop_if_asked(session)
+                stop_if_asked(session)
             self._give_up()
             self._tell()
 
@@ -248,7 +246,7 @@ class ClusterRun:
             self._error(item, "its node came to an end of the batch without a report on it")
 
     def _lost(self, event: Lost) -> None:
-        """Send on what a lost task has not reported; the item that it was at is an error where it may be to blame."""
+        """Send elsewhere what a lost task has not reported; its running item is an error where that may be to blame."""
         batch = self.batches.pop(event.task)
         rest = batch.without(event.task.received)
         if rest is None:
@@ -274,7 +272,7 @@ class ClusterRun:
         return next(q for q in self.queues if q.needs == batch.needs)
 
     def _give_up(self) -> None:
-        """Where no node has been able to run what waits for a while, that is an error of each item."""
+        """Make an error of each waiting item that no node has been able to run for a while."""
         assert self.nodes is not None
         stuck = [q for q in self.queues if q.waiting and not self.nodes.serving(q.needs)]
         if not stuck:
@@ -351,10 +349,3 @@ def _refusals(nodes: Iterable[Node]) -> Iterator[str]:
 
 def _times(task: Submitted) -> str:
     return f"{task.tries} times" if task.tries > 1 else "once"
-
-
-def _stop_if_asked(session: pytest.Session) -> None:
-    if session.shouldfail:
-        raise session.Failed(session.shouldfail)
-    if session.shouldstop:
-        raise session.Interrupted(session.shouldstop)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from harness.cluster.tasks import Misreported
 from harness.model.identity.definition import INCOMPARABLE, what_changed
-from harness.records import InRegisters, RecordError, Result, Timing, from_json, to_json
+from harness.records import InRegisters, RecordError, Result, Timing, packed, sent, unpacked
 from harness.running.assemblers import label_of
 from harness.running.collection import VariantItem
 from harness.running.item import fingerprint_of
@@ -44,14 +43,14 @@ def _with_node(data: dict[str, Any], due: pytest.Item, node: str) -> dict[str, A
     if "ptxdiff_records" not in data:
         return data
     try:
-        records = [from_json(obj) for obj in json.loads(data["ptxdiff_records"])]
+        records = [r for r, _ in unpacked(data["ptxdiff_records"])]
     except (ValueError, RecordError) as error:
         raise Misreported(f"its records on {due.nodeid} cannot be read: {error}") from None
     for record in records:
         if isinstance(record, Result) and isinstance(due, VariantItem):
             _check(record, due)
     told = [replace(r, node=node) if isinstance(r, Result | Timing | InRegisters) else r for r in records]
-    return data | {"ptxdiff_records": json.dumps([to_json(r) for r in told])}
+    return data | {"ptxdiff_records": packed(map(sent, told))}
 
 
 def _check(result: Result, due: VariantItem) -> None:
@@ -72,7 +71,7 @@ def _check(result: Result, due: VariantItem) -> None:
 
 
 def other_assembler(result: Result, due: VariantItem) -> str:
-    """By whom a result was assembled, where that is nobody whom the run asked for; "" where it is in order.
+    """The assembler of a result, where the run did not ask for that one; "" where it did.
 
     A node may have another program at the same path.
     """
@@ -85,5 +84,4 @@ def other_assembler(result: Result, due: VariantItem) -> str:
 
 
 def _results(data: dict[str, Any]) -> list[Result]:
-    records = (from_json(obj) for obj in json.loads(data.get("ptxdiff_records", "[]")))
-    return [r for r in records if isinstance(r, Result)]
+    return [r for r, _ in unpacked(data.get("ptxdiff_records", "")) if isinstance(r, Result)]

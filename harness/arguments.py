@@ -1,0 +1,189 @@
+"""The arguments of an emulated launch: arrays and tensors as buffers, tensor descriptors as parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.model.targets import capability, normal
+from harness.ptx.kernel.memory import BUFFER_SPACING, POINTED_BASE, Buffer, BufferPointer, pointed_address
+from harness.ptx.kernel.tensormaps import HostMap
+
+MOST_POINTED = 1 << 18
+"""Addresses that the host is told in one session, at most: so many fit below those of parameters."""
+
+
+class LaunchError(ValueError):
+    """A launch that cannot be: arguments that Triton takes not, or a kernel that does not compile. Says which."""
+
+
+def tensor_maps(target: str) -> bool:
+    """Whether a target copies boxes by tensor maps (TMA): from sm_90 on."""
+    return capability(normal(target)) >= 90
+
+
+def is_descriptor(value: Any) -> bool:
+    """Whether it is a tensor with the sizes of its blocks, for bulk copies (TMA)."""
+    return type(value).__name__ == "TensorDescriptor"
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether it is a numpy array or a torch tensor: what becomes a pointer."""
+    return isinstance(value, np.ndarray) or (
+        type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "data_ptr")
+    )
+
+
+def address_of(tensor: Any) -> int:
+    """The address of its first element."""
+    return int(tensor.ctypes.data if isinstance(tensor, np.ndarray) else tensor.data_ptr())
+
+
+class Pointed(Protocol):
+    """Memory whose addresses the host was told, by the numbers of these addresses (`pointed_address`)."""
+
+    def memory(self, slot: int) -> NDArray[np.uint8] | None:
+        """The bytes to which a number belongs; None where there are none, or no longer."""
+
+
+class Arguments:
+    """The tensors of a launch as emulated buffers. One tensor passed twice is one buffer.
+
+    pointed: memory that the kernel reaches where 64-bit integers among the arguments, or in them, are its addresses.
+    """
+
+    def __init__(self, values: Mapping[str, Any], unwritten: frozenset[str], pointed: Pointed | None = None) -> None:
+        self._buffers: dict[tuple[int, int], tuple[Any, bool]] = {}
+        self.pointed: list[Any] = []
+        if pointed is not None:
+            self._reach(list(values.values()), pointed)
+        unknown = unwritten - set(values)
+        if unknown:
+            raise LaunchError(f"unwritten= names {', '.join(sorted(unknown))}; the arguments are {', '.join(values)}")
+        for name, value in values.items():
+            self._take(name, value, name in unwritten)
+
+    def _take(self, name: str, value: Any, unwritten: bool) -> None:
+        if isinstance(value, tuple | list):
+            for number, element in enumerate(value):
+                self._take(f"{name}[{number}]", element, unwritten)
+        if is_descriptor(value):
+            value = value.base
+        if not is_tensor(value):
+            return
+        raw = span(name, value)
+        first, last = address_of(raw), address_of(raw) + raw.nbytes
+        if raw.nbytes and self._holder(first, last):
+            if unwritten:
+                raise LaunchError(f"unwritten= names {name}, whose address the kernel finds in memory too")
+            return
+        for other_first, other_last in self._buffers:
+            if (other_first, other_last) != (first, last) and first < other_last and other_first < last:
+                raise LaunchError(
+                    f"{name} overlaps another argument without being the same; pass the whole tensor once"
+                )
+        if (first, last) not in self._buffers:
+            buffer = Buffer(raw, name, defined=not unwritten, residue=first % 256)
+            self._buffers[first, last] = (buffer, unwritten)
+
+    def placed(self, value: Any) -> Any:
+        """A value with tensors replaced by their buffers."""
+        if isinstance(value, tuple | list):
+            return tuple(self.placed(v) for v in value)
+        if not is_tensor(value):
+            return value
+        raw = span("", value)
+        first, last = address_of(raw), address_of(raw) + raw.nbytes
+        if raw.nbytes and (holder := self._holder(first, last)):
+            return BufferPointer(holder, first - address_of(holder.array))
+        return self._buffers[first, last][0]
+
+    def _holder(self, first: int, last: int) -> Any:
+        """The pointed buffer that holds the bytes at addresses of the host; None where none does."""
+        starts = ((b, address_of(b.array)) for b in self.pointed)
+        return next((b for b, start in starts if start <= first and last <= start + b.size), None)
+
+    def _reach(self, values: list[Any], pointed: Pointed) -> None:
+        """Make buffers of all memory that is pointed to from values, and from that memory."""
+        found: dict[int, Any] = {}
+        while values:
+            for slot in _slots(values.pop()):
+                memory = None if slot in found else pointed.memory(slot)
+                if memory is not None:
+                    name = f"the tensor at 0x{pointed_address(slot, address_of(memory)):x}"
+                    found[slot] = Buffer(memory, name, residue=address_of(memory) % 256, slot=slot)
+                    values.append(memory[: len(memory) // 8 * 8].view(np.int64))
+        self.pointed = list(found.values())
+
+    def described(self, name: str, value: Any, layout: Any, target: str) -> list[Any]:
+        """A tensor descriptor as the entry's parameters: the map, the sizes and the strides.
+
+        layout: the compiler's; None for a target without tensor maps, where Triton makes loads and stores of copies by
+        a descriptor: then what is in it takes the place of the map (Triton's `decompose_descriptor`).
+        """
+        if getattr(value, "round_f32_to_tf32", False):
+            raise LaunchError(f"{name}: the emulator runs no descriptor that rounds to tf32")
+        sizes, strides = tuple(map(int, value.shape)), tuple(map(int, value.strides))
+        fill = int(getattr(value, "padding", "zero") == "nan")
+        base = self.placed(value.base)
+        if layout is None:
+            if tensor_maps(target):
+                raise LaunchError(f"{name}: Triton has told no layout of this descriptor for {target}")
+            flags = [fill, 0] if hasattr(value, "round_f32_to_tf32") else [fill]  # tf32: since Triton 3.7
+            return [base, *sizes, *strides, *flags, *sizes, *strides]
+        buffer, offset = (base.buffer, base.offset) if isinstance(base, BufferPointer) else (base, 0)
+        whole = HostMap(buffer, offset, sizes, strides, layout.box, layout.element, layout.swizzle, fill)
+        return [whole, *sizes, *strides]
+
+    def check_written(self) -> None:
+        """Raise UndefinedBits for a byte of an unwritten argument that the kernel left alone."""
+        from harness.ptx.errors import UndefinedBits
+
+        for buffer, unwritten in self._buffers.values():
+            left = buffer.unwritten
+            if unwritten and left is not None and left.any():
+                raise UndefinedBits(
+                    f"{int(left.sum())} bytes of {buffer.name} were never written, first {int(left.argmax())}"
+                )
+
+
+def _slots(value: Any) -> Iterator[int]:
+    """The numbers of the addresses among 64-bit integers: in an array or tensor of them, or one that is given."""
+    if isinstance(value, tuple | list):
+        for element in value:
+            yield from _slots(element)
+        return
+    if isinstance(value, int) and 0 <= value < 1 << 63:
+        numbers = np.array([value])
+    elif is_tensor(value) and str(value.dtype).removeprefix("torch.") in ("int64", "uint64"):
+        numbers = span("an argument", value).view(np.int64)
+    else:
+        return
+    slots = (numbers - POINTED_BASE) // BUFFER_SPACING
+    yield from np.unique(slots[(slots >= 0) & (slots < MOST_POINTED)]).tolist()
+
+
+def span(name: str, tensor: Any) -> NDArray[np.uint8]:
+    """The bytes from a tensor's first element to its last, sharing its memory: all that its pointer may be used for.
+
+    Raises LaunchError for a device tensor and negative strides.
+    """
+    if isinstance(tensor, np.ndarray):
+        if any(s < 0 for s in tensor.strides):
+            raise LaunchError(f"{name} has negative strides, which a pointer cannot express; pass a copy")
+        extent = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.strides, strict=True)) + tensor.itemsize
+        extent = extent if tensor.size else 0
+        units = tensor.view(f"u{tensor.itemsize}")
+        flat = np.lib.stride_tricks.as_strided(units, (extent // tensor.itemsize,), (tensor.itemsize,))
+        return flat.view(np.uint8)
+    if tensor.device.type != "cpu":
+        raise LaunchError(f"{name} is on {tensor.device}; the emulator works on CPU tensors")
+    import torch
+
+    extent = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1 if tensor.numel() else 0
+    flat = tensor.detach().as_strided((extent,), (1,))
+    raw: NDArray[np.uint8] = flat.view(torch.uint8).numpy()
+    return raw

@@ -1,0 +1,105 @@
+"""`with emulating("sm_90a"):` run Python code of Triton as it is, its kernels in the emulator.
+
+`kernel[grid](...)` runs on the CPU as the target would, through `harness.emulated`. Host code finds a GPU of the
+target: Triton's driver and `torch.cuda` tell its properties, and tensors asked for on "cuda" are made on the CPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+from harness.arguments import LaunchError
+from harness.launcher import Emulated, emulated
+from harness.model.targets import normal
+from harness.ptx.binding.approximate import HOPPER
+from harness.ptx.limits import KERNEL_SECONDS
+from harness.scripts.driver import StandInDriver, multiprocessors
+from harness.scripts.pointers import Pointers
+from harness.scripts.tuning import Choices
+
+
+@contextlib.contextmanager
+def emulating(
+    target: str = "sm_100a",
+    *,
+    races: bool = True,
+    limit: float | None = KERNEL_SECONDS,
+    approximate: str = HOPPER,
+    processors: int | None = None,
+) -> Iterator[None]:
+    """Run every Triton kernel launched within it on the CPU as `target` would: whole files, such as tutorials, as is.
+
+        with emulating("sm_90a"):
+            runpy.run_path("python/tutorials/09-persistent-matmul.py")
+
+    races, limit, approximate: for each launch, as `emulated` has them. processors: how many multiprocessors host code
+    is told of, which persistent kernels take for their grid (None: those of the generation's large product).
+
+    A kernel under `@triton.autotune` runs with the first configuration that the target can hold, as nothing has a time
+    here: `do_bench` calls its function once and gives NaN, and a `perf_report` does not run. `data_ptr()` gives
+    addresses that the emulator's kernels may find in memory, and that are none of this process. cuBLAS is not there.
+
+    Not for several threads at once, nor within itself. Raises LaunchError and PtxError where a launch does, and
+    ImportError without torch or triton.
+    """
+    import torch
+    import triton
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.jit import JITFunction
+
+    from harness.scripts.hosttorch import OnTheCpu, answers
+
+    target = normal(target)
+    emulated(None, target, approximate=approximate)  # refuses a wrong choice before anything is stood in for
+    driver = triton.runtime.driver
+    if isinstance(driver._active, StandInDriver):
+        raise LaunchError("emulating() within emulating(): leave the first one before the second begins")
+    pointers, choices = Pointers(), Choices()
+
+    def run(kernel: Any, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+        if warmup:
+            raise LaunchError(f"{kernel.__name__}.warmup(): the emulator compiles a kernel when it is launched")
+        for hook in kernel.pre_run_hooks:
+            hook(*args, **kwargs)
+        launch = Emulated(kernel, target, races, limit, approximate, pointers, here=True)
+        with torch._C.DisableTorchFunction():  # the harness wants addresses of this process
+            return launch[grid](*args, **kwargs)
+
+    def tuned(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+        return choices.run(tuner, args, kwargs)
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(driver, "_active", StandInDriver(target)))
+        stack.enter_context(mock.patch.object(JITFunction, "run", run))
+        stack.enter_context(mock.patch.object(Autotuner, "run", tuned))
+        stack.enter_context(mock.patch.multiple(triton.testing, do_bench=_untimed, do_bench_cudagraph=_untimed))
+        stack.enter_context(mock.patch.object(triton.testing.Mark, "run", _no_report))
+        for name, answer in answers(target, processors or multiprocessors(target)).items():
+            stack.enter_context(mock.patch.object(torch.cuda, name, answer))
+        _without_libraries(stack)
+        stack.enter_context(OnTheCpu(pointers))
+        yield
+
+
+def _untimed(function: Any, *args: Any, quantiles: Any = None, **kwargs: Any) -> Any:
+    """One call, and no time."""
+    function()
+    return math.nan if quantiles is None else [math.nan] * len(quantiles)
+
+
+def _no_report(mark: Any, *args: Any, **kwargs: Any) -> None:
+    name = getattr(mark.fn, "__name__", "a benchmark")
+    print(f"{name}: not run, as the emulator has no times", file=sys.stderr)
+
+
+def _without_libraries(stack: contextlib.ExitStack) -> None:
+    """Triton's ways to cuBLAS give None, for which host code of its tutorials looks."""
+    from triton._C.libtriton import nvidia
+
+    if hasattr(nvidia, "cublas"):
+        stack.enter_context(mock.patch.object(nvidia.cublas, "CublasLt", return_value=None))

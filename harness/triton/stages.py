@@ -1,0 +1,169 @@
+"""Triton's stages from a kernel to PTX, and what two compilations that differ in contraction alone have in common.
+
+Whether a multiplication and an addition may be contracted is asked when LLVM writes PTX, and by no stage before it: the
+LLVM IR of a kernel compiled without serves the one compiled with it. No version of Triton promises that. So the options
+that stages are given tell whether contraction was asked for, and only text that was made before is used again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import operator
+import warnings
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from triton._C.libtriton import ir
+from triton.backends.compiler import GPUTarget
+from triton.compiler.compiler import make_backend
+
+from harness.model.identity import digest
+from harness.processes.worker import nothing_written
+from harness.triton.ptxasoptions import called_with
+
+CONTRACTION = "enable_fp_fusion"
+KEPT = 8  # the plan asks for both readings of a kernel one after the other
+
+
+@dataclass(frozen=True)
+class Halfway:
+    """A kernel as text, made by stages that did not ask for contraction.
+
+    functions: what was compiled, and what it was given to call: a file that was executed again makes others, on other
+    lines. stage: the one that made the text. metadata, dialect: as `run_stages` has them. said: Python's warnings.
+    """
+
+    functions: tuple[Any, ...]
+    stage: str
+    text: str
+    metadata: Mapping[str, Any]
+    dialect: str
+    said: tuple[warnings.WarningMessage, ...]
+
+
+_halfway: OrderedDict[str, Halfway] = OrderedDict()
+
+
+Staged = tuple[str, dict[str, Any], str, tuple[str, ...]]
+"""PTX, the compiler's metadata, the kernel in Triton's own dialect with its asm as written, and options for ptxas."""
+
+
+def run_stages(source: Any, arch: int, given: Mapping[str, Any], name: str = "") -> Staged:
+    """Run Triton's stages up to the PTX.
+
+    source: what reads the kernel's function. given: options. name: equal for kernels that differ in contraction alone,
+    whose first stages are then run once; "" where nothing is to be shared.
+    """
+    target = GPUTarget("cuda", arch, 32)
+    backend = make_backend(target)
+    options = backend.parse_options(dict(given))
+    if not name or not hasattr(options, "__dict__"):  # what a class with slots is asked for would not be seen
+        return _to_ptx(source, backend, options, target)
+    key = digest((name, arch, sorted((n, repr(v)) for n, v in vars(options).items() if n != CONTRACTION)))
+    found = _halfway.get(key)
+    if found is not None and all(map(operator.is_, found.functions, _functions(source))):
+        return _from(found, source, backend, options)
+    return _to_ptx(source, backend, options, target, key)
+
+
+def _functions(source: Any) -> tuple[Any, ...]:
+    """The @triton.jit functions that a source names: its own, and those among its constants."""
+    constants = list(source.constants.values())
+    found = [source.fn]
+    while constants:
+        value = constants.pop()
+        constants += value if type(value) is tuple else ()
+        found += [value] if hasattr(value, "arg_names") else []
+    return tuple(found)
+
+
+def _from(found: Halfway, source: Any, backend: Any, options: Any) -> Staged:
+    """As `run_stages`, from where another compilation left what both have in common. Its warnings are given again."""
+    _warn(found.said)
+    stages: dict[str, Any] = {}
+    backend.add_stages(stages, options, source.language)
+    metadata = copy.deepcopy(dict(found.metadata))
+    module: Any = found.text
+    names = list(stages)
+    for name in names[names.index(found.stage) + 1 :]:
+        module = stages[name](module, metadata)
+        if name == "ptx":
+            return module, metadata, found.dialect, called_with(stages.get("cubin"), module, metadata)
+    raise _no_ptx(stages, options.arch)
+
+
+def _to_ptx(source: Any, backend: Any, options: Any, target: GPUTarget, key: str = "") -> Staged:
+    """As `run_stages`, from the function on. key: under which the text is kept that stands before contraction."""
+    asked: list[str] = []
+    if key:
+        options = _watched(options, asked)
+    stages: dict[str, Any] = {}
+    backend.add_stages(stages, options, source.language)
+    metadata: dict[str, Any] = {"target": target}
+    halfway = None
+    with _said_again() as said:
+        context = ir.context()
+        ir.load_dialects(context)
+        backend.load_dialects(context)
+        codegen = backend.get_codegen_implementation(options)
+        module = source.make_ir(target, options, codegen, backend.get_module_map(), context)
+        dialect = str(module)  # of Gluon's dialect, which has no stage of the name below
+        for name, stage in stages.items():
+            module = stage(module, metadata)
+            if name == "ttir":
+                dialect = str(module)
+            if name == "ptx":
+                break
+            if key and not asked and type(module) is str:
+                halfway = Halfway(_functions(source), name, module, copy.deepcopy(metadata), dialect, tuple(said))
+        else:
+            raise _no_ptx(stages, options.arch)
+    # A compiler that complains on standard error and goes on has to do so for each of the two.
+    if halfway is not None and nothing_written():
+        _halfway[key] = halfway
+        while len(_halfway) > KEPT:
+            _halfway.popitem(last=False)
+    return module, metadata, dialect, called_with(stages.get("cubin"), module, metadata)
+
+
+@contextlib.contextmanager
+def _said_again() -> Iterator[list[warnings.WarningMessage]]:
+    """Python's warnings within this block, which are given once more at its end."""
+    said: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            yield said
+    finally:
+        _warn(said)
+
+
+def _warn(said: Iterable[warnings.WarningMessage]) -> None:
+    for w in said:
+        warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
+
+
+def _watched(options: Any, asked: list[str]) -> Any:
+    """The same options, of a class that notes in `asked` when a stage asks for contraction, or for all of them."""
+
+    class Watched(type(options)):  # type: ignore[misc]
+        # Triton keeps what it made of options by their hash. As ones of their own, whatever asks is seen each time.
+        __eq__ = object.__eq__
+        __hash__ = object.__hash__
+
+        def __getattribute__(self, name: str) -> Any:
+            if name in (CONTRACTION, "__dict__"):
+                asked.append(name)
+            return super().__getattribute__(name)
+
+    made = object.__new__(Watched)
+    for name, value in vars(options).items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def _no_ptx(stages: Mapping[str, Any], arch: Any) -> RuntimeError:
+    return RuntimeError(f"Triton has no stage 'ptx' for {arch}; its stages are {', '.join(stages)}")

@@ -1,0 +1,301 @@
+"""What conversions of narrow formats are tried on.
+
+16-bit sources are exhausted, with all scales where the form takes one. Of float32 there are the numbers and ties of
+every narrow format with their neighbours, all float16 numbers, and strata: for each upper half of a pattern (sign,
+exponent and seven bits of the significand) lower halves that are zero, one bit, all bits, and random within equal parts
+of the range.
+
+A definition is asked once for a magnitude. Registers hold each magnitude with both signs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from itertools import pairwise
+from typing import Any
+
+import definitions as d
+import ml_dtypes
+import numpy as np
+
+STRATA = 32
+"""Lower halves tried with each upper half of a float32 pattern."""
+
+_KINDS = {"f32": (np.uint32, np.float32), "f16": (np.uint16, np.float16), "bf16": (np.uint16, ml_dtypes.bfloat16)}
+_NORMAL = {"f32": 2.0**-126, "bf16": 2.0**-126, "f16": 2.0**-14}
+
+
+@dataclass
+class Inputs:
+    """Values in registers, and the magnitudes that definitions are asked about.
+
+    `columns`: the operands, int64 patterns, one entry a lane. `which`: for the values of all lanes (those of the first
+    place, then those of the second, ...) the index into `x`. `x`: float64 values; the second half are the first half
+    with the other sign, but where random bits belong to each. `patterns`: of `x`, where nothing is scaled.
+
+    What a definition made of them is kept, as forms that differ in their modifiers share it.
+    """
+
+    source: str
+    columns: tuple[Any, ...]
+    which: Any
+    x: Any
+    patterns: Any = None
+    kept: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def lanes(self) -> int:
+        """How often the instruction is run."""
+        return len(self.columns[0])
+
+    @property
+    def sizes(self) -> Any:
+        """The values without sign, each once."""
+        return self.x[: len(self.x) // 2]
+
+    def once(self, key: Any, make: Callable[[], Any]) -> Any:
+        """The value under a key, made when first asked for."""
+        if key not in self.kept:
+            self.kept[key] = make()
+        return self.kept[key]
+
+
+def shown(columns: Sequence[Any], place: int, start: int, lane: int) -> str:
+    """The operands of a lane, counted from `start`, and which of its values is meant, from 0."""
+    return f"value {place} of {', '.join(f'{int(c[start + lane]):#x}' for c in columns)}"
+
+
+def values(source: str, patterns: Any) -> Any:
+    """Patterns as float64."""
+    bits, kind = _KINDS[source]
+    with np.errstate(invalid="ignore"):
+        return patterns.astype(bits).view(kind).astype(np.float64)
+
+
+def _around(points: Any) -> Any:
+    """float32 patterns of non-negative numbers, with two on either side."""
+    with np.errstate(over="ignore"):
+        middle = np.asarray(points, np.float64).astype(np.float32).view(np.uint32).astype(np.int64)
+    return np.clip(np.concatenate([middle + step for step in range(-2, 3)]), 0, 0x7F800000)
+
+
+@cache
+def boundaries() -> Any:
+    """The numbers of every narrow format, the middles between them, and what follows the largest; float64."""
+    points = [n / 128 for n in range(300)]
+    for name in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1", "ue8m0", "ue5m3"):
+        codes = [float(d.FORMATS[name].value(c)) for c in range(d.FORMATS[name].largest + 2)]
+        points += [*codes, *((a + b) / 2 for a, b in pairwise(codes))]
+    return np.unique(points)
+
+
+@cache
+def special_f32() -> Any:
+    """float32 patterns without sign: all boundaries with their neighbours, and all float16 numbers, NaN among them."""
+    with np.errstate(invalid="ignore"):
+        halves = np.arange(1 << 15).astype(np.uint16).view(np.float16).astype(np.float32).view(np.uint32)
+    return np.unique(np.concatenate([_around(boundaries()), halves.astype(np.int64)]))
+
+
+def stratified(strata: int) -> Any:
+    """float32 patterns without sign: `strata` lower halves for each upper one."""
+    rng = np.random.default_rng(strata)
+    fixed = np.array([0, 0xFFFF, 1, 0x8000, 0x7FFF, 0x8001, *(1 << n for n in range(14, 0, -1))])[:strata]
+    drawn = max(strata - len(fixed), 0)
+    edges = np.linspace(0, 1 << 16, drawn + 1).astype(np.int64)
+    lower = np.tile(fixed, (1 << 15, 1))
+    if drawn:
+        lower = np.hstack([lower, rng.integers(edges[:-1], edges[1:], (1 << 15, drawn))])
+    return ((np.arange(1 << 15) << 16)[:, None] | lower).ravel()
+
+
+def _magnitudes(source: str, strata: int) -> Any:
+    if source != "f32":
+        return np.arange(1 << 15)
+    return np.unique(np.concatenate([special_f32(), stratified(strata)]))
+
+
+def _paired(a: Any, b: Any, source: str) -> tuple[Any, ...]:
+    """The operands whose upper place holds `a`, the lower `b`."""
+    return (a, b) if source == "f32" else (a << 16 | b,)
+
+
+@lru_cache(maxsize=1)
+def plain(source: str, strata: int = STRATA) -> Inputs:
+    """Every pattern at both places of a pair, beside another one there."""
+    sizes = _magnitudes(source, strata)
+    patterns = np.concatenate([sizes, sizes | (1 << (31 if source == "f32" else 15))])
+    order = np.random.default_rng(3).permutation(len(patterns))
+    which = np.concatenate([np.arange(len(patterns)), order])
+    return Inputs(source, _paired(patterns, patterns[order], source), which, values(source, patterns), patterns)
+
+
+@lru_cache(maxsize=1)
+def scaled(source: str, together: bool, strata: int = STRATA) -> Inputs:
+    """Patterns and scale codes, exact quotients in float64. `together`: one scale serves both values of a pair.
+
+    Of a 16-bit source all patterns with all scales, each at one place. Of float32 the boundaries times every scale that
+    float32 holds; and the strata, most of them with a scale that leads into the range of the narrow formats. Below
+    eight strata there are every sixteenth scale and the last ones only.
+    """
+    scales = np.arange(256) if strata >= 8 else np.append(np.arange(0, 256, 16), [254, 255])
+    if source == "f32":
+        return _scaled_f32(together, scales, strata)
+    rng = np.random.default_rng([5, together])
+    mixed = rng.permutation(1 << 16)
+    halves = mixed[: 1 << 15], mixed[1 << 15 :]
+    # Each pattern is at the upper place with half of the scales, and meets another partner with each.
+    a = np.concatenate([np.roll(halves[k % 2], s) for k, s in enumerate(scales)])
+    b = np.concatenate([halves[1 - k % 2] for k in range(len(scales))])
+    high = low = np.repeat(scales, 1 << 15)
+    if not together:
+        moved = rng.permutation(len(b))
+        b, low = b[moved], low[moved]
+    columns = (a << 16 | b, high if together else high << 8 | low)
+    sizes, place = _grid(source, together)
+    which = np.concatenate([place(a, high), place(b, low)])
+    which += np.concatenate([a >> 15, b >> 15]).astype(np.int32) * len(sizes)
+    return Inputs(source, columns, which, np.concatenate([sizes, -sizes]))
+
+
+def _grid(source: str, together: bool) -> tuple[Any, Callable[[Any, Any], Any]]:
+    """The quotients of a 16-bit format and all scales without sign, each once; and where patterns with scales are.
+
+    A quotient is one of the format's significands times a power of two. Zero, infinity and NaN stand behind those.
+    """
+    x = np.nan_to_num(_flushed(source, together, np.arange(1 << 15)), nan=0.0, posinf=0.0)
+    significand, exponent = np.frexp(x)
+    digits = 1 << (10 if source == "f16" else 7)
+    row, column = exponent - exponent.min(), (significand * 2 * digits).astype(np.int64) - digits
+    top = int(row.max()) + 256
+    numbers = np.ldexp(1 + np.arange(digits) / digits, np.arange(top)[:, None] + exponent.min() - 1 + 127 - 255)
+    sizes = np.append(numbers.ravel(), [0.0, np.inf, np.nan])
+    whole = np.select([x != 0], [row * digits + column], -1).astype(np.int32)
+    infinite = digits * 31 if source == "f16" else digits * 255
+
+    def place(patterns: Any, scales: Any) -> Any:
+        size = patterns & 0x7FFF
+        found = whole[size] + ((255 - scales) * digits).astype(np.int32)
+        found[whole[size] < 0] = len(sizes) - 3
+        found[size == infinite] = len(sizes) - 2
+        found[(size > infinite) | (scales == 255)] = len(sizes) - 1
+        return found
+
+    return sizes, place
+
+
+def _flushed(source: str, together: bool, patterns: Any) -> Any:
+    """Patterns as float64; subnormals are flushed where one scale serves two."""
+    x = values(source, patterns)
+    if together:
+        x[np.abs(x) < _NORMAL[source]] *= 0.0
+    return x
+
+
+def _scaled_f32(together: bool, scales: Any, strata: int) -> Inputs:
+    rng = np.random.default_rng([7, together])
+    patterns, codes = _scaled_patterns(scales, strata, rng)
+    if together:
+        # Neighbours by scale form the pairs; the few pairs that have two scales take the first one's.
+        order = np.argsort(codes, kind="stable")
+        a, b = patterns[order][::2], patterns[order][1::2]
+        high = low = codes[order][::2]
+    else:
+        half = len(patterns) // 2
+        a, b, high, low = patterns[:half], patterns[half:], codes[:half], codes[half:]
+    both, scale = np.concatenate([a, b]), np.concatenate([high, low])
+    with np.errstate(invalid="ignore"):
+        x = np.ldexp(_flushed("f32", together, both), 127 - scale)
+    x[(scale == 255) | np.isnan(x)] = np.nan
+    # By their patterns, which sort as the numbers do, all NaN are one.
+    found, which = np.unique(np.abs(x).view(np.int64), return_inverse=True)
+    sizes = found.view(np.float64)
+    signed = (which + np.signbit(x) * len(sizes)).astype(np.int32)
+    columns = (a, b, high if together else high << 8 | low)
+    return Inputs("f32", columns, signed, np.concatenate([sizes, -sizes]))
+
+
+def _scaled_patterns(scales: Any, strata: int, rng: Any) -> tuple[Any, Any]:
+    """An even number of patterns with both signs, in random order, and their scales."""
+    numbers = scales[scales < 255]
+    points = np.ldexp(boundaries()[:, None], numbers[None, :] - 127).ravel()
+    kept = (points >= 2.0**-149) & (points < 2.0**128)
+    # A boundary below float32's numbers, or scaled by rounding: what it becomes is tried with its scale all the same.
+    pairs = _around(points[kept]) << 8 | np.tile(np.tile(numbers, len(boundaries()))[kept], 5)
+    some = stratified(strata)
+    near = np.clip((some >> 23) - 127 + rng.integers(127 - 18, 127 + 20, some.size), 0, 255)
+    drawn = np.where(rng.random(some.size) < 0.75, near, rng.integers(0, 256, some.size))
+    pairs = np.unique(np.concatenate([pairs, some << 8 | drawn]))
+    patterns, codes = np.concatenate([pairs, pairs | 1 << 39]) >> 8, np.tile(pairs & 0xFF, 2)
+    order = rng.permutation(len(patterns))
+    return patterns[order], codes[order]
+
+
+# stochastic rounding -------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def stochastic(to: str, count: int, strata: int = STRATA) -> tuple[Inputs, Any]:
+    """`count` values a lane and a random word; and the random bits of each value in `x`.
+
+    In two thirds of the lanes the random bits are, for half of the values (of pairs: all), those with which the sum
+    just carries into the code, one less, or one more.
+    """
+    rng = np.random.default_rng([6, count])
+    sizes = _magnitudes("f32", strata)
+    patterns = rng.permutation(np.concatenate([sizes, sizes | 1 << 31]))
+    each = len(patterns) // count
+    patterns = patterns[: each * count]
+    parts = tuple(patterns.reshape(count, each))
+    bits = 13 if to == "f16" else 16
+    carries = [_carrying(p, to, bits, rng) for p in parts]
+    words = [rng.integers(0, 1 << 32, each), *(_word(carries, to, turned) for turned in (False, True))]
+    random = np.choose(np.arange(each) % 3, words)
+    x = values("f32", patterns)
+    inputs = Inputs("f32", (*parts, random), np.arange(len(patterns)), x, patterns)
+    return inputs, np.concatenate(random_fields(random, to))
+
+
+def _carrying(patterns: Any, to: str, bits: int, rng: Any) -> Any:
+    """Random bits that just reach the next code, or miss it by one, or exceed it by one."""
+    fmt = d.FORMATS[to]
+    with np.errstate(invalid="ignore"):
+        size = np.nan_to_num(np.abs(values("f32", patterns)), nan=0.0, posinf=0.0)
+    unit = np.maximum(np.frexp(size)[1] - 1, 1 - fmt.bias) - fmt.mantissa
+    part = np.ldexp(size, np.minimum(-unit, 1000)) % 1.0
+    missing = np.ceil((1.0 - part) * 2.0**bits).astype(np.int64)
+    return (missing + rng.integers(-1, 2, len(patterns))) % (1 << bits)
+
+
+def _word(wanted: list[Any], to: str, turned: bool) -> Any:
+    """The random word that gives values their bits: of fours the second and fourth, `turned` the first and third."""
+    if len(wanted) == 2:
+        return wanted[0] << 16 | wanted[1]
+    high, low = (_reversed(w) for w in wanted[::2]) if turned else wanted[1::2]
+    if to == "e2m1":
+        high, low = high & 0xFF00 | low >> 8, (high & 0xFF) << 8 | low & 0xFF
+    return high << 16 | low
+
+
+def random_fields(random: Any, to: str) -> list[Any]:
+    """The random bits of each value, the first operand's first, as reported for a B200.
+
+    For fours: of 16-bit halves (for e2m1, of halves made of alternate bytes), the first value takes the upper one with
+    its bits in reverse order, the second the same in order; third and fourth the lower one likewise.
+    """
+    if to in ("f16", "bf16"):
+        ones = 0x1FFF if to == "f16" else 0xFFFF
+        return [random >> 16 & ones, random & ones]
+    high, low = random >> 16, random & 0xFFFF
+    if to == "e2m1":
+        high, low = high & 0xFF00 | low >> 8, (high & 0xFF) << 8 | low & 0xFF
+    return [_reversed(high), high, _reversed(low), low]
+
+
+def _reversed(half: Any) -> Any:
+    found = half * 0
+    for bit in range(16):
+        found |= (half >> bit & 1) << 15 - bit
+    return found

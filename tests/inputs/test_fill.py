@@ -1,0 +1,85 @@
+"""Inputs of whole kernels within `where`."""
+
+import numpy as np
+import pytest
+
+from harness import Case, Domain, finite, ptx
+from harness.inputs.fill import kernel_inputs
+from harness.model.codes import values_of
+from harness.model.identity.definition import definition
+from harness.model.match import DomainError
+from harness.model.variants import CaseError
+from references.formats import E2M1X2, F32, I32, U8, Scalar
+
+PARAMETERS = ["x", "other", "y"]
+TEXT = ".version 8.0\n.target sm_80\n.address_size 64\n"
+TEXT += f".visible .entry k({', '.join(f'.param .u64 {name}' for name in PARAMETERS)}) {{ ret; }}"
+SIZES = {"M": 8, "N": 100}
+POSITIVE = Domain("x > 0", lambda v: v["x"] > 0)
+
+
+def case(where=None, generate=None, x=F32["M", "N"], other=I32["M"]):
+    return Case(
+        inputs={"x": x, "other": other}, outputs={"y": F32["M"]}, reference=lambda x, other: other, sizes=[SIZES],
+        variants={"v": ptx(TEXT, grid=1, block=32, parameters=PARAMETERS)}, where=where, generate=generate,
+        source="a test",
+    )  # fmt: skip
+
+
+def values(made, name="x", fmt=F32):
+    return values_of(fmt, made[name])
+
+
+@pytest.mark.parametrize("name", ["edges/1", "random/1", "blocks/1"])
+def test_no_element_lies_outside_and_those_inside_stay(name):
+    free = kernel_inputs(case(), "c", name, SIZES)
+    bound = kernel_inputs(case({"x": finite("x")}), "c", name, SIZES)
+    before, after = values(free), values(bound)
+    inside = np.isfinite(before)
+    assert not inside.all(), "there is something to replace"
+    assert np.isfinite(after).all()
+    assert (bound["x"][inside] == free["x"][inside]).all()
+    assert (bound["other"] == free["other"]).all(), "another input is left alone"
+    assert len(np.unique(bound["x"][~inside])) > 1, "what takes their places is more than one value"
+    assert (kernel_inputs(case({"x": finite("x")}), "c", name, SIZES)["x"] == bound["x"]).all()
+
+
+def test_a_narrow_domain_is_filled_from_random_values():
+    made = kernel_inputs(case({"x": Domain("in 1..2", lambda v: (v["x"] > 1) & (v["x"] < 2))}), "c", "edges/1", SIZES)
+    assert ((values(made) > 1) & (values(made) < 2)).all()
+    assert len(np.unique(made["x"])) > 100
+
+
+def test_a_domain_that_holds_nothing_is_an_error():
+    with pytest.raises(CaseError, match=r"where= of x \(none\) holds none of 262144 random values; widen it"):
+        kernel_inputs(case({"x": Domain("none", lambda v: v["x"] * 0 == 1)}), "c", "random/1", SIZES)
+
+
+def test_a_domain_knows_one_input():
+    with pytest.raises(DomainError, match="no input is called 'other'; there are x"):
+        kernel_inputs(case({"x": Domain("both", lambda v: v["x"] > v["other"])}), "c", "random/1", SIZES)
+
+
+def test_what_generate_makes_has_to_lie_inside():
+    def generate(sizes, rng):
+        return {"x": np.full((8, 100), -1, np.float32).view(np.uint32), "other": np.zeros(8, np.int32)}
+
+    assert (values(kernel_inputs(case(None, generate), "c", "generated/1", SIZES)) == -1).all()
+    with pytest.raises(CaseError, match=r"generate= gave x\[0, 0\] = 0xbf800000, which lies outside where= \(x > 0\)"):
+        kernel_inputs(case({"x": POSITIVE}, generate), "c", "generated/1", SIZES)
+
+
+def test_packed_units_and_scalars():
+    made = kernel_inputs(case({"x": POSITIVE}, x=E2M1X2["M"]), "c", "random/1", SIZES)
+    assert (values(made, fmt=E2M1X2) > 0).all()
+    small = Domain("other < 9", lambda v: v["other"] < 9)
+    made = kernel_inputs(case({"other": small}, other=Scalar(U8)), "c", "random/1", SIZES)
+    assert made["other"].shape == ()
+    assert made["other"] < 9
+
+
+def test_the_domain_is_part_of_what_a_result_rests_on():
+    found = {
+        str(definition(made, made.variants["v"])) for made in (case(), case({"x": finite("x")}), case({"x": POSITIVE}))
+    }
+    assert len(found) == 3

@@ -1,0 +1,164 @@
+"""Answers of references that are kept: found again for the same reference on the same inputs, and for nothing else."""
+
+import numpy as np
+import pytest
+
+from harness import Case, asm
+from harness.judging import answers as keeping
+from harness.judging.answers import Answers
+from harness.judging.judge import judge
+from harness.model.policies import policies
+from references.formats import U8
+
+CALLS = []
+STEP = 1
+
+
+def moved(x):
+    return x
+
+
+def stepped(x):
+    return (moved(x) + STEP) & 255
+
+
+def reference(x):
+    return stepped(x)
+
+
+def another(x):
+    return (x + 2) & 255
+
+
+def case_of(function=reference):
+    return Case(
+        inputs={"x": U8},
+        outputs={"y": U8},
+        reference=function,
+        variants={n: asm("add.u32 $0, $1, 1;", constraints="=r,r") for n in ("one", "two")},
+    )
+
+
+X = np.arange(8, dtype=np.int64)
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """How often a reference was evaluated."""
+    apply, found = keeping.apply_reference, []
+
+    def counted(*given):
+        found.append(given)
+        return apply(*given)
+
+    monkeypatch.setattr(keeping, "apply_reference", counted)
+    return found
+
+
+def judged(case, outputs, variant="one"):
+    units = {"x": X.astype(np.uint8)}
+    return judge(case, policies(case, case.variants[variant]), units, {"y": np.array(outputs, np.uint8)})
+
+
+def test_a_reference_is_evaluated_once_for_all_variants_and_whatever_they_gave(made, monkeypatch):
+    monkeypatch.setattr("harness.judging.judge.answers", Answers())
+    case = case_of()
+    assert judged(case, X + 1).passed
+    assert judged(case, X + 1, "two").passed
+    wrong = judged(case, X + 2, "two")
+    assert (wrong.passed, wrong.different) == (False, 8)
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize("function", [reference, stepped, moved])
+def test_a_reference_that_was_changed_in_place_is_judged_by_what_it_is_now(function, monkeypatch):
+    """So mistakes are planted: with the answers of before, a wrong variant would pass."""
+    monkeypatch.setattr("harness.judging.judge.answers", Answers())
+    case = case_of()
+    assert judged(case, X + 1).passed
+    monkeypatch.setattr(function, "__code__", another.__code__)
+    assert not judged(case, X + 1).passed
+
+
+def test_code_that_stands_on_the_lines_of_another_is_told_apart(monkeypatch):
+    """A planted mistake has the file and the lines of what it replaces, so that the text says nothing of it."""
+    monkeypatch.setattr("harness.judging.judge.answers", Answers())
+    case, code = case_of(), stepped.__code__
+    assert judged(case, X + 1).passed
+    constants = tuple(3 if c == 255 else c for c in code.co_consts)
+    monkeypatch.setattr(stepped, "__code__", code.replace(co_consts=constants))
+    assert not judged(case, X + 1).passed
+
+
+def test_a_value_that_a_reference_uses_counts(monkeypatch):
+    monkeypatch.setattr("harness.judging.judge.answers", Answers())
+    case = case_of()
+    assert judged(case, X + 1).passed
+    monkeypatch.setitem(globals(), "STEP", 3)
+    assert not judged(case, X + 1).passed
+    assert judged(case, X + 3).passed
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [X[::-1], X.reshape(2, 4), X[:7], np.append(X[:7], 9)],
+    ids=["order", "shape", "fewer", "one other"],
+)
+def test_other_inputs_are_evaluated(made, changed):
+    kept, case = Answers(), case_of()
+    kept(case, reference, {"x": X})
+    found = kept(case, reference, {"x": changed})["y"]
+    assert len(made) == 2
+    assert np.array_equal(found, np.asarray(changed) + 1)
+
+
+def test_other_references_cases_and_flushes_are_evaluated(made):
+    kept, case = Answers(), case_of()
+    flushes = case_of(lambda x, *, ftz="": (x + bool(ftz)) & 255)
+    kept(case, reference, {"x": X})
+    assert np.array_equal(kept(case, another, {"x": X})["y"], X + 2)
+    kept(case_of(), reference, {"x": X})
+    assert np.array_equal(kept(flushes, flushes.reference, {"x": X})["y"], X)
+    assert np.array_equal(kept(flushes, flushes.reference, {"x": X}, True)["y"], X + 1)
+    assert len(made) == 5
+
+
+def test_inputs_of_other_names_are_evaluated(made):
+    """The order decides which argument a column is."""
+    kept = Answers()
+    case = Case(
+        inputs={"x": U8, "y": U8}, outputs={"z": U8}, reference=lambda x, y: (x - y) & 255,
+        variants={"v": asm("sub.u32 $0, $1, $2;", constraints="=r,r,r")},
+    )  # fmt: skip
+    one = kept(case, case.reference, {"x": X, "y": X[::-1].copy()})["z"]
+    two = kept(case, case.reference, {"y": X[::-1].copy(), "x": X})["z"]
+    assert len(made) == 2
+    assert np.array_equal(one, (X - X[::-1]) & 255)
+    assert np.array_equal(two, (X[::-1] - X) & 255)
+
+
+def test_what_is_kept_cannot_be_changed(made):
+    kept, case = Answers(), case_of()
+    for _ in range(2):
+        found = kept(case, reference, {"x": X})
+        with pytest.raises(ValueError, match="read-only"):
+            found["y"][0] = 77
+        found["y"] = X
+    assert len(made) == 1
+
+
+def test_the_oldest_answers_go(made):
+    kept, case = Answers(most=20), case_of()
+    for first in (0, 8, 16, 0):
+        kept(case, reference, {"x": X + first})
+    assert len(made) == 4
+    kept(case, reference, {"x": X})
+    assert len(made) == 4
+
+
+def test_a_large_set_is_not_kept(made, monkeypatch):
+    monkeypatch.setattr(keeping, "ASKED_AGAIN", 7)
+    kept, case = Answers(), case_of()
+    kept(case, reference, {"x": X})
+    kept(case, reference, {"x": X})
+    assert len(made) == 2

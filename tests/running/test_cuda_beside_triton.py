@@ -1,0 +1,44 @@
+"""A kernel that nvcc compiled and Triton's kernel are one case with two variants: same inputs, reference, policy."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from harness.backends.assembler import AssemblerBackend
+from harness.backends.emulator import EmulatorBackend
+from harness.model.load import load
+from harness.running.item import Item
+from harness.running.run import run_item
+
+pytest.importorskip("torch")
+pytest.importorskip("triton")
+CASE = Path(__file__).parents[2] / "cases" / "cuda_fma.py"
+VARIANTS = ("cuda", "triton")
+
+
+def results(loaded, backend):
+    found = {v: run_item(Item(loaded, v, "sm_90a", backend.name), backend, "quick").results for v in VARIANTS}
+    return {v: [r for r in found[v] if r.key.context == "straight" and r.key.pack == 1] for v in VARIANTS}
+
+
+@pytest.mark.parametrize("backend", [EmulatorBackend(), AssemblerBackend("never")], ids=lambda b: b.name)
+def test_both_pass_without_a_gpu(backend):
+    (loaded,) = load(CASE)
+    found = results(loaded, backend)
+    assert {r.verdict for v in VARIANTS for r in found[v]} == {"pass"}
+    sets = [{r.key.input_set for r in found[v]} for v in VARIANTS]
+    assert sets[0] & sets[1]
+    if backend.name == "emulator":
+        same = [{r.key.input_set: r.inputs_digest for r in found[v] if r.key.num_warps == 4} for v in VARIANTS]
+        assert {n: d for n, d in same[0].items() if n in same[1]}.items() <= same[1].items()
+
+
+def test_each_is_held_to_the_reference_by_itself():
+    (loaded,) = load(CASE)
+    variant = loaded.case.variants["cuda"]
+    wrong = dataclasses.replace(variant, text=variant.text.replace("fma.rn.f32", "fma.rz.f32"))
+    case = dataclasses.replace(loaded.case, variants={**loaded.case.variants, "cuda": wrong})
+    found = results(dataclasses.replace(loaded, case=case), EmulatorBackend())
+    assert "fail" in {r.verdict for r in found["cuda"]}
+    assert {r.verdict for r in found["triton"]} == {"pass"}

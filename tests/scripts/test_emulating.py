@@ -1,0 +1,141 @@
+"""`harness.emulating`: a file of Triton runs as it is, and what it may not do is refused."""
+
+from __future__ import annotations
+
+import math
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="Triton is not installed; it compiles the kernels of these tests")
+
+import triton
+
+from harness import emulating
+from harness.launcher import LaunchError
+from harness.ptx.errors import MemoryFault
+from references import tensor_core
+from references.formats import F16, F32
+
+FILE = Path(__file__).parent / "whole_file.py"
+GENERATIONS = {
+    "sm_80": tensor_core.AMPERE, "sm_90a": tensor_core.HOPPER_WGMMA, "sm_100a": tensor_core.BLACKWELL,
+}  # fmt: skip
+
+
+def codes(tensor: Any) -> torch.Tensor:
+    view = {2: torch.int16, 4: torch.int32}[tensor.element_size()]
+    return tensor.contiguous().view(view).to(torch.int64) & ((1 << 8 * tensor.element_size()) - 1)
+
+
+@pytest.mark.parametrize("target", list(GENERATIONS))
+def test_a_file_runs_as_it_is(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(1)
+    with emulating(target):
+        found = runpy.run_path(str(FILE))["FOUND"]
+    assert found["capability"] == {"sm_80": (8, 0), "sm_90a": (9, 0), "sm_100a": (10, 0)}[target]
+    x, y = found["products"]
+    zero = torch.zeros((64, 32), dtype=torch.int64)
+    expected = tensor_core.dot(
+        codes(x), codes(x[:32].T), zero, a_format=F16, b_format=F16, c_format=F32, d_format=F32,
+        generation=GENERATIONS[target],
+    )  # fmt: skip
+    assert torch.equal(codes(y), expected), "reset_to_zero made zeros of the sevens"
+    for size, array in zip((3, 40, 64), found["tables"], strict=True):
+        assert torch.equal(array, torch.arange(size) * 2.0)
+    assert found["config"] == {"BLOCK": 32}, "the first that a static_assert lets through"
+    assert all(map(math.isnan, found["time"]))
+    assert "measured: not run, as the emulator has no times" in capsys.readouterr().err
+
+
+@pytest.fixture
+def session() -> Any:
+    with emulating("sm_90a"):
+        yield runpy.run_path(str(FILE))
+
+
+def test_an_access_beyond_a_tensor_in_a_table_is_named(session: Any) -> None:
+    """Addresses told to the host lie as far apart as those of arguments, though the tensors may not."""
+    session["tables"](sizes=(8, 8), said=(8, 8))
+    with pytest.raises(MemoryFault, match=r"out of bounds: .* of the tensor at 0x\w+, which has 32 bytes"):
+        session["tables"](sizes=(8, 8), said=(9, 8))
+
+
+def test_a_tensor_that_is_gone_is_in_no_buffer(session: Any) -> None:
+    address = torch.zeros(8).data_ptr()
+    with pytest.raises(MemoryFault, match="lies in no buffer"):
+        session["doubled"][(1,)](torch.tensor([address]), torch.tensor([8], dtype=torch.int32), 1, BLOCK=8)
+
+
+def test_addresses_are_those_of_storages(session: Any) -> None:
+    """A view's address lies as far behind its tensor's as its elements, and lets the kernel into the whole storage."""
+    whole = torch.arange(16, dtype=torch.float32)
+    assert whole[4:].data_ptr() - whole.data_ptr() == 16
+    assert whole.data_ptr() % 16 == 0
+    sizes = torch.tensor([4], dtype=torch.int32)
+    session["doubled"][(1,)](torch.tensor([whole[4:8].data_ptr()]), sizes, 1, BLOCK=4)
+    assert whole.tolist() == [0, 1, 2, 3, 8, 10, 12, 14, *range(8, 16)]
+
+
+def test_an_argument_that_a_table_names_too_is_one_memory(session: Any) -> None:
+    table = torch.zeros(2, dtype=torch.int64)
+    table[0] = table[1:].data_ptr()
+    session["doubled"][(1,)](table, torch.tensor([2], dtype=torch.int32), 1, BLOCK=2)
+    assert table.view(torch.float32)[2:].tolist() == [0.0, 0.0]
+
+
+def test_what_counts_as_unwritten_is_no_pointed_memory(session: Any) -> None:
+    table = torch.zeros(2, dtype=torch.int64)
+    table[0] = table[1:].data_ptr()
+    with pytest.raises(LaunchError, match="unwritten= names table, whose address the kernel finds in memory too"):
+        session["doubled"][(1,)](table, torch.tensor([2], dtype=torch.int32), 1, BLOCK=2, unwritten=("table",))
+
+
+def test_the_second_launch_keeps_the_choice_and_resets_nothing(session: Any) -> None:
+    x, y = session["products"]()
+    assert torch.allclose(y[:32], x[:32].float() @ x[:32].float().T + 7, atol=1e-3)
+
+
+def test_an_error_of_a_kernel_passes_no_configuration_over(session: Any) -> None:
+    x = session["TensorDescriptor"].from_tensor(torch.randn((64, 64), dtype=torch.float16), [1, 1])
+    with pytest.raises(MemoryFault, match="out of bounds"):
+        session["gram"][(2,)](x, torch.zeros((16, 32)), 65)
+
+
+def test_where_no_configuration_runs_all_are_named(session: Any) -> None:
+    tuner = session["gram"]
+    tuner.configs = [triton.Config({"BLOCK": size}) for size in (128, 256)]
+    with pytest.raises(LaunchError, match=r"no configuration of the autotuner runs: .*BLOCK: 128.*BLOCK: 256"):
+        session["products"](n=96)
+
+
+def test_everything_is_put_back() -> None:
+    before = triton.runtime.JITFunction.run, triton.testing.do_bench, torch.cuda.get_device_capability
+    active = triton.runtime.driver._active
+    with pytest.raises(ZeroDivisionError), emulating("sm_80"):
+        torch.empty(1 // 0, device="cuda")
+    assert before == (triton.runtime.JITFunction.run, triton.testing.do_bench, torch.cuda.get_device_capability)
+    assert triton.runtime.driver._active is active
+    tensor = torch.zeros(4)
+    assert tensor.numpy().ctypes.data == tensor.data_ptr()
+
+
+def test_what_nobody_can_do_is_refused(session: Any) -> None:
+    with pytest.raises(LaunchError, match=r"emulating\(\) within emulating\(\)"), emulating("sm_80"):
+        pass
+    with pytest.raises(LaunchError, match=r"doubled\.warmup\(\)"):
+        session["doubled"].warmup(torch.zeros(1, dtype=torch.int64), None, 1, grid=(1,), BLOCK=8)
+    with pytest.raises(LaunchError, match="asked for 'utils'"):
+        triton.runtime.driver.active.utils  # noqa: B018
+    with pytest.raises(ValueError, match="no target"), emulating("gfx90a"):
+        pass
+
+
+def test_processors_are_what_the_host_is_told() -> None:
+    with emulating("sm_90a"):
+        assert torch.cuda.get_device_properties("cuda").multi_processor_count == 132
+    with emulating("sm_90a", processors=2):
+        assert torch.cuda.get_device_properties("cuda").multi_processor_count == 2
