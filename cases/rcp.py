@@ -46,7 +46,7 @@ quotient = Case(
             match=exact(),
             meets=Meets(
                 magnitude("b", 2.0**-126, 2.0**125) & magnitude("a", 2.0**-100, 2.0**100),
-                ulp(2, underflow=True, source="derived: two roundings, a relative 2^-24 each"),
+                ulp(2, overflow=True, underflow=True, source="derived: two roundings, a relative 2^-24 each"),
             ),
         ),
         "div.rn": asm("div.rn.f32 $0, $1, $2;"),
