@@ -156,6 +156,14 @@ class Backend(Protocol):
 
 
 @runtime_checkable
+class CompilingBackend(Backend, Protocol):
+    """A backend whose kernels compile beside other work."""
+
+    def prepare(self, job: Job) -> None:
+        """Begin compiling a job that `run` will be asked for; says nothing of what becomes of it."""
+
+
+@runtime_checkable
 class MachineCodeBackend(Backend, Protocol):
     """A backend that runs what was built of a job elsewhere."""
 

@@ -60,7 +60,7 @@ class AssemblerBackend:
         )
 
     def prepare(self, job: Job) -> None:
-        """Begin compiling a job that `run` will be asked for later; says nothing of what becomes of it."""
+        """See `harness.jobs.CompilingBackend`."""
         with contextlib.suppress(ValueError, TypeError, NoTriton):
             submit(launch_of(job).spec(job.target))
 

@@ -5,6 +5,7 @@ What ptxas would be given is what runs here: Triton's packing, padding, masks an
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Callable
@@ -25,10 +26,11 @@ from harness.ptx.errors import ExecutionError, NotElementwise, TimeLimit, Undefi
 from harness.ptx.limits import KERNEL_SECONDS, shared_memory
 from harness.ptx.targets import Target
 from harness.ptx.text.header import retargeted
-from harness.triton.compile import compile_kernel
+from harness.triton.compile import compile_kernel, submit
 from harness.triton.diagnostics import Refusal
 from harness.triton.elementwise import TEMPLATE_FILE
 from harness.triton.guarded import PATTERNS, Layout, input_overwritten, never_written
+from harness.triton.installation import NoTriton
 from harness.triton.launch import Launch, TensorLayout, entry_parameters, launch_of, launched_experiment
 from harness.triton.ptxtext import asm_line
 from harness.triton.spec import Compilation
@@ -57,6 +59,12 @@ def compile_job(job: Job) -> CompiledKernel | Outcome:
             compilation = launch.elementwise.explain(compilation)
         return Outcome(compilation.kind, compilation.words)
     return CompiledKernel(launch, compilation)
+
+
+def begin_compiling(job: Job) -> None:
+    """Have a worker compile a job's kernel; `compile_job` takes what comes of it, and tells what is wrong."""
+    with contextlib.suppress(ValueError, TypeError, NoTriton):
+        submit(launch_of(job).spec(job.target))
 
 
 Once = Callable[[Experiment, Callable[[], Outcome]], Outcome]

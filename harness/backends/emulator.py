@@ -72,16 +72,22 @@ class EmulatorBackend:
         refusal = _refusal(job, job.variant)
         if refusal is not None:
             return refusal
-        setup = job.setup
-        named = compiler_of(job.case, job.variant)  # such a variant tests what that build makes of the asm
-        alone = (setup.alone and not named) or setup.context != "straight" or setup.padding is not None
-        if not (alone or _is_large(job)) and (named or _compiles()):
+        if _within_a_kernel(job):
             return self._compiled(job)
+        setup = job.setup
         outcome = self._snippet(job, job.variant)
         if outcome.findings and setup.alone and setup.context == "straight" and setup.padding is None and _compiles():
             # Alone, the bits that fill up a partial pack are undefined; Triton's kernel may define them.
             return self._compiled(job)
         return outcome
+
+    def prepare(self, job: Job) -> None:
+        """See `harness.jobs.CompilingBackend`."""
+        if isinstance(job.variant, AsmVariant) and (_refusal(job, job.variant) or not _within_a_kernel(job)):
+            return
+        from harness.backends.compiled import begin_compiling
+
+        begin_compiling(replace(job, approximate=self.approximate))
 
     def _compiled(self, job: Job) -> Outcome:
         from harness.backends.compiled import compile_job, run_compiled
@@ -164,6 +170,14 @@ def _refusal(job: Job, variant: AsmVariant) -> Outcome | None:
     except (PtxError, CaseError) as e:
         return Outcome("error", error_line(e))
     return None
+
+
+def _within_a_kernel(job: Job) -> bool:
+    """Whether asm runs in the kernel that Triton makes of it, not by itself."""
+    setup = job.setup
+    named = compiler_of(job.case, job.variant)  # such a variant tests what that build makes of the asm
+    alone = (setup.alone and not named) or setup.context != "straight" or setup.padding is not None
+    return not (alone or _is_large(job)) and bool(named or _compiles())
 
 
 def _is_large(job: Job) -> bool:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from harness.backends import builds
 from harness.inputs.fill import kernel_inputs, shaped
-from harness.jobs import Backend, Job, Outcome, Setup, block_of
+from harness.jobs import Backend, CompilingBackend, Job, Outcome, Setup, block_of
 from harness.judging.expectation import settle, settle_declared
 from harness.judging.judge import Judgement, held_exactly, judge_same
 from harness.judging.message import headline, message
@@ -95,6 +95,10 @@ def jobs(item: Item, backend: Backend, effort: str) -> Iterator[tuple[Key, Job |
 
 
 class _ItemRun(PtxasTrial):
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._ahead: list[tuple[WorkItem, tuple[WorkItem, Units]]] = []  # what compiles, with the inputs made for it
+
     def all(self, replay: Replay | None, stop: bool = False, assemblers: Sequence[Chosen] = (None,)) -> ItemResults:
         item = WorkItem(Setup(), "")
         try:
@@ -108,9 +112,12 @@ class _ItemRun(PtxasTrial):
             keys: set[Key] = set()
             self.assemblers = tuple(assemblers)
             for assembler in assemblers:
-                for item in by(assembler, work):
+                plan = by(assembler, work)
+                for place, item in enumerate(plan):
                     if self._faulty(item) or (stop and self._failed()):
                         return self._settled(replay)
+                    if replay is None and not stop:
+                        self._compile_ahead(plan[place : place + 2])
                     if not self._go_on(item, replay, keys):
                         break
         except (CaseError, DomainError, ReferenceFault, OracleFault) as e:
@@ -123,11 +130,33 @@ class _ItemRun(PtxasTrial):
         """Run one work item, unless its key has a result; whether the rest of the plan is worth running."""
         if replay is None and self._is_large(item):
             return self._sweep(item)
-        item, inputs = self._filled(item) if replay is None else (item, self._refilled(item, replay))
+        item, inputs = self._made(item) if replay is None else (item, self._refilled(item, replay))
         key = self._key(item)
         known = key in keys
         keys.add(key)
         return known or self._one(item, inputs)
+
+    def _compile_ahead(self, plan: Sequence[WorkItem]) -> None:
+        """Begin compiling these, the first first: the second compiles while the first one runs and is judged."""
+        if not isinstance(self.backend, CompilingBackend):
+            return
+        for item in plan:
+            if any(item is known for known, _ in self._ahead):
+                continue
+            try:
+                if self._is_large(item):
+                    continue
+                made = self._filled(item)
+                self.backend.prepare(self._job(*made))
+            except Exception:  # it is met again, and told, when the item runs
+                return
+            self._ahead.append((item, made))
+
+    def _made(self, item: WorkItem) -> tuple[WorkItem, Units]:
+        """The item with its shape, and its inputs, which may have been made ahead."""
+        found = [made for known, made in self._ahead if known is item]
+        self._ahead = [pair for pair in self._ahead if pair[0] is not item]
+        return found[0] if found else self._filled(item)
 
     def _settled(self, replay: Replay | None) -> ItemResults:
         """The item's results, with what is said of all of them together."""

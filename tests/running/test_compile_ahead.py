@@ -1,0 +1,123 @@
+"""While one setup runs and is judged, the next one compiles; neither order nor inputs change by that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import triton
+
+from harness import Case, asm, plain
+from harness.backends.emulator import EmulatorBackend
+from harness.jobs import Job, Outcome
+from harness.model.load import LoadedCase
+from harness.model.variants import CaseError
+from harness.running import run
+from harness.running.item import Item
+from harness.running.run import run_item
+from references.formats import U8
+
+
+@triton.jit
+def flipped_by_triton(x):
+    return x ^ 6
+
+
+def flipped(x):
+    return x ^ 6
+
+
+CASE = Case(
+    inputs={"x": U8},
+    outputs={"y": U8},
+    reference=flipped,
+    variants={
+        "asm": asm("xor.b32 $0, $1, 0x06060606;", constraints="=r,r", pack=4),
+        "triton": plain(flipped_by_triton),
+    },
+)
+
+
+def item_of(variant="triton"):
+    return Item(LoadedCase(CASE, "c", "case", Path(__file__), ""), variant, "sm_90a", "emulator")
+
+
+def place_of(job: Job):
+    return job.setup, {n: np.asarray(v).tobytes() for n, v in job.inputs.items()}
+
+
+class Listed:
+    """A backend that notes what it is asked, and answers rightly without compiling anything."""
+
+    name = "emulator"
+
+    def __init__(self, answer=lambda x: x ^ 6):
+        self.asked, self.answer = [], answer
+
+    def unavailable(self, target):
+        return None
+
+    def prepare(self, job):
+        self.asked.append(("prepare", *place_of(job)))
+
+    def run(self, job):
+        self.asked.append(("run", *place_of(job)))
+        return Outcome("ran", outputs={"y": self.answer(job.inputs["x"])})
+
+
+def test_the_next_one_compiles_while_this_one_runs():
+    backend = Listed()
+    assert run_item(item_of(), backend, "quick").verdict == "pass"
+    prepared = [a[1:] for a in backend.asked if a[0] == "prepare"]
+    ran = [a[1:] for a in backend.asked if a[0] == "run"]
+    assert len(ran) >= 3
+    assert ran == prepared  # each once, in the plan's order, with the very inputs
+    words = [a[0] for a in backend.asked]
+    assert words[:3] == ["prepare", "prepare", "run"]
+    for place, word in enumerate(words):
+        behind = words[: place + 1].count("prepare") - words[: place + 1].count("run")
+        assert word == "prepare" or behind <= 1
+
+
+def test_what_is_prepared_and_never_run_gives_no_result():
+    backend = Listed(answer=lambda x: x ^ 7)
+    found = run_item(item_of(), backend, "quick", stop=True)
+    assert found.verdict == "fail"
+    assert [a[0] for a in backend.asked] == ["run"]  # where the first failure ends it, nothing is begun in vain
+
+
+def test_a_backend_that_refuses_to_prepare_still_runs():
+    class Broken(Listed):
+        def prepare(self, job):
+            raise RuntimeError("no compiler")
+
+    backend = Broken()
+    assert run_item(item_of(), backend, "quick").verdict == "pass"
+    assert {a[0] for a in backend.asked} == {"run"}
+
+
+def test_inputs_that_cannot_be_made_are_an_error_in_their_place(monkeypatch):
+    made = run._ItemRun._filled
+
+    def filled(self, item):
+        if self.found.results:  # of the third one: ahead, and again when it is its turn
+            raise CaseError("no inputs today")
+        return made(self, item)
+
+    monkeypatch.setattr(run._ItemRun, "_filled", filled)
+    backend = Listed()
+    found = run_item(item_of(), backend, "quick")
+    assert [r.verdict for r in found.results] == ["pass", "pass", "error"]
+    assert "no inputs today" in found.results[-1].words
+
+
+@pytest.mark.parametrize("variant", ["asm", "triton"])
+def test_the_emulators_results_are_those_without(variant, monkeypatch):
+    wanted = run_item(item_of(variant=variant), EmulatorBackend(), "quick")
+    monkeypatch.delattr(EmulatorBackend, "prepare")
+    alone = run_item(item_of(variant=variant), EmulatorBackend(), "quick")
+    assert wanted.verdict == "pass"
+    assert [(r.key, r.verdict, r.outputs_digest) for r in wanted.results] == [
+        (r.key, r.verdict, r.outputs_digest) for r in alone.results
+    ]
