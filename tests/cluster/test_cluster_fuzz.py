@@ -102,7 +102,7 @@ def test_a_generation_that_no_node_has_is_refused(tasks, tmp_path):
 def test_a_node_tries_with_the_drivers_own_assembler_or_not_at_all(tmp_path):
     copy = tmp_path / "ptxas"
     copy.write_text(Path(FLIPPING).read_text() + "\n# another\n")
-    with pytest.raises(NoAssembler, match=r"this node has not the file that the driver has at"):
+    with pytest.raises(NoAssembler, match=r"this node lacks the file that the driver has at"):
         oncluster._found(plan().assemblers[0], digest_of_file(str(copy)), "sm_90a")
     found = oncluster._found(plan().assemblers[0], digest_of_file(FLIPPING), "sm_90a")
     assert found == plan().assemblers[0]

@@ -250,7 +250,7 @@ class TestWhatCudaRefuses:
             ({"grid": (1, 1, 65536)}, "at most 65,535 blocks along z"),
             ({"grid": (1.5,)}, "each an integer"),
             ({"grid": (-1,)}, "one to three sizes"),
-            ({"threads": 2048}, "up to 1024 threads"),
+            ({"threads": 2048}, "blocks of whole warps, 32 to 1024 threads"),
             ({"shared_bytes": 232_449}, "needs 232,449 bytes of shared memory a block; sm_90a has 232,448"),
             ({"shared_bytes": -1}, "shared memory"),
         ],
