@@ -55,6 +55,6 @@ case = Case(
         "triton": plain(in_triton, constants=SAME),
         "gluon": kernel(in_gluon, grid=lambda sizes: (-(-sizes["n"] // 256),), meta={"BLOCK": 256, **SAME}),
     },
-    family="bits",
+    family="bits and integers",
     source="PTX ISA, prmt",
 )
