@@ -174,7 +174,7 @@ def _declared(run: RunRecords, baseline: RunRecords) -> Iterator[Objection]:
             known = bool(r.outputs_digest) and accepted.get(r.key) == (r.inputs_digest, r.outputs_digest)
             groups[_subject(r.key), known].append(r)
     for (subject, known), members in groups.items():
-        text = f"{DECLARED}, {members[0].words}; {len(members)} results"
+        text = f"{', '.join(filter(None, (DECLARED, members[0].words)))}: {len(members)} results"
         text += "" if known else ": no baseline has accepted these bits; look at them, then --accept"
         yield Objection(ACCEPTED if known else CORRECTNESS, subject, text)
 

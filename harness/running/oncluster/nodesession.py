@@ -56,6 +56,8 @@ class NodeSession:
         os.chdir(root / order.invoked)
         installed = any(e.name == "ptxdiff" for e in importlib.metadata.entry_points(group="pytest11"))
         plugin = [] if installed else ["-p", OURS]
+        # ptxdiff is imported here already, and a project may make errors of warnings.
+        plugin += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
         words = [*plugin, "-p", "no:terminal", "-p", "no:cacheprovider", f"--rootdir={root}"]
         plugins = [name for name in order.options.get("plugins") or () if name != OURS]
         options = {**order.options, "ptx_cases": self._cases(), "plugins": plugins}

@@ -1,0 +1,47 @@
+"""A node's pytest session, without Ray: it begins in projects of every kind."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.cluster.conftest import ROOT, path_of
+
+BEGINS = """
+import harness.plugin
+from pathlib import Path
+from harness.running.oncluster.messages import NodeRun
+from harness.running.oncluster.nodesession import NodeSession
+session = NodeSession(NodeRun("ident", "run", {}, ".", ()), Path.cwd())
+print(sorted(session.items_of("cases/one.py")))
+"""
+CASE = """
+from harness import Case, asm
+from references.formats import U8
+
+def same(x):
+    return x
+
+moved = asm("mov.b32 $0, $1;", constraints="=r,r")
+case = Case(inputs={"x": U8}, outputs={"y": U8}, reference=same, variants={"mov": moved})
+"""
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_project_that_makes_errors_of_warnings(tmp_path, installed):
+    """An installed ptxdiff is imported before pytest could rewrite its assertions, of which pytest warns."""
+    place = tmp_path / "site" / "ptxdiff-9.dist-info"
+    project = tmp_path / "project"
+    (project / "cases").mkdir(parents=True)
+    (project / "cases" / "one.py").write_text(CASE)
+    (project / "pyproject.toml").write_text('[tool.pytest.ini_options]\nfilterwarnings = ["error"]\n')
+    if installed:
+        place.mkdir(parents=True)
+        (place / "METADATA").write_text("Metadata-Version: 2.1\nName: ptxdiff\nVersion: 9\n")
+        (place / "entry_points.txt").write_text("[pytest11]\nptxdiff = harness.plugin\n")
+        (place / "RECORD").write_text("harness/__init__.py,,\nptxdiff-9.dist-info/RECORD,,\n")
+    environment = {**os.environ, "PYTHONPATH": path_of(place.parent, ROOT)}
+    done = subprocess.run([sys.executable, "-c", BEGINS], cwd=project, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "one.py::mov" in done.stdout
