@@ -13,3 +13,19 @@ def device():
         return Hardware()
     except NoDevice as e:
         pytest.skip(str(e))
+
+
+@pytest.fixture(scope="module")
+def products_device():
+    """The GPU at hand, for running products of matrices."""
+    from harness.conformance.products import ProductDevice
+
+    return ProductDevice()
+
+
+@pytest.fixture(scope="module")
+def hopper_products(products_device):
+    """The same, where it is a Hopper GPU: no other one has wgmma."""
+    if products_device.identity.target != "sm_90a":
+        pytest.skip(f"wgmma is Hopper's; this is {products_device.identity.target}")
+    return products_device

@@ -3,7 +3,6 @@
 import pytest
 
 from harness.conformance import otherproducts, productforms
-from harness.conformance.products import ProductDevice
 from harness.processes.gpus import gpu_visible
 from harness.ptx.targets import Target
 
@@ -22,11 +21,6 @@ FORMS = [
     "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e5m2.f32.ue8m0",
     "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3",
 ]
-
-
-@pytest.fixture(scope="module")
-def products_device():
-    return ProductDevice()
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.conformance import groupproducts, products
+from harness.conformance import groupproducts
 from harness.processes.gpus import gpu_visible
 
 pytestmark = [
@@ -29,42 +29,34 @@ FORMS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def products_device():
-    device = products.ProductDevice()
-    if device.identity.target != "sm_90a":
-        pytest.skip(f"wgmma is Hopper's; this is {device.identity.target}")
-    return device
-
-
 @pytest.mark.parametrize("form", FORMS)
-def test_every_layout_has_the_devices_bits(products_device, form):
+def test_every_layout_has_the_devices_bits(hopper_products, form):
     count = len(groupproducts.layouts_of(form)) * groupproducts.TILES
-    tally = groupproducts.measured(products_device, form, count)
+    tally = groupproducts.measured(hopper_products, form, count)
     assert (tally.mismatches, tally.failure, tally.refused) == (0, "", ""), tally.offenders
     assert tally.inputs == count
 
 
 @pytest.mark.parametrize("form", [FORMS[0], FORMS[3]])
-def test_the_other_selector_takes_the_other_threads(products_device, form):
+def test_the_other_selector_takes_the_other_threads(hopper_products, form):
     known = groupproducts.program(form, "sm_90a", groupproducts.layouts_of(form)[0])
     other = replace(known, text=known.text.replace("%m0, 0,", "%m0, 1,"))
     assert other.text != known.text
     operands = groupproducts.drawn(known, "selector", 7)
     given = groupproducts.arrays(known, operands)
-    got = groupproducts.on_device(products_device, other, given)
+    got = groupproducts.on_device(hopper_products, other, given)
     assert (groupproducts.emulated(other, given) == got).all()
     assert (groupproducts.emulated(known, given) != got).any()
 
 
 @pytest.mark.parametrize("change", [{"fraction": 24}, {"fraction": 26}, {"terms": 8}, {"terms": 32}])
-def test_a_model_off_by_one_step_is_seen(products_device, change):
+def test_a_model_off_by_one_step_is_seen(hopper_products, change):
     form = FORMS[2]
     known = groupproducts.program(form, "sm_90a", groupproducts.layouts_of(form)[0])
     how = known.product.arithmetic
     wrong = replace(known, product=replace(known.product, arithmetic=replace(how, model=replace(how.model, **change))))
     operands = groupproducts.drawn(known, "off by one", 28)
-    got = groupproducts.on_device(products_device, known, groupproducts.arrays(known, operands))
+    got = groupproducts.on_device(hopper_products, known, groupproducts.arrays(known, operands))
     assert (groupproducts.computed(known, operands) == got).all()
     if change != {"terms": 32}:  # 16 stored elements are one block either way
         assert (groupproducts.computed(wrong, operands) != got).any()

@@ -26,11 +26,6 @@ FORMS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def products_device():
-    return products.ProductDevice()
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_the_emulator_has_the_devices_bits(products_device, form):
     target = Target.parse(products_device.identity.target)

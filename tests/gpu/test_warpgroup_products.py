@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.conformance import groupproducts, products
+from harness.conformance import groupproducts
 from harness.processes.gpus import gpu_visible
 from harness.ptx.kernel import warpgroup
 
@@ -26,37 +26,29 @@ FORMS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def products_device():
-    device = products.ProductDevice()
-    if device.identity.target != "sm_90a":
-        pytest.skip(f"wgmma is Hopper's; this is {device.identity.target}")
-    return device
-
-
 @pytest.mark.parametrize("form", FORMS)
-def test_every_layout_has_the_devices_bits(products_device, form):
+def test_every_layout_has_the_devices_bits(hopper_products, form):
     count = len(groupproducts.layouts_of(form)) * groupproducts.TILES
-    tally = groupproducts.measured(products_device, form, count)
+    tally = groupproducts.measured(hopper_products, form, count)
     assert (tally.mismatches, tally.failure, tally.refused) == (0, "", ""), tally.offenders
     assert tally.inputs == count
 
 
 @pytest.mark.parametrize("change", [{"fraction": 24}, {"fraction": 26}, {"terms": 8}])
-def test_a_model_off_by_one_step_is_seen(products_device, change):
+def test_a_model_off_by_one_step_is_seen(hopper_products, change):
     form = FORMS[2]
     known = groupproducts.program(form, "sm_90a", groupproducts.layouts_of(form)[0])
     how = known.product.arithmetic
     wrong = replace(known, product=replace(known.product, arithmetic=replace(how, model=replace(how.model, **change))))
     operands = groupproducts.drawn(known, "off by one", 28)
     given = groupproducts.arrays(known, operands)
-    got = groupproducts.on_device(products_device, known, given)
+    got = groupproducts.on_device(hopper_products, known, given)
     assert (groupproducts.computed(known, operands) == got).all()
     assert (groupproducts.computed(wrong, operands) != got).any()
 
 
 @pytest.mark.parametrize("field", ["leading", "stride", "swizzle"])
-def test_another_descriptor_gives_other_bits_on_both(products_device, field):
+def test_another_descriptor_gives_other_bits_on_both(hopper_products, field):
     """With the same change of the descriptor the emulator still has the device's bits: addresses are the same."""
     layout = groupproducts.GroupLayout(16, 64) if field != "leading" else groupproducts.GroupLayout(16, 16)
     form = FORMS[0]
@@ -69,7 +61,7 @@ def test_another_descriptor_gives_other_bits_on_both(products_device, field):
     changed = replace(known, text=text)
     operands = groupproducts.drawn(known, "other", 7)
     given = groupproducts.arrays(known, operands)
-    got = groupproducts.on_device(products_device, changed, given)
+    got = groupproducts.on_device(hopper_products, changed, given)
     assert (groupproducts.emulated(changed, given) == got).all()
     assert (groupproducts.computed(known, operands) != got).any()
 

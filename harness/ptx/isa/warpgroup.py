@@ -49,28 +49,21 @@ SPARSE_ROWS = (
     GroupRow(64, ".s32", ".s8 .u8", ".s8 .u8", _FEWER, before="{.satfinite}"),
 )
 
-for _row in ROWS:
-    operation(
-        f"wgmma.mma_async.sync.aligned.shape{_row.before}.dtype.atype.btype{_row.behind}",
-        "wgmma",
-        section="9.7.15.5.2",
-        requires="90a",
-        shape=" ".join(f".m64n{n}k{_row.k}" for n in _row.columns),
-        dtype=_row.d,
-        atype=_row.a,
-        btype=_row.b or _row.a,
-    )
-for _row in SPARSE_ROWS:
-    operation(
-        f"wgmma.mma_async.sp.sync.aligned.shape{_row.before}.dtype.atype.btype",
-        "wgmma_sp",
-        section="9.7.15.6.3",
-        requires="90a",
-        shape=" ".join(f".m64n{n}k{_row.k}" for n in _row.columns),
-        dtype=_row.d,
-        atype=_row.a,
-        btype=_row.b or _row.a,
-    )
+for _sparse, _operation, _section, _rows in (
+    ("", "wgmma", "9.7.15.5.2", ROWS),
+    (".sp", "wgmma_sp", "9.7.15.6.3", SPARSE_ROWS),
+):
+    for _row in _rows:
+        operation(
+            f"wgmma.mma_async{_sparse}.sync.aligned.shape{_row.before}.dtype.atype.btype{_row.behind}",
+            _operation,
+            section=_section,
+            requires="90a",
+            shape=" ".join(f".m64n{n}k{_row.k}" for n in _row.columns),
+            dtype=_row.d,
+            atype=_row.a,
+            btype=_row.b or _row.a,
+        )
 operation("wgmma.fence.sync.aligned", "wgmma_fence", section="9.7.15.7.1", requires="90a")
 operation("wgmma.commit_group.sync.aligned", "wgmma_commit", section="9.7.15.7.2", requires="90a")
 operation("wgmma.wait_group.sync.aligned", "wgmma_wait", section="9.7.15.7.3", requires="90a")
