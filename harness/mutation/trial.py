@@ -60,6 +60,10 @@ class Subject:
         assert isinstance(variants, dict)
         variants[name] = variant
 
+    def limited(self, limit: float) -> Subject:
+        """The same with another limit of seconds for an emulated kernel."""
+        return Subject(self.loaded, self.target, limit)
+
     def fresh(self) -> Subject:
         """The same with a new case, for which input sets are made again: after a change of the reference."""
         return Subject(self.loaded, self.target, self.backend.limit)

@@ -260,3 +260,16 @@ def test_only_mutants_of_the_lines_that_run_are_made():
     assert reference(4) == 4
     with source.swapped(some[0]):
         assert reference(4) != 4
+
+
+def test_a_reference_that_is_a_lambda_within_a_call_is_mutated(tmp_path):
+    """Each of two in one line by its own text; and one over several lines."""
+    path = tmp_path / "lambdas.py"
+    path.write_text("both = dict(one=lambda x: x + 1, two=lambda x: x * 3)\nlong = [\n    lambda x:\n    x - 7,\n]\n")
+    names: dict[str, object] = {"__name__": "lambdas"}
+    exec(compile(path.read_text(), path, "exec"), names)
+    found = [names["both"]["one"], names["both"]["two"], names["long"][0]]
+    changes = [[m.change.partition(": ")[2] for m in source.mutants(f)] for f in found]
+    assert ["x + 1 -> x - 1" in c for c in changes] == [True, False, False]
+    assert ["x * 3 -> x + 3" in c for c in changes] == [False, True, False]
+    assert ["x - 7 -> x + 7" in c for c in changes] == [False, False, True]
