@@ -26,6 +26,7 @@ from harness.mutation.trial import Subject, Trial, mutated, texts_of, trial_of, 
 from harness.ptx.limits import KERNEL_SECONDS
 from harness.records import Mutation, Survivor
 from harness.running.plan import sets_of
+from harness.triton.spec import Digests
 
 SUBJECTS = ("asm", "ptx", "reference")
 BY_DEFAULT = ("asm", "reference")
@@ -68,6 +69,7 @@ def mutate(
 ) -> Iterator[Mutation]:
     """The mutations of some variants of a case, each as it is done. subjects: some of SUBJECTS."""
     unfit: dict[str, str] = {}
+    digests: Digests = {}
 
     def why_unfit(subject: Subject, name: str) -> str:
         if name not in unfit:
@@ -76,7 +78,7 @@ def mutate(
 
     for kind, of in (("asm", _of_variant), ("ptx", _of_compiled)):
         for name in names if kind in subjects else ():
-            subject = Subject(loaded, target, budget.limit)
+            subject = Subject(loaded, target, budget.limit, digests)
             yield earlier(kind, (name,)) or of(subject, name, budget, why_unfit)
     if "reference" not in subjects:
         return
@@ -87,7 +89,7 @@ def mutate(
     for given, users in held.values():
         found = earlier("reference", tuple(users))
         if found is None:
-            subject = Subject(loaded, target, budget.limit)
+            subject = Subject(loaded, target, budget.limit, digests)
             fit = [n for n in users if not why_unfit(subject, n)]
             found = _of_reference(subject, given, users, fit, budget)
         yield found

@@ -30,6 +30,7 @@ from harness.mutation.source import SourceMutant, swapped
 from harness.mutation.trial import Subject
 from harness.records import Offender
 from harness.running.run import judge_job
+from harness.triton.spec import digests_from
 
 Settled = Literal["equivalent", "sampled", "allowed", "missed", "undecided"]
 CHUNK = 1 << 18
@@ -129,7 +130,7 @@ def settle_reference(
 
         def judged(inputs: Inputs) -> Judgement | str:
             other = subject.fresh()
-            with swapped(mutant):
+            with swapped(mutant), digests_from(subject.digests):
                 for name in names:
                     variant = other.case.variants[name]
                     pack = max(packs_of(other.case, variant)) if isinstance(variant, AsmVariant) else 1

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import inspect
 import os
 import sys
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,6 +24,36 @@ from harness.triton.ptxtext import body_hash
 Type = str | tuple["Type", ...]
 Place = tuple[int, ...]
 """Where an argument is: its number, and within tuples the element's number, ..."""
+
+
+Digests = dict[tuple[int, bool], tuple[Any, str]]
+"""By a function's id and whether it is portable: the function, and its digest."""
+
+_digests: Digests | None = None
+
+
+@contextlib.contextmanager
+def digests_from(known: Digests) -> Iterator[None]:
+    """Take the digests of functions from here within this block, and keep those that are new.
+
+    A digest may cover more than a function calls: what else has a name that it uses. While that is changed on purpose,
+    workers would refuse the function. For one thread.
+    """
+    global _digests
+    before, _digests = _digests, known
+    try:
+        yield
+    finally:
+        _digests = before
+
+
+def _digest(function: Any, portable: bool) -> str:
+    if _digests is None:
+        return digest_with_code(function, exact=not portable)
+    key = id(function), portable
+    if key not in _digests:
+        _digests[key] = function, digest_with_code(function, exact=not portable)
+    return _digests[key][1]
 
 
 @dataclass(frozen=True)
@@ -56,7 +88,7 @@ class FunctionRef:
         if not inspect.isfunction(plain) or not hasattr(function, "arg_names"):
             raise ValueError(f"{_name(function)} is a {type(function).__name__}, not a @triton.jit function")
         path = str(Path(plain.__code__.co_filename).resolve())
-        code = digest_with_code(function, exact=not portable)
+        code = _digest(function, portable)
         return cls(plain.__module__, path, plain.__qualname__, code, portable)
 
     def is_found(self, function: Any) -> bool:

@@ -181,7 +181,7 @@ def _scaled(exact: Fraction, digits: int, lowest: int) -> tuple[Fraction, Fracti
 
 
 def _stepped(exact: Fraction, digits: int) -> Fraction:
-    """A number whose nearest one of so many digits is odd, one last place too far towards it; any other one as it is."""
+    """A number whose nearest one of so many digits is odd, one last place too far towards it; others as they are."""
     scaled, unit = _scaled(exact, digits, -4000)
     near = round(scaled)
     return (near + (1 if scaled > near else -1)) * unit if near % 2 and near != scaled else exact

@@ -273,3 +273,41 @@ def test_a_reference_that_is_a_lambda_within_a_call_is_mutated(tmp_path):
     assert ["x + 1 -> x - 1" in c for c in changes] == [True, False, False]
     assert ["x * 3 -> x + 3" in c for c in changes] == [False, True, False]
     assert ["x - 7 -> x + 7" in c for c in changes] == [False, False, True]
+
+
+NAMESAKE = '''
+"""The case has the name of what its Triton function calls, so a digest of that function covers the reference too."""
+
+import torch
+import triton
+import triton.language as tl
+
+from harness import Case, plain
+from references.formats import U16
+
+
+@triton.jit
+def in_triton(x):
+    return tl.minimum(x, 300)
+
+
+def least(x):
+    """300 at most."""
+    return torch.where(x > 300, 300, x)
+
+
+minimum = Case(
+    inputs={"x": U16}, outputs={"y": U16}, reference=least, variants={"triton": plain(in_triton)},
+    source="made for this test",
+)
+'''
+
+
+def test_a_changed_reference_does_not_change_the_triton_function_that_names_the_case(tmp_path):
+    (tmp_path / "cases").mkdir()
+    path = tmp_path / "cases" / "namesake.py"
+    path.write_text(NAMESAKE)
+    (loaded,) = load(path)
+    (found,) = mutate(loaded, ["triton"], "sm_90a", Budget(search=SEARCH), ["reference"])
+    assert found.count("killed") > 3
+    assert not found.count("undecided"), found.survivors
