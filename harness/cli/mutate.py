@@ -179,7 +179,7 @@ def _told(loaded: LoadedCase, m: Mutation) -> Iterator[str]:
         if survivor.fate in ("missed", "undecided"):
             yield f"  {survivor.fate}: {survivor.operator}: {survivor.change}"
             yield f"      {survivor.words}"
-            if survivor.edge:
+            if survivor.edge and loaded.case.elementwise:  # the element of a whole kernel is no input of its own
                 yield f"      {edge_line(loaded.case, survivor)}"
 
 
