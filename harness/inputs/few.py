@@ -27,8 +27,8 @@ _EDGES, _RANDOM = 8, 8
 def _numbers(fmt: Format) -> list[int]:
     """Codes of both zeros, one and minus one, the ends of the finite numbers, infinity and NaN, as far as there are."""
     found = [0, 1 << fmt.sign_shift, encode(fmt, 1.0), encode(fmt, -1.0), fmt.min_positive, fmt.max_finite]
-    found += [fmt.infinity_code] if fmt.infinity else []
-    return found + ([fmt.canonical_nan] if fmt.nan != "none" else [])
+    found += [code for code in (fmt.infinity_code, fmt.canonical_nan) if code is not None]
+    return found
 
 
 NAMES = tuple(f"few/{k}" for k in range(1, _EDGES + _RANDOM + 1))
