@@ -366,6 +366,7 @@ def test_a_sweep_that_did_not_end_is_an_error_in_its_own_words(backend, tmp_path
     path = tmp_path / "flip.py"
     path.write_text(CASE)
     (loaded,) = load(path)
-    job = Job(loaded.case, loaded.name, path, "right", loaded.case.variants["right"], TARGET, Setup(pack=4), {})
+    setup = Setup(shape=(1024,), pack=4, block=256)
+    job = Job(loaded.case, loaded.name, path, "right", loaded.case.variants["right"], TARGET, setup, {})
     outcome = Outcome("error", "the judge does not run on the device", artifacts=Artifacts(ptx=".version 8.1"))
     assert blamed(job, outcome, backend, (), lambda job, outcome: True) is None
