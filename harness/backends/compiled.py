@@ -227,7 +227,10 @@ def placed(job: Job, kernel: CompiledKernel, *, fuse: bool) -> PlacedKernel:
 
     launch, compilation = kernel.launch, kernel.compilation
     given = compilation.spec.given
-    tensors = {t.name: EmulatedTensor(t, job.setup.alignment, job.inputs.get(t.name)) for t in launch.tensors}
+    tensors = {
+        t.name: EmulatedTensor(t, job.setup.alignment, job.inputs.get(t.name), written=t in launch.outputs)
+        for t in launch.tensors
+    }
     parameters = [*entry_parameters(launch, compilation, {n: m.buffer for n, m in tensors.items()})]
     return PlacedKernel(
         _loaded(job, compilation, fuse),
@@ -253,17 +256,21 @@ def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool, limit: float) -> _B
     )
     outputs = [made.tensors[t.name] for t in kernel.launch.outputs]
     findings = [f for memory in outputs for f in memory.findings()]
-    findings += [f for t in kernel.launch.inputs for f in made.tensors[t.name].changes()]
+    findings += [f for memory in made.tensors.values() if not memory.written for f in memory.changes()]
     return _Bits({m.tensor.name: m.read() for m in outputs}, tuple(findings))
 
 
 class EmulatedTensor:
-    """A tensor in emulated memory: inputs defined, outputs unwritten. The emulator itself refuses what lies outside."""
+    """A tensor in emulated memory: inputs defined, outputs unwritten. The emulator itself refuses what lies outside.
 
-    def __init__(self, tensor: TensorLayout, alignment: int, units: Any | None) -> None:
+    units: of an input, and of a tensor updated in place. written: whether it is an output.
+    """
+
+    def __init__(self, tensor: TensorLayout, alignment: int, units: Any | None, *, written: bool) -> None:
         from harness.ptx.kernel.run import Buffer
 
         self.tensor = tensor
+        self.written = written
         self.layout = Layout(tensor, alignment, guard=0)
         self.image = self.layout.image(PATTERNS[0], units)
         self.given = self.image.copy()
@@ -290,7 +297,10 @@ class EmulatedTensor:
         return [input_overwritten(self.tensor.name, changed.size, int(changed[0]) - self.layout.span.start)]
 
     def findings(self) -> list[str]:
-        """Bytes that should have been written and were not, and the other way round."""
+        """Bytes that should have been written and were not, and the other way round.
+
+        None of a tensor updated in place: it has no rows apart, and what is not written holds the input's bits.
+        """
         unwritten = self.buffer.unwritten
         if unwritten is None or 0 in self.tensor.shape:
             return []

@@ -18,7 +18,7 @@ from harness.jobs import Backend, CompilingBackend, Job, Outcome, Setup, block_o
 from harness.judging.expectation import settle, settle_declared
 from harness.judging.judge import Judgement, held_exactly, judge_same
 from harness.judging.message import headline, message
-from harness.judging.promise import pooled, too_little
+from harness.judging.promise import left_alone, pooled, too_little
 from harness.model.match import DomainError
 from harness.model.policies import Policies, differs_on
 from harness.model.reference import ReferenceFault
@@ -392,6 +392,7 @@ class _ItemRun(PtxasTrial):
         if (outcome.outputs or swept) and job.setup.context == "straight":
             # The first run of a set has all of it; how often edges are run again in other shapes weighs nothing.
             self.judged.setdefault(item.input_set, judgement.judged)
+            self.needed.setdefault(job.setup.shape_text, {}).setdefault(item.input_set, judgement.needed)
         passed = judgement.passed and not outcome.findings
         if self.item.target in self.policy.refused:
             self._record(item, outcome, "fail", seconds, f"runs, though {self.item.target} is declared in refused=")
@@ -412,10 +413,11 @@ class _ItemRun(PtxasTrial):
         self.found.results.append(result)
 
     def _settle_promises(self) -> None:
-        """A policy that judges next to nothing would pass whatever the variant computed: an error."""
+        """What judges next to nothing, or needs nothing written, would pass whatever the variant did: an error."""
         if any(r.verdict in ("fail", "error") and not r.expected_failure for r in self.found.results):
             return
-        if words := too_little(self.policy, pooled(self.judged.values())):
+        written = left_alone({shape: sets.values() for shape, sets in self.needed.items()})
+        if words := too_little(self.policy, pooled(self.judged.values())) or written:
             self._record(WorkItem(Setup(), ""), Outcome("error"), "error", 0.0, words)
 
 
