@@ -32,7 +32,7 @@ from harness.triton.elementwise import TEMPLATE_FILE
 from harness.triton.guarded import PATTERNS, Layout, input_overwritten, never_written
 from harness.triton.installation import NoTriton
 from harness.triton.launch import Launch, TensorLayout, entry_parameters, launch_of, launched_experiment
-from harness.triton.ptxtext import asm_line
+from harness.triton.ptxtext import AsmLine, asm_line
 from harness.triton.spec import Compilation
 
 if TYPE_CHECKING:
@@ -162,13 +162,19 @@ def _fault(job: Job, kernel: CompiledKernel, error: PtxError) -> Outcome:
     words, element = error_line(error), 0
     if isinstance(error, UndefinedBits) and (found := _in_the_asm(job)):
         words, element = found
-    elif (asm := asm_line(kernel.compilation.ptx, error.line)) and asm.call and not asm.ours:
+    elif (asm := asm_line(kernel.compilation.ptx, error.line)) and _of_a_user(kernel.compilation, asm):
         words = f"{words} | line {asm.number} of the inline asm that {asm.call} calls"
     words = _INLINED.sub("", _OUR_TEMPLATE.sub("", words))
     if isinstance(error, ExecutionError) and not isinstance(error, TimeLimit):
         undefined = isinstance(error, UndefinedBits)
         return Outcome("ran", findings=(words,), evidence="specification", undefined=undefined, element=element)
     return Outcome("error", words)
+
+
+def _of_a_user(compilation: Compilation, line: AsmLine) -> bool:
+    """Whether a line stands in asm that a user's function calls: Triton writes loads and stores as inline asm, too."""
+    opcode = next((w for w in line.text.split() if not w.startswith(("@", "{", "//"))), "")
+    return bool(line.call) and not line.ours and any(opcode in text for text, _ in compilation.asm)
 
 
 # The places of a store in the harness's own kernel, which tell the author of a case nothing.
