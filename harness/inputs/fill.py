@@ -14,7 +14,7 @@ from harness.inputs.sets import InputSet, seed_of, stream, within
 from harness.model.arguments import Argument, format_of
 from harness.model.case import Case
 from harness.model.variants import CaseError
-from references.formats import Shaped
+from references.formats import Format, Shaped
 
 Units = dict[str, NDArray[np.generic]]
 
@@ -58,8 +58,10 @@ def kernel_inputs(case: Case, case_name: str, set_name: str, sizes: Mapping[str,
 
 _TRIED = 1 << 18
 """Random values that are tried where a set has few inside a domain."""
+_SMALL = 1 << 14
+"""The largest integer that is tried where few random values lie inside: an index has too narrow a range for those."""
 _FEW = 64
-"""Distinct values of a set below which random ones join those that replace what lies outside: else few are tested."""
+"""Distinct values of a set below which others join those that replace what lies outside: else few are tested."""
 
 
 def _kept(case: Case, seed: str, set_name: str, name: str, units: NDArray[np.generic]) -> NDArray[np.generic]:
@@ -68,15 +70,25 @@ def _kept(case: Case, seed: str, set_name: str, name: str, units: NDArray[np.gen
     if inside.all():
         return units
     found = units[inside]
-    if np.unique(found).size < min(_FEW, units.size):
-        tried = stream(format_of(case.inputs[name]), f"{seed}/where", "random/1", _TRIED)
-        found = np.concatenate([found, tried[_inside(case, name, tried)]])
+    fmt = format_of(case.inputs[name])
+    for more in (lambda: stream(fmt, f"{seed}/where", "random/1", _TRIED), lambda: _small_integers(fmt)):
+        if np.unique(found).size < min(_FEW, units.size):
+            tried = more()
+            found = np.concatenate([found, tried[_inside(case, name, tried)]]) if tried.size else found
     if not found.size:
-        text = case.domains[name].text
-        raise CaseError(f"where= of {name} ({text}) holds none of {_TRIED} random values; widen it")
+        text, small = case.domains[name].text, _small_integers(fmt).size
+        words = f" and {small} small integers" if small else ""
+        raise CaseError(f"where= of {name} ({text}) holds none of {_TRIED} random values{words}; widen it")
     kept = units.copy()
     kept[~inside] = np.random.default_rng(seed_of(seed, f"{set_name}/where")).choice(found, int((~inside).sum()))
     return kept
+
+
+def _small_integers(fmt: Format) -> NDArray[np.generic]:
+    """The integers of a format from -_SMALL to _SMALL, as far as it has them; none of other formats."""
+    integer = not fmt.is_float and fmt.codes_per_unit == 1 and fmt.code_bits >= 8
+    most = min(_SMALL, (1 << fmt.code_bits - 1) - 1) if integer else -1
+    return np.arange(-most, most + 1).astype(f"i{fmt.unit_bits // 8}").view(fmt.numpy_dtype())
 
 
 def _all_within(case: Case, units: Units) -> Units:

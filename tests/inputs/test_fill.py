@@ -9,7 +9,7 @@ from harness.model.codes import values_of
 from harness.model.identity.definition import definition
 from harness.model.match import DomainError
 from harness.model.variants import CaseError
-from references.formats import E2M1X2, F32, I32, U8, Scalar
+from references.formats import E2M1X2, F32, I32, I64, U8, U32, Scalar
 
 PARAMETERS = ["x", "other", "y"]
 TEXT = ".version 8.0\n.target sm_80\n.address_size 64\n"
@@ -48,6 +48,30 @@ def test_a_narrow_domain_is_filled_from_random_values():
     made = kernel_inputs(case({"x": Domain("in 1..2", lambda v: (v["x"] > 1) & (v["x"] < 2))}), "c", "edges/1", SIZES)
     assert ((values(made) > 1) & (values(made) < 2)).all()
     assert len(np.unique(made["x"])) > 100
+
+
+@pytest.mark.parametrize("fmt", [I32, I64, U8, U32], ids=str)
+@pytest.mark.parametrize("name", ["edges/1", "random/1", "blocks/1"])
+def test_the_range_of_an_index_is_filled_though_random_bits_miss_it(fmt, name):
+    made = kernel_inputs(
+        case({"other": Domain("3..9", lambda v: (v["other"] >= 3) & (v["other"] <= 9))}, other=fmt["M", "N"]),
+        "c",
+        name,
+        SIZES,
+    )
+    assert set(np.unique(values(made, "other", fmt))) == set(range(3, 10))
+
+
+def test_negative_integers_are_tried_too():
+    below = Domain("-5 or -4", lambda v: (v["other"] == -5) | (v["other"] == -4))
+    made = kernel_inputs(case({"other": below}), "c", "random/1", SIZES)
+    assert set(np.unique(values(made, "other", I32))) == {-5, -4}
+
+
+def test_a_domain_of_integers_that_holds_nothing_is_an_error():
+    words = r"holds none of 262144 random values and 32769 small integers; widen it"
+    with pytest.raises(CaseError, match=words):
+        kernel_inputs(case({"other": Domain("none", lambda v: v["other"] * 0 == 1)}), "c", "random/1", SIZES)
 
 
 def test_a_domain_that_holds_nothing_is_an_error():
