@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from harness.model.arguments import flushes, format_of
 from harness.model.declaration import CaseDeclaration
-from harness.model.match import Match
+from harness.model.match import Generated, Match
 from harness.model.policies import policies, valid_policy_names
 from harness.model.ptxvariant import PtxVariant
 from harness.model.targets import TargetSet, normal
@@ -75,6 +75,8 @@ def _check_sizes(case: CaseDeclaration) -> None:
             raise CaseError(f"{_listed(typed)}: .typed is for tensors of whole kernels; elements of 8 bits are bytes")
         if case.domains:
             raise CaseError("where= of an elementwise case is one domain of all its inputs: where=finite('x')")
+        if isinstance(case.domain, Generated):
+            raise CaseError("where=generated is for an input of a whole kernel, which generate= makes")
         return
     _check_domains(case)
     if not case.sizes:
@@ -99,6 +101,8 @@ def _check_domains(case: CaseDeclaration) -> None:
     for name in case.domains:
         if name not in case.inputs:
             raise CaseError(f"where= names {name!r}; the inputs are {', '.join(case.inputs)}")
+        if isinstance(case.domains[name], Generated) and case.generate is None:
+            raise CaseError(f"where= says that {name!r} is generated; give generate=, which makes it")
 
 
 def _check_names(case: CaseDeclaration) -> None:

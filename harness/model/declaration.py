@@ -25,7 +25,7 @@ class CaseDeclaration:
     carry: the output that becomes an input again in the loop context.
     hard_cases: tuples of input codes, in the order of `inputs`, that every run includes.
     where: the inputs on which the operation is defined at all; others are never generated. For whole kernels a mapping
-    of an input's name to the domain of its elements, which knows the values of that input alone.
+    of an input's name to the domain of its elements, which knows the values of that input alone, or to `generated`.
     sizes: for whole kernels, the sizes to run, each a mapping of dimension names.
     generate: for whole kernels, inputs that matter to it, besides edges and random bits: a function of the sizes and a
     numpy random generator that gives each input's storage array by name.
