@@ -141,7 +141,6 @@ def _run(job: Job, kernel: CompiledKernel, loaded: Kernel, limit: float) -> Outc
         other = _launch(job, kernel, fuse=False, limit=limit) if contraction else run
     except PtxError as e:
         return _fault(job, kernel, e)
-    approximate = _approximate(loaded)
     differ = any(not np.array_equal(run.outputs[n], other.outputs[n]) for n in run.outputs)
     return Outcome(
         "ran",
@@ -149,8 +148,29 @@ def _run(job: Job, kernel: CompiledKernel, loaded: Kernel, limit: float) -> Outc
         alternative=other.outputs if differ else {},
         findings=run.findings,
         contraction_open=contraction,
-        approximate=dict.fromkeys(run.outputs, approximate) if approximate else {},
+        approximate=_approximate_outputs(kernel, loaded),
     )
+
+
+def _approximate_outputs(kernel: CompiledKernel, loaded: Kernel) -> dict[str, tuple[str, ...]]:
+    """By output, the approximate instructions that it may depend on, where there are any."""
+    from harness.ptx.analysis.dataflow import approximate_tensors
+
+    if not _approximate(loaded):
+        return {}
+    markers = {t.name: _Pointer(t.name) for t in kernel.launch.tensors}
+    given = zip(loaded.parameters, entry_parameters(kernel.launch, kernel.compilation, markers), strict=False)
+    pointers = {p.name: value.tensor for p, value in given if isinstance(value, _Pointer)}
+    found = approximate_tensors(loaded.program, pointers, ordered=not loaded.synchronises)
+    everything = _approximate(loaded)  # of a tensor that no parameter points to, nothing is known
+    return {t.name: names for t in kernel.launch.outputs if (names := found.get(t.name, everything))}
+
+
+@dataclass(frozen=True)
+class _Pointer:
+    """Stands for the address of a tensor among a kernel's parameters."""
+
+    tensor: str
 
 
 def _fault(job: Job, kernel: CompiledKernel, error: PtxError) -> Outcome:

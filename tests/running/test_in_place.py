@@ -213,3 +213,36 @@ def test_a_failure_is_repeated_by_its_token(run_cases, pytester):
 
 def test_the_assembler_takes_it(run_cases):
     run_cases("-k", "right or ptx", "--ptx-backend=assembler", sums=HEAD + SUMS).assert_outcomes(passed=2)
+
+
+NORM = """
+@triton.jit
+def norm(x, r, n, LEAK: tl.constexpr):
+    i = tl.arange(0, 64)
+    sum = tl.load(x + i, mask=i < n, other=0) + tl.load(r + i, mask=i < n, other=0)
+    scale = tl.rsqrt(tl.sum(sum * sum, axis=0))
+    tl.store(r + i, tl.where(scale == 12345.0, scale, sum) if LEAK else sum, mask=i < n)
+    tl.store(x + i, sum * scale, mask=i < n)
+
+
+case = Case(
+    inputs={"x": F32["n"], "r": F32["n"]}, outputs={"x": F32["n"], "r": F32["n"]}, sizes=[{"n": 40}],
+    reference=lambda x, r: (x, arithmetic.add(x, r)), match={"x": ulp(1)},
+    variants={n: kernel(norm, grid=1, meta={"LEAK": n == "leaks"}, fusion=False) for n in ("apart", "leaks")},
+)
+"""
+
+
+def test_an_exact_sum_beside_an_approximate_norm_is_judged_exactly(run_cases, pytester):
+    """The reference of x is wrong here; of r it is right, and only the variant that leaks may not be exact there."""
+    head = HEAD.replace("import Case, kernel, ptx", "import Case, kernel, ptx, ulp")
+    run_cases(
+        "--ptx-records=r.jsonl",
+        norm=head.replace("from references.f", "from references import arithmetic\nfrom references.f") + NORM,
+    )
+    for r in results(pytester):
+        found = [
+            f for f in r.get("findings", ()) if f.startswith("approximate, and the policy is exact: r may depend on")
+        ]
+        assert bool(found) == (r["key"]["variant"] == "leaks")
+        assert "output r" not in r["message"]
