@@ -31,6 +31,7 @@ from harness.running.assemblers import Chosen, by
 from harness.running.contexts import run_loop, run_straight
 from harness.running.diagnosis import diagnose
 from harness.running.dump import write_dump
+from harness.running.indices import index_hint
 from harness.running.item import Item, ItemResults
 from harness.running.judged import judged
 from harness.running.plan import WorkItem
@@ -374,8 +375,11 @@ class _ItemRun(PtxasTrial):
         try:
             judgement = judgement or self._judgement(job, outcome)
         except (ReferenceFault, DomainError) as e:
-            self._record(item, outcome, "error", seconds, str(e))
+            hint = index_hint(self.case, item.input_set, str(e))
+            self._record(item, outcome, "error", seconds, "; ".join(filter(None, (str(e), hint))))
             return
+        if hint := index_hint(self.case, item.input_set, " ".join(outcome.findings)):
+            judgement.notes.append(hint)
         self._verdict(item, job, outcome, seconds, judgement)
 
     def _verdict(

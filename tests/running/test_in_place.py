@@ -246,3 +246,50 @@ def test_an_exact_sum_beside_an_approximate_norm_is_judged_exactly(run_cases, py
         ]
         assert bool(found) == (r["key"]["variant"] == "leaks")
         assert "output r" not in r["message"]
+
+
+GATHER = """
+@triton.jit
+def put(x, at, v, n, READ: tl.constexpr):
+    i = tl.arange(0, 8)
+    place = tl.load(at + i) if READ else i
+    tl.store(x + place, tl.load(v + i))
+
+
+def placed(x, at, v):
+    return x.scatter(0, at, v)
+
+
+def made(sizes, rng):
+    return {"x": rng.integers(0, 9, 16, np.int32), "at": rng.permutation(16)[:8], "v": rng.integers(0, 9, 8, np.int32)}
+
+
+def of(**more):
+    return Case(
+        inputs={"x": I32["n"], "at": I64[8], "v": I32[8]}, outputs={"x": I32["n"]}, sizes=[{"n": 16}], generate=made,
+        reference=placed, variants={"reads": kernel(put, grid=1, num_warps=1, meta={"READ": True}),
+                                    "counts": kernel(put, grid=1, num_warps=1, meta={"READ": False})}, **more)
+
+
+free = of()
+bound = of(where={"at": generated})
+"""
+
+
+def test_an_index_out_of_range_is_told_of_where(run_cases, pytester):
+    """Edges and random bits know no range: a kernel then leaves its tensor, or its reference raises."""
+    head = HEAD.replace("import Case, kernel, ptx", "import Case, generated, kernel, ptx").replace(
+        "F32, I32", "F32, I32, I64"
+    )
+    run_cases("--ptx-records=r.jsonl", gather=head.replace("import torch", "import numpy as np\nimport torch") + GATHER)
+    found = results(pytester)
+    said: dict[tuple[str, str], list[str]] = {}
+    for r in found:
+        said.setdefault((r["key"]["case"].partition(".")[2], r["key"]["variant"]), []).append(r.get("message", ""))
+    hint = 'edges/1 gives at, v any bits: the range of an index is told by where={"at": Domain('
+    assert any(hint in text and "out of bounds" in text for text in said["free", "reads"])
+    assert any(hint in text and "error: reference placed raised" in text for text in said["free", "counts"])
+    assert not any(said["bound", "reads"])  # it passes
+    assert any(said["bound", "counts"])
+    assert not any("any bits" in text for text in said["bound", "counts"])
+    assert not any("generated/1 gives" in text for texts in said.values() for text in texts)
