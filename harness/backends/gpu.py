@@ -343,7 +343,6 @@ class _DeviceTensor:
         self._layout = Layout(tensor, alignment, guard)
         self._pattern = pattern
         self._is_input = not written
-        self._poisoned = units is None
         self._before = self._layout.image(pattern, units)
         self._bytes = torch.tensor(self._before, device=DEVICE)
         self.device = self._bytes[self._layout.span].view(torch_dtype(tensor.format))
@@ -361,9 +360,12 @@ class _DeviceTensor:
         return np.array(self._layout.units(self._after()))
 
     def untouched(self) -> NDArray[np.bool_]:
-        """For each byte of the tensor, whether it still holds its pattern; one updated in place never had it."""
+        """For each byte of the tensor, whether it still holds its pattern.
+
+        One updated in place begins with the same bytes in both runs, so that none holds both patterns.
+        """
         unchanged: NDArray[np.bool_] = self.read().reshape(-1).view(np.uint8) == self._pattern
-        return unchanged & self._poisoned
+        return unchanged
 
     def damage(self) -> list[str]:
         """Bytes that changed where nothing may change: in an input, or outside an output."""
