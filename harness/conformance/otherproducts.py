@@ -19,6 +19,7 @@ from harness.conformance import products, sparsetiles
 from harness.conformance.measure import Tally
 from harness.conformance.productforms import bounds_of
 from harness.ptx.errors import NotElementwise, PtxError
+from harness.ptx.kernel import sparse
 from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
 from harness.ptx.numeric.vectorise import Array
 
@@ -108,6 +109,12 @@ def _moves(name: str, opcode: str, count: int, at: int) -> list[str]:
 def drawn(form: str, target: str, start: int, count: int) -> list[Array]:
     """Registers of a, b, c and the further operands, tiles x registers x lanes; the same whoever asks."""
     known = program(form, target)
+    return loaded(known, drawn_codes(form, target, start, count))
+
+
+def drawn_codes(form: str, target: str, start: int, count: int) -> list[Array]:
+    """Codes of a, b and c as matrices, and the words of the further operands, tiles x 1 x lanes."""
+    known = program(form, target)
     seed = int.from_bytes(hashlib.sha256(f"{form} {start}".encode()).digest()[:7], "big")
     rng = np.random.default_rng(seed)
     kind = np.arange(count) % len(products.KINDS)
@@ -119,11 +126,21 @@ def drawn(form: str, target: str, start: int, count: int) -> list[Array]:
         codes = products.codes(rng, types[operand], (count, *table.shape[1:]), kind, operand)
         if scaled and known.product.widths[operand] == 4:
             codes = codes >> np.uint64(2)  # e2m1 of 4 bits; those in a byte have two more below
-        words = products.registers(known.product, operand, codes)
-        found.append(words.reshape(count, known.product.counts[operand], 32))
+        found.append(codes)
     if scaled:
         return found + [_scales(rng, known, count) for _ in range(2)]
-    return [*found, sparsetiles.metadata(rng, known.product.storage, (count, 1, 32))]
+    metadata = sparsetiles.metadata(rng, known.product.storage, (count, 1, 32))
+    sparsetiles.cancel(rng, types, known.product.storage, found[0], found[1], kind)
+    return [*found, metadata]
+
+
+def loaded(known: OtherKernel, codes: list[Array]) -> list[Array]:
+    """Registers of what `drawn_codes` gives."""
+    found = []
+    for operand in (1, 2, 3):
+        words = products.registers(known.product, operand, codes[operand - 1])
+        found.append(words.reshape(len(codes[0]), known.product.counts[operand], 32))
+    return [*found, *codes[3:]]
 
 
 def _scales(rng: np.random.Generator, known: OtherKernel, count: int) -> Array:
@@ -148,6 +165,20 @@ def emulated(known: OtherKernel, operands: list[Array]) -> Array:
     return result
 
 
+def computed(known: OtherKernel, codes: list[Array], operands: list[Array]) -> Array:
+    """Registers of d: by the definition's code where a is sparse, else as `emulated`.
+
+    codes: what `drawn_codes` gives, narrowed. operands: the registers of these.
+    """
+    if known.kind != "mma_sp":
+        return emulated(known, operands)
+    product = known.product
+    words = codes[3].reshape(-1, 32)
+    where = sparse.kept(sparse.chunks_of(words, product.storage), product.storage)
+    result = sparse.multiplied(product.arithmetic, codes[0], codes[1], codes[2], where)
+    return products.registers(product, 0, result).reshape(len(words), product.counts[0], 32)
+
+
 def on_device(device: products.ProductDevice, known: OtherKernel, operands: list[Array]) -> Array:
     """Registers of d by the GPU. Raises PtxError with ptxas's words."""
     result = np.zeros((len(operands[0]), known.product.counts[0], 32), np.uint32)
@@ -156,18 +187,32 @@ def on_device(device: products.ProductDevice, known: OtherKernel, operands: list
 
 
 def measured(device: products.ProductDevice, form: str, count: int, seconds: float = math.inf) -> Tally:
-    """Compare the emulator with the device on `count` tiles, or as many as there is time for."""
+    """Compare the emulator with the device on `count` tiles, or as many as there is time for.
+
+    The first TILES go through whole kernels. Further ones have a, b, c and what is behind of four of these.
+    """
     tally = Tally(form, "")
     ends = time.monotonic() + seconds
     try:
         known = program(form, device.identity.target)
-        while tally.reached < count and time.monotonic() < ends:
-            operands = drawn(form, device.identity.target, tally.reached, min(TILES, count - tally.reached))
-            products._compare(tally, operands, emulated(known, operands), on_device(device, known, operands))
-            tally.reached += len(operands[0])
-            tally.hosted = tally.reached
-            if tally.mismatches > tally.reached // 8:
-                break
+        codes = drawn_codes(form, device.identity.target, 0, min(TILES, count))
+        operands = loaded(known, codes)
+        codes = [products.narrow(x, w) for x, w in zip(codes, [*known.product.widths[1:], 32, 32], strict=False)]
+        expected = emulated(known, operands)
+        if not np.array_equal(expected, computed(known, codes, operands)):
+            tally.failure = products.APART
+            return tally
+        products.compare(tally, operands, expected, on_device(device, known, operands))
+        tally.hosted = tally.reached = len(expected)
+        turn = 0
+        while tally.reached < count and time.monotonic() < ends and tally.mismatches <= tally.reached // 8:
+            turn += 1
+            some, moved = (
+                [np.roll(x, turn * place * len(products.KINDS), axis=0) for place, x in enumerate(arrays)]
+                for arrays in (codes, operands)
+            )
+            products.compare(tally, moved, computed(known, some, moved), on_device(device, known, moved))
+            tally.reached += len(expected)
     except NotElementwise as e:
         tally.failure = str(e).splitlines()[0]
     except PtxError as e:

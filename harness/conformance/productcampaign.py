@@ -1,0 +1,130 @@
+"""All forms of products measured within a time budget: a process for each core, GPUs shared out among them.
+
+The cheapest forms come first, and each form may take an equal share of the time that is left. What a cheap form does
+not use goes to the dearer ones, so as many forms as possible reach the goal and the others get about the same time.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing as mp
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+from harness.conformance.measure import Tally
+from harness.conformance.productforms import bounds_of
+from harness.conformance.products import ProductDevice
+from harness.processes.gpus import gpus
+from harness.ptx.targets import Target
+
+LEAST = 2.0
+"""Seconds that must be left for a form to be begun."""
+_device: list[ProductDevice] = []
+
+
+def cost(form: str) -> int:
+    """About how long a tile of a form takes to compute, in multiplications of float16."""
+    bound = bounds_of()[form]
+    m, rest = (bound.modifiers["shape"] or "")[1:].split("n")
+    n, k = rest.split("k")
+    each = int(m) * int(n) * int(k)
+    return each * 10 if bound.modifiers.get("atype") == "f64" else each
+
+
+def left_to_do(names: Iterable[str], tiles: int, entries: Mapping[str, Any]) -> list[str]:
+    """The forms that hardware has not confirmed on so many tiles, by the entries of `ledger.current`."""
+    from harness.conformance.ledger import CONFIRMED
+
+    return [n for n in names if entries[n].status != CONFIRMED or entries[n].inputs < tiles]
+
+
+def _begin(places: Any) -> None:
+    """Give a process one core, as blocks of a kernel run in parallel would only crowd the others, and one GPU."""
+    core, gpu = places.get()
+    if core is not None and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {core})
+    if gpu is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+
+
+def measured_here(form: str, tiles: int, seconds: float) -> Tally:
+    """Measure a form on this process's GPU."""
+    from harness.conformance import groupproducts, otherproducts, products
+
+    if not _device:
+        _device.append(ProductDevice())
+    if form.startswith("wgmma"):
+        return groupproducts.measured(_device[0], form, tiles, seconds)
+    if bounds_of()[form].form.operation != "mma":
+        return otherproducts.measured(_device[0], form, tiles, seconds)
+    return products.measured(_device[0], form, tiles, seconds)
+
+
+def campaign(
+    names: Iterable[str],
+    tiles: int,
+    target: str,
+    *,
+    seconds: float = math.inf,
+    workers: int | None = None,
+    progress: Callable[[str], None] = lambda words: None,
+    found: Callable[[Tally], None] = lambda tally: None,
+    measuring: Callable[[str, int, float], Tally] = measured_here,
+) -> dict[str, list[Tally]]:
+    """Measure forms, each on so many tiles or as many as there is time for. Forms that the target lacks are left out.
+
+    found: called with each tally as it comes, in this process. measuring: called in the processes with a form, the
+    number of tiles and the seconds that it may take; it must be picklable. Forms for which no time is left are not
+    measured. A process that dies ends the campaign; what was measured until then counts.
+    """
+    ends = time.monotonic() + seconds
+    device = Target.parse(target)
+    todo = sorted((n for n in names if bounds_of()[n].requirement_unmet(device) is None), key=lambda n: (cost(n), n))
+    number = min(workers or len(_cores()), max(len(todo), 1))
+    done: dict[str, list[Tally]] = {}
+    running: dict[Future[Tally], str] = {}
+    context = mp.get_context("spawn")
+    with context.Manager() as manager:
+        places = manager.Queue()
+        for place in _places(number, target):
+            places.put(place)
+        with ProcessPoolExecutor(number, context, _begin, (places,)) as pool:
+            while todo or running:
+                while todo and len(running) < number:
+                    left = ends - time.monotonic()
+                    if left < LEAST:
+                        progress(f"no time is left for {len(todo)} forms, from {todo[0]} on")
+                        todo.clear()
+                        break
+                    share = min(left, left * number / (len(todo) + len(running)))
+                    name = todo.pop(0)
+                    running[pool.submit(measuring, name, tiles, share)] = name
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    name = running.pop(future)
+                    try:
+                        tally = future.result()
+                    except BrokenProcessPool:
+                        progress(f"a process died, perhaps in {', '.join([name, *running.values()])}; no more forms")
+                        return done
+                    done[name] = [tally]
+                    found(tally)
+                    words = tally.refused or tally.failure or f"{tally.mismatches:,} of {tally.inputs:,} tiles differ"
+                    progress(f"{name}: {words}")
+    return done
+
+
+def _cores() -> list[int]:
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+
+
+def _places(number: int, target: str) -> list[tuple[int | None, str | None]]:
+    """A core and what CUDA_VISIBLE_DEVICES must be for each process; None for what is not to be chosen."""
+    cores: list[int | None] = [*_cores()] if hasattr(os, "sched_setaffinity") else [None]
+    fitting = [g for g in gpus() if g.target == target]
+    names = {g.name for g in fitting[:1]}
+    seen: list[str | None] = [g.visible for g in fitting if g.name in names] or [None]
+    return [(cores[n % len(cores)], seen[n % len(seen)]) for n in range(number)]
