@@ -53,12 +53,12 @@ def _begin(places: Any) -> None:
 
 def measured_here(form: str, tiles: int, seconds: float) -> Tally:
     """Measure a form on this process's GPU."""
-    from harness.conformance import groupproducts, otherproducts, products
+    from harness.conformance import grouprounds, otherproducts, products
 
     if not _device:
         _device.append(ProductDevice())
     if form.startswith("wgmma"):
-        return groupproducts.measured(_device[0], form, tiles, seconds)
+        return grouprounds.measured(_device[0], form, tiles, seconds)
     if bounds_of()[form].form.operation != "mma":
         return otherproducts.measured(_device[0], form, tiles, seconds)
     return products.measured(_device[0], form, tiles, seconds)
@@ -79,7 +79,8 @@ def campaign(
 
     found: called with each tally as it comes, in this process. measuring: called in the processes with a form, the
     number of tiles and the seconds that it may take; it must be picklable. Forms for which no time is left are not
-    measured. A process that dies ends the campaign; what was measured until then counts.
+    measured. A process that dies, or very many errors, end the campaign; what was measured until then
+    counts.
     """
     ends = time.monotonic() + seconds
     device = Target.parse(target)
@@ -87,6 +88,7 @@ def campaign(
     number = min(workers or len(_cores()), max(len(todo), 1))
     done: dict[str, list[Tally]] = {}
     running: dict[Future[Tally], str] = {}
+    failures = 0
     context = mp.get_context("spawn")
     with context.Manager() as manager:
         places = manager.Queue()
@@ -110,6 +112,15 @@ def campaign(
                     except BrokenProcessPool:
                         progress(f"a process died, perhaps in {', '.join([name, *running.values()])}; no more forms")
                         return done
+                    except Exception as e:
+                        # Not of the form, but of the GPU, whose context is lost, or of this program.
+                        progress(f"{name}: not measured, {type(e).__name__}: {str(e).splitlines()[:1]}")
+                        failures += 1
+                        if failures > number:
+                            progress(f"{failures} forms in a row failed; no more forms")
+                            todo.clear()
+                        continue
+                    failures = 0
                     done[name] = [tally]
                     found(tally)
                     words = tally.refused or tally.failure or f"{tally.mismatches:,} of {tally.inputs:,} tiles differ"

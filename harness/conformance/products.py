@@ -245,12 +245,12 @@ class ProductDevice:
         self.launch(self.kernel(known.text), [*operands, result], 32 * len(result))
         return result
 
-    def kernel(self, text: str) -> Any:
-        """A kernel `product`, loaded. Raises PtxError with ptxas's words."""
+    def kernel(self, text: str, name: str = "product") -> Any:
+        """A kernel, loaded. Raises PtxError with ptxas's words."""
         cubin = kernels.assembled(text, self.gpu.target, self._assembler)
         if not isinstance(cubin, bytes):
             raise PtxError(f"ptxas: {cubin.words[:500]}")
-        return self.gpu.kernel(self.gpu.load(cubin), "product")
+        return self.gpu.kernel(self.gpu.load(cubin), name)
 
     def launch(self, kernel: Any, arrays: list[Array], threads: int) -> None:
         """Run a kernel on copies of arrays, whose number of rows is its last parameter, and fetch the last of them."""

@@ -139,6 +139,34 @@ def test_what_was_measured_before_a_process_died_is_kept() -> None:
     assert "a process died" in told[-1]
 
 
+def failing(form: str, tiles: int, seconds: float) -> Tally:
+    if form == DENSE:
+        raise RuntimeError("cuMemAlloc_v2: CUDA_ERROR_ILLEGAL_ADDRESS")
+    return pretended(form, tiles, seconds)
+
+
+def test_a_form_in_which_the_device_fails_keeps_its_entry() -> None:
+    told: list[str] = []
+    found = productcampaign.campaign(
+        [WIDE, DENSE], 7, "sm_90a", seconds=60, workers=1, progress=told.append, measuring=failing
+    )
+    assert set(found) == {WIDE}
+    assert any("ILLEGAL_ADDRESS" in words for words in told)
+
+
+def test_a_device_that_only_fails_ends_the_campaign() -> None:
+    forms = [f for f in productcampaign.bounds_of() if f.startswith("wgmma")][:6]
+    told: list[str] = []
+    assert not productcampaign.campaign(
+        forms, 7, "sm_90a", seconds=60, workers=1, progress=told.append, measuring=broken
+    )
+    assert len(told) == 3
+
+
+def broken(form: str, tiles: int, seconds: float) -> Tally:
+    raise RuntimeError("no")
+
+
 def test_each_process_has_a_core_and_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def gpu(visible: str, name: str, target: str) -> Gpu:
         return Gpu(visible, name, visible, target, 1)
