@@ -1,6 +1,6 @@
 """wgmma on very many tiles: a GPU runs the instruction and compares it with the definition's arithmetic itself.
 
-Tiles are made of matrices that are drawn once, for each of some layouts: from round to round a, b, the metadata and c
+Tiles are made of matrices that are drawn once for some layouts: from round to round a, b, the metadata and c
 of each kind of magnitudes meet others. Three things tie the comparison to the definition. Some tiles of each layout go
 through whole kernels of the emulator; more of them, of the first round, through the definition's code here; and a round
 in which the arithmetic is given other matrices than the instruction has to differ. Each result that agrees is counted,
@@ -47,12 +47,15 @@ def measured(device: products.ProductDevice, form: str, count: int, seconds: flo
     known = groupproducts.layouts_of(form)
     first, some = hashlib.sha256(form.encode()).digest()[0], min(LAYOUTS, len(known))
     try:
-        turn = 0
+        turn, operands, before = 0, [], 0
         while tally.reached < count and (not turn or time.monotonic() < ends) and not _settled(tally):
             kernel = groupproducts.program(form, device.identity.target, known[(first + turn) % len(known)])
-            left = some - turn % some  # layouts that are still to come in this pass
+            left = some - turn % some  # layouts that are still to come with these matrices
+            if left == some:
+                before = tally.reached
+                operands = groupproducts.drawn(kernel, f"{form} {turn}", DRAWN * max(64 // kernel.product.b.rows, 1))
             goal = tally.reached + -(-(count - tally.reached) // left)
-            _layout(device, kernel, f"{form} {turn}", tally, goal, _share(ends, left))
+            _layout(device, kernel, operands, tally, tally.reached - before, goal, _share(ends, left))
             turn += 1
     except NotElementwise as e:
         tally.failure = str(e).splitlines()[0]
@@ -75,11 +78,14 @@ def _cpu(target: str) -> str:
 
 
 def _layout(
-    device: products.ProductDevice, kernel: GroupKernel, seed: str, tally: Tally, goal: int, ends: float
-) -> None:
-    """Measure one layout until `goal` tiles of the form are reached, or time is up, or no rounds are left."""
-    tiles = DRAWN * max(64 // kernel.product.b.rows, 1)
-    operands = groupproducts.drawn(kernel, seed, tiles)
+    device: products.ProductDevice, kernel: GroupKernel, operands: list[Array], tally: Tally, used: int, goal: int,
+    ends: float,
+) -> None:  # fmt: skip
+    """Measure one layout until `goal` tiles of the form are reached, or time is up, or no rounds are left.
+
+    used: tiles that were made of these matrices before.
+    """
+    tiles = len(operands[0])
     few = [x[:KINDS] for x in operands]
     given = groupproducts.arrays(kernel, few)
     if not np.array_equal(groupproducts.emulated(kernel, given), groupproducts.computed(kernel, few)):
@@ -93,8 +99,9 @@ def _layout(
         if _right(rounds.check([0, KINDS, *[0] * 2], tiles), kernel).mean() > 0.5:
             tally.failure = BLIND
             return
-        turn = 0
-        while tally.reached < goal and turn < turns * turns and (not turn or time.monotonic() < ends):
+        # Layouts go on where the one before them stopped: each has other tiles.
+        start = turn = used // tiles
+        while tally.reached < goal and turn < turns * turns and (turn == start or time.monotonic() < ends):
             batch = [_rolls(n, turns) for n in range(turn, min(turn + TURNS, turns * turns))]
             wrong = np.flatnonzero(~_right(rounds.agreeing(batch), kernel))
             tally.mismatches += len(wrong)

@@ -155,32 +155,32 @@ def codes(rng: np.random.Generator, name: str, shape: tuple[int, ...], kind: Arr
         assert bits
         return rng.integers(0, 1 << bits, shape, dtype=np.uint64)
     low = found.fraction + found.ignored
-    raw = rng.integers(0, 1 << 64, shape, dtype=np.uint64)
     total = low + found.exponent + 1
-    raw &= np.uint64((1 << total) - 1)
+    codes = rng.integers(0, 1 << total, shape, dtype=np.uint64)
     highest = (1 << found.exponent) - (2 if found.special == 2 else 1)
     # An accumulator lies about where products do: at twice the exponent of a factor near the format's least.
     twice = 2 if operand in (0, 3) else 1
     spread = {"near": 2, "wide": 12 * twice, "cancelling": 1, "tiny": 2 * twice, "zeros": 3, "special": 3}
-    field = raw >> np.uint64(low) & np.uint64((1 << found.exponent) - 1)
+    without = np.uint64((1 << low) - 1 | 1 << (total - 1))
     for number, word in enumerate(KINDS[1:], 1):
+        rows = np.flatnonzero(kind == number)
+        each = (len(rows), *shape[1:])
         middle = found.bias
         if word == "tiny":
             middle = found.bias // 2 if operand in (1, 2) else 2
-        drawn = np.clip(middle + rng.integers(-spread[word], spread[word] + 1, shape), 0, highest).astype(np.uint64)
-        field = np.where((kind == number)[:, None, None], drawn, field)
-    kept = raw & np.uint64((1 << low) - 1 | 1 << (total - 1))
-    codes: Array = kept | field << np.uint64(low)
-    least = (kind == KINDS.index("tiny"))[:, None, None] & (rng.random(shape) < 0.2)
-    codes = np.where(least, kept, codes)  # subnormal
-    none = (kind == KINDS.index("zeros"))[:, None, None] & (rng.random(shape) < 0.6)
-    codes = np.where(none, raw & np.uint64(1 << (total - 1)), codes)
-    if found.special:
-        odd = (kind == KINDS.index("special"))[:, None, None] & (rng.random(shape) < 0.02)
-        top = np.uint64(((1 << found.exponent) - 1) << low)
-        nan = rng.random(shape) < 0.3
-        special = raw & np.uint64(1 << (total - 1)) | top | np.where(nan, raw & np.uint64((1 << low) - 1), np.uint64(0))
-        codes = np.where(odd, special, codes)
+        field = np.clip(middle + rng.integers(-spread[word], spread[word] + 1, each), 0, highest).astype(np.uint64)
+        raw = codes[rows]
+        some = raw & without | field << np.uint64(low)
+        if word == "tiny":
+            some = np.where(rng.random(each) < 0.2, raw & without, some)  # subnormal
+        if word == "zeros":
+            some = np.where(rng.random(each) < 0.6, raw & np.uint64(1 << (total - 1)), some)
+        if word == "special" and found.special:
+            top = np.uint64(((1 << found.exponent) - 1) << low)
+            payload = np.where(rng.random(each) < 0.3, raw & np.uint64((1 << low) - 1), np.uint64(0))
+            special = raw & np.uint64(1 << (total - 1)) | top | payload
+            some = np.where(rng.random(each) < 0.02, special, some)
+        codes[rows] = some
     return codes
 
 

@@ -40,6 +40,28 @@ def test_every_a_meets_every_b_of_its_kind() -> None:
     assert {x for pair in pairs for x in pair} == {KINDS * n for n in range(turns)}
 
 
+def test_no_tile_is_tried_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More tiles than a pool has: each round of a pool is another one, and then matrices are drawn anew."""
+    seen: list[tuple[int, ...]] = []
+    pools: list[str] = []
+    agreeing, drawn = grouprounds.Rounds.agreeing, groupproducts.drawn
+
+    def noted(rounds, batch):
+        seen.extend((len(pools), *rolls) for rolls in batch)
+        return agreeing(rounds, batch)
+
+    def draw(kernel, seed, count):
+        pools.append(seed)
+        return [x[:28] for x in drawn(kernel, seed, count)]
+
+    monkeypatch.setattr(grouprounds.Rounds, "agreeing", noted)
+    monkeypatch.setattr(groupproducts, "drawn", draw)
+    tally = grouprounds.measured(HostGpu(), SMALL, 28 * 20)
+    assert (tally.mismatches, tally.reached) == (0, 28 * 20)
+    assert len(set(seen)) == len(seen) == 20
+    assert len(set(pools)) == len(pools) == 2
+
+
 def test_one_wrong_result_of_a_later_round_is_seen_and_shown() -> None:
     def wrong(launch: int, result: np.ndarray) -> None:
         if launch in (3, 4):  # the second round, and its tile again by itself
