@@ -1,7 +1,7 @@
 """All forms of products measured within a time budget: a process for each core, GPUs shared out among them.
 
-The cheapest forms come first, and each form may take an equal share of the time that is left. What a cheap form does
-not use goes to the dearer ones, so as many forms as possible reach the goal and the others get about the same time.
+The cheapest forms come first. Where there is not time for all, none may take longer than a limit, which is such that
+as many forms as possible reach the goal and the others get about the same time.
 """
 
 from __future__ import annotations
@@ -26,13 +26,47 @@ LEAST = 2.0
 _device: list[ProductDevice] = []
 
 
-def cost(form: str) -> int:
-    """About how long a tile of a form takes to compute, in multiplications of float16."""
+_SETUP, _TILE = 4.0, 3e-6
+_RATES = {
+    "mma": {"f64": 20e6, "f16": 150e6, "bf16": 150e6, "tf32": 100e6, "e4m3": 150e6, "e5m2": 150e6, "": 500e6},
+    "mma_sp": {"f16": 38e6, "bf16": 38e6, "tf32": 25e6, "e4m3": 30e6, "e5m2": 30e6, "s8": 150e6, "u8": 150e6, "": 76e6},
+    "wgmma": {"b1": 300e9, "s8": 40e9, "u8": 40e9, "": 10e9},
+    "wgmma_sp": {"s8": 40e9, "u8": 40e9, "": 10e9},
+}
+"""Multiplications a second of one process, by operation and type: of mma by a core; of wgmma a GPU's sixteenth."""
+
+
+def estimate(form: str, tiles: int) -> float:
+    """About how many seconds so many tiles of a form take a process, to share out time by."""
     bound = bounds_of()[form]
     m, rest = (bound.modifiers["shape"] or "")[1:].split("n")
     n, k = rest.split("k")
-    each = int(m) * int(n) * int(k)
-    return each * 10 if bound.modifiers.get("atype") == "f64" else each
+    thin = 2.0 if bound.form.operation.endswith("_sp") else 1.0
+    rates = _RATES.get(bound.form.operation, _RATES["mma"])
+    rate = rates.get(bound.modifiers.get("atype") or "", rates[""])
+    if "alayout" in bound.modifiers:
+        rate, thin = 27e6, 0.25  # four products at once, computed by instructions
+    return _SETUP + tiles * (_TILE + int(m) * int(n) * int(k) / thin / rate)
+
+
+def limit(estimates: Iterable[float], budget: float) -> float:
+    """The most seconds that each may take so that all of them together take no more than the budget."""
+    waiting = sorted(estimates)
+    for place, each in enumerate(waiting):
+        share = budget / (len(waiting) - place)
+        if share < each:
+            return share
+        budget -= each
+    return math.inf
+
+
+def in_turn(names: Iterable[str], tiles: int) -> list[str]:
+    """Forms in the order of their estimates, those that a GPU computes mixed with those that a core does."""
+    sides: dict[bool, list[str]] = {True: [], False: []}
+    for name in sorted(names, key=lambda n: (estimate(n, tiles), n)):
+        sides[name.startswith("wgmma")].append(name)
+    places = {name: n / len(side) for side in sides.values() for n, name in enumerate(side)}
+    return sorted(places, key=lambda n: (places[n], n))
 
 
 def left_to_do(names: Iterable[str], tiles: int, entries: Mapping[str, Any]) -> list[str]:
@@ -84,7 +118,7 @@ def campaign(
     """
     ends = time.monotonic() + seconds
     device = Target.parse(target)
-    todo = sorted((n for n in names if bounds_of()[n].requirement_unmet(device) is None), key=lambda n: (cost(n), n))
+    todo = in_turn((n for n in names if bounds_of()[n].requirement_unmet(device) is None), tiles)
     number = min(workers or len(_cores()), max(len(todo), 1))
     done: dict[str, list[Tally]] = {}
     running: dict[Future[Tally], str] = {}
@@ -102,7 +136,8 @@ def campaign(
                         progress(f"no time is left for {len(todo)} forms, from {todo[0]} on")
                         todo.clear()
                         break
-                    share = min(left, left * number / (len(todo) + len(running)))
+                    unfinished = [estimate(n, tiles) for n in (*todo, *running.values())]
+                    share = min(left, limit(unfinished, left * number))
                     name = todo.pop(0)
                     running[pool.submit(measuring, name, tiles, share)] = name
                 for future in wait(running, return_when=FIRST_COMPLETED).done:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from dataclasses import replace
@@ -120,8 +121,24 @@ def test_cheap_forms_come_first_and_leave_their_time_to_others() -> None:
 def test_time_that_is_short_is_shared_out() -> None:
     began = time.monotonic()
     found = productcampaign.campaign([WIDE, DENSE], 10**9, "sm_90a", seconds=40, workers=1, measuring=pretended)
-    assert found[DENSE][0].reached <= 20_000 < found[WIDE][0].reached <= 40_000
+    assert 15_000 < found[DENSE][0].reached <= 20_000 < found[WIDE][0].reached <= 40_000
     assert time.monotonic() - began < 40
+
+
+def test_a_limit_lets_the_cheap_finish() -> None:
+    assert productcampaign.limit([1, 100, 2, 50], 43) == 20
+    assert productcampaign.limit([1, 100, 2, 50], 153) == math.inf
+    assert productcampaign.limit([5, 5], 4) == 2
+
+
+def test_every_form_has_its_turn() -> None:
+    forms = list(productcampaign.bounds_of())
+    ordered = productcampaign.in_turn(forms, 1 << 20)
+    assert sorted(ordered) == forms
+    for side in (True, False):
+        times = [productcampaign.estimate(n, 1 << 20) for n in ordered if n.startswith("wgmma") is side]
+        assert times == sorted(times)
+    assert len({n.startswith("wgmma") for n in ordered[:10]}) == 2
 
 
 def test_no_form_is_begun_when_time_is_up() -> None:
