@@ -65,7 +65,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "matrices: 2**20)",
     )  # fmt: skip
     parser.add_argument(
-        "--resume", action="store_true", help="with --device: no products that are confirmed on so many tiles already"
+        "--resume",
+        action="store_true",
+        help="with --device: of products, only the tiles that this device has not confirmed yet",
     )
     for name, default, words in (
         ("--everything", "2**32", "forms with so many inputs, or fewer, are tried on all of them"),
@@ -213,6 +215,7 @@ def _measure(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry
             productcampaign.campaign(
                 of_matrices, tiles, outcome.identity.target, seconds=ends - time.monotonic(), workers=args.workers,
                 progress=console.print, found=keep,
+                before=productcampaign.before_of(of_matrices, outcome.identity, book) if args.resume else {},
             )  # fmt: skip
     except (NoDevice, NoTriton) as e:
         raise UsageError(str(e)) from None

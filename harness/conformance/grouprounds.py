@@ -40,12 +40,15 @@ BLIND = "the comparison on the device does not see other matrices"
 """Why a form was not measured."""
 
 
-def measured(device: products.ProductDevice, form: str, count: int, seconds: float = math.inf) -> Tally:
-    """Compare the emulator with the device on `count` tiles, or as many as there is time for, layout by layout."""
+def measured(device: products.ProductDevice, form: str, count: int, seconds: float = math.inf, start: int = 0) -> Tally:
+    """Compare the emulator with the device on `count` tiles, or as many as there is time for, layout by layout.
+
+    start: tells tiles of one run from those of another.
+    """
     tally = Tally(form, "")
     ends = time.monotonic() + seconds
     known = groupproducts.layouts_of(form)
-    first, some = hashlib.sha256(form.encode()).digest()[0], min(LAYOUTS, len(known))
+    first, some = hashlib.sha256(f"{form} {start}".encode()).digest()[0], min(LAYOUTS, len(known))
     try:
         turn, operands, before = 0, [], 0
         while tally.reached < count and (not turn or time.monotonic() < ends) and not _settled(tally):
@@ -53,7 +56,9 @@ def measured(device: products.ProductDevice, form: str, count: int, seconds: flo
             left = some - turn % some  # layouts that are still to come with these matrices
             if left == some:
                 before = tally.reached
-                operands = groupproducts.drawn(kernel, f"{form} {turn}", DRAWN * max(64 // kernel.product.b.rows, 1))
+                operands = groupproducts.drawn(
+                    kernel, f"{form} {start} {turn}", DRAWN * max(64 // kernel.product.b.rows, 1)
+                )
             goal = tally.reached + -(-(count - tally.reached) // left)
             _layout(device, kernel, operands, tally, tally.reached - before, goal, _share(ends, left))
             turn += 1

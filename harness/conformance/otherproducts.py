@@ -186,16 +186,17 @@ def on_device(device: products.ProductDevice, known: OtherKernel, operands: list
     return result
 
 
-def measured(device: products.ProductDevice, form: str, count: int, seconds: float = math.inf) -> Tally:
+def measured(device: products.ProductDevice, form: str, count: int, seconds: float = math.inf, start: int = 0) -> Tally:
     """Compare the emulator with the device on `count` tiles, or as many as there is time for.
 
-    The first TILES go through whole kernels. Further ones have a, b, c and what is behind of four of these.
+    The first TILES go through whole kernels. Further ones have a, b, c and what is behind of four of these. start:
+    tells tiles of one run from those of another.
     """
     tally = Tally(form, "")
     ends = time.monotonic() + seconds
     try:
         known = program(form, device.identity.target)
-        codes = drawn_codes(form, device.identity.target, 0, min(TILES, count))
+        codes = drawn_codes(form, device.identity.target, start, min(TILES, count))
         operands = loaded(known, codes)
         codes = [products.narrow(x, w) for x, w in zip(codes, [*known.product.widths[1:], 32, 32], strict=False)]
         expected = emulated(known, operands)

@@ -13,13 +13,18 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from harness.conformance.measure import Tally
 from harness.conformance.productforms import bounds_of
 from harness.conformance.products import ProductDevice
 from harness.processes.gpus import gpus
 from harness.ptx.targets import Target
+
+if TYPE_CHECKING:
+    from harness.conformance.fetch import Identity
+    from harness.conformance.ledger import Ledger
 
 LEAST = 2.0
 """Seconds that must be left for a form to be begun."""
@@ -76,6 +81,16 @@ def left_to_do(names: Iterable[str], tiles: int, entries: Mapping[str, Any]) -> 
     return [n for n in names if entries[n].status != CONFIRMED or entries[n].inputs < tiles]
 
 
+def before_of(names: Iterable[str], identity: Identity, book: Ledger) -> dict[str, int]:
+    """Tiles on which this very device, driver and assembler confirmed today's definitions of forms."""
+    from harness.conformance.ledger import CONFIRMED, current
+
+    entries = current(book)
+    facts = (identity.device, identity.target, identity.driver, identity.ptxas)
+    same = {n for n, r in book.runs.items() if (r.device, r.target, r.driver, r.ptxas) == facts}
+    return {n: entries[n].inputs for n in names if entries[n].status == CONFIRMED and entries[n].run in same}
+
+
 def _begin(places: Any) -> None:
     """Give a process one core, as blocks of a kernel run in parallel would only crowd the others, and one GPU."""
     core, gpu = places.get()
@@ -85,17 +100,17 @@ def _begin(places: Any) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
 
 
-def measured_here(form: str, tiles: int, seconds: float) -> Tally:
+def measured_here(form: str, tiles: int, seconds: float, start: int) -> Tally:
     """Measure a form on this process's GPU."""
     from harness.conformance import grouprounds, otherproducts, products
 
     if not _device:
         _device.append(ProductDevice())
     if form.startswith("wgmma"):
-        return grouprounds.measured(_device[0], form, tiles, seconds)
+        return grouprounds.measured(_device[0], form, tiles, seconds, start)
     if bounds_of()[form].form.operation != "mma":
-        return otherproducts.measured(_device[0], form, tiles, seconds)
-    return products.measured(_device[0], form, tiles, seconds)
+        return otherproducts.measured(_device[0], form, tiles, seconds, start)
+    return products.measured(_device[0], form, tiles, seconds, start)
 
 
 def campaign(
@@ -107,14 +122,16 @@ def campaign(
     workers: int | None = None,
     progress: Callable[[str], None] = lambda words: None,
     found: Callable[[Tally], None] = lambda tally: None,
-    measuring: Callable[[str, int, float], Tally] = measured_here,
+    before: Mapping[str, int] = MappingProxyType({}),
+    measuring: Callable[[str, int, float, int], Tally] = measured_here,
 ) -> dict[str, list[Tally]]:
     """Measure forms, each on so many tiles or as many as there is time for. Forms that the target lacks are left out.
 
+    before: tiles on which an earlier run of this device found no mismatch; only others are tried, and all are counted.
     found: called with each tally as it comes, in this process. measuring: called in the processes with a form, the
-    number of tiles and the seconds that it may take; it must be picklable. Forms for which no time is left are not
-    measured. A process that dies, or very many errors, end the campaign; what was measured until then
-    counts.
+    number of tiles, the seconds that it may take, and how many tiles came before; it must be picklable. Forms for which
+    no time is left are not measured. A process that dies, or very many errors, end the campaign; what was measured
+    until then counts.
     """
     ends = time.monotonic() + seconds
     device = Target.parse(target)
@@ -136,10 +153,12 @@ def campaign(
                         progress(f"no time is left for {len(todo)} forms, from {todo[0]} on")
                         todo.clear()
                         break
-                    unfinished = [estimate(n, tiles) for n in (*todo, *running.values())]
+                    unfinished = [estimate(n, tiles - before.get(n, 0)) for n in (*todo, *running.values())]
                     share = min(left, limit(unfinished, left * number))
                     name = todo.pop(0)
-                    running[pool.submit(measuring, name, tiles, share)] = name
+                    running[pool.submit(measuring, name, tiles - before.get(name, 0), share, before.get(name, 0))] = (
+                        name
+                    )
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     name = running.pop(future)
                     try:
@@ -156,6 +175,8 @@ def campaign(
                             todo.clear()
                         continue
                     failures = 0
+                    if tally.reached:
+                        tally.before = before.get(name, 0)
                     done[name] = [tally]
                     found(tally)
                     words = tally.refused or tally.failure or f"{tally.mismatches:,} of {tally.inputs:,} tiles differ"

@@ -265,16 +265,17 @@ class ProductDevice:
                 self.gpu.free(place)
 
 
-def measured(device: ProductDevice, form: str, count: int, seconds: float = math.inf) -> Tally:
+def measured(device: ProductDevice, form: str, count: int, seconds: float = math.inf, start: int = 0) -> Tally:
     """Compare the emulator with the device on `count` tiles, or as many as there is time for.
 
-    The first TILES go through whole kernels, the others through the definition's code.
+    The first TILES go through whole kernels, the others through the definition's code. start: tells tiles of one run
+    from those of another.
     """
     tally = Tally(form, "")
     target, ends = device.identity.target, time.monotonic() + seconds
     try:
         known = program(form, target)
-        codes = drawn(form, target, 0, min(TILES, count))
+        codes = drawn(form, target, start, min(TILES, count))
         operands = _loaded(known, codes)
         codes = [narrow(x, w) for x, w in zip(codes, known.product.widths[1:], strict=True)]
         expected = emulated(known, operands)

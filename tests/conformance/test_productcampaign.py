@@ -97,12 +97,12 @@ def test_code_that_differs_from_whole_kernels_is_no_measure(
 # campaigns -----------------------------------------------------------------------------------------------------
 
 
-def pretended(form: str, tiles: int, seconds: float) -> Tally:
+def pretended(form: str, tiles: int, seconds: float, start: int = 0) -> Tally:
     """As many tiles as a thousand a second, on a GPU of its own."""
     return Tally(form, os.environ.get("CUDA_VISIBLE_DEVICES", ""), reached=min(tiles, int(1000 * seconds)))
 
 
-def dying(form: str, tiles: int, seconds: float) -> Tally:
+def dying(form: str, tiles: int, seconds: float, start: int = 0) -> Tally:
     if form == WIDE:
         os._exit(3)
     return pretended(form, tiles, seconds)
@@ -156,10 +156,36 @@ def test_what_was_measured_before_a_process_died_is_kept() -> None:
     assert "a process died" in told[-1]
 
 
-def failing(form: str, tiles: int, seconds: float) -> Tally:
+def failing(form: str, tiles: int, seconds: float, start: int = 0) -> Tally:
     if form == DENSE:
         raise RuntimeError("cuMemAlloc_v2: CUDA_ERROR_ILLEGAL_ADDRESS")
     return pretended(form, tiles, seconds)
+
+
+def test_tiles_of_an_earlier_run_are_counted_and_not_tried_again() -> None:
+    book = ledger.Ledger(
+        {"1": ledger.Campaign(*vars(IDENTITY).values(), "2026-01-01")},
+        {n: ledger.Entry(n, ledger.CONFIRMED, "1", inputs=100, definition=ledger.digest(n)) for n in (DENSE, WIDE)},
+    )
+    before = productcampaign.before_of([DENSE, WIDE, SPARSE], IDENTITY, book)
+    assert before == {DENSE: 100, WIDE: 100}
+    assert not productcampaign.before_of([DENSE], replace(IDENTITY, driver="1.1"), book)
+    found = productcampaign.campaign([DENSE], 250, "sm_90a", seconds=60, workers=1, before=before, measuring=pretended)
+    assert (found[DENSE][0].reached, found[DENSE][0].inputs) == (150, 250)
+    entry = ledger.updated(book, Measured(IDENTITY, found), date(2026, 1, 2)).entries[DENSE]
+    assert (entry.inputs, entry.status) == (250, ledger.CONFIRMED)
+
+
+@pytest.mark.parametrize(("module", "form"), [(products, DENSE), (otherproducts, SPARSE)])
+def test_a_later_run_has_other_tiles(module: Any, form: str) -> None:
+    seen: list[np.ndarray] = []
+
+    def noted(launch: int, result: np.ndarray) -> None:
+        seen.append(result.copy())
+
+    for start in (0, 70):
+        assert module.measured(Emulating(noted), form, 70, start=start).mismatches == 0
+    assert ((seen[0] != seen[1]).any(axis=(1, 2))).mean() > 0.9
 
 
 def test_a_form_in_which_the_device_fails_keeps_its_entry() -> None:
@@ -180,7 +206,7 @@ def test_a_device_that_only_fails_ends_the_campaign() -> None:
     assert len(told) == 3
 
 
-def broken(form: str, tiles: int, seconds: float) -> Tally:
+def broken(form: str, tiles: int, seconds: float, start: int = 0) -> Tally:
     raise RuntimeError("no")
 
 
