@@ -242,5 +242,8 @@ def test_a_shorter_run_takes_nothing_from_a_longer_one() -> None:
     assert after(book, Tally(DENSE, "", reached=50)).inputs == 100
     assert after(book, Tally(DENSE, "", reached=150)).inputs == 150
     assert after(book, Tally(DENSE, "", reached=50, mismatches=1)).status == ledger.MISMATCH
+    assert after(book, Tally(DENSE, "", failure="no memory")).status == ledger.CONFIRMED
+    assert after(ledger.Ledger(), Tally(DENSE, "", failure="no memory")).status == ledger.UNCONFIRMED
     old = ledger.Ledger(book.runs, {DENSE: replace(book.entries[DENSE], definition="older")})
     assert after(old, Tally(DENSE, "", reached=50)).inputs == 50
+    assert after(old, Tally(DENSE, "", failure="no memory")).status == ledger.UNCONFIRMED
