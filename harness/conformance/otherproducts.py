@@ -26,7 +26,10 @@ from harness.ptx.numeric.vectorise import Array
 TILES = 1 << 13
 """Tiles of one launch."""
 _WARPS = 4
-_BEHIND = {"mma_sp": "%x{at}, 0", "mma_scaled": "%x{at}, {{0, 0}}, %x{next}, {{0, 0}}"}
+_SCALES = "%x{0}, {{0, 0}}, %x{1}, {{0, 0}}"
+_BEHIND = {"mma_sp": (1, "%x{0}, 0"), "mma_scaled": (2, _SCALES)}
+_BEHIND["mma_sp_scaled"] = (3, "%x{0}, 0, %x{1}, {{0, 0}}, %x{2}, {{0, 0}}")
+"""Registers of further operands, and how they are written."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,9 @@ def program(form: str, target: str) -> OtherKernel:
     """The kernel of a form. Raises PtxError where the emulator refuses it."""
     bound = bounds_of()[form]
     kind = bound.form.operation
-    extra = 1 if kind == "mma_sp" else 2
+    extra, behind = _BEHIND[kind]
     counts = _counts(form)
-    names = [*"abc", *"xy"[:extra], "d"]
+    names = [*"abc", *"xyz"[:extra], "d"]
     head = ", ".join(f".param .u64 {name}" for name in [*names, "tiles"])
     lines = [
         ".version 8.8", f".target {target}", ".address_size 64", f".visible .entry product({head}) {{",
@@ -68,7 +71,7 @@ def program(form: str, target: str) -> OtherKernel:
         groups.append("{" + ", ".join(f"%x{at + i}" for i in range(count)) + "}")
         moves.append(_moves(name, "st" if name == "d" else "ld", count, at))
         at += count
-    behind = _BEHIND[kind].format(at=sum(counts[1:]), next=sum(counts[1:]) + 1)
+    behind = behind.format(*range(sum(counts[1:]), sum(counts[1:]) + extra))
     lines += [line for some in moves[:-1] for line in some]
     lines.append(f"  {bound.spelling} {groups[-1]}, {', '.join(groups[:3])}, {behind};")
     lines += [*moves[-1], "  add.u32 %r2, %r2, %r5; bra AGAIN;", "DONE:", "  ret;", "}"]
@@ -85,11 +88,12 @@ def _counts(form: str) -> tuple[int, int, int, int]:
     chosen = bound.modifiers
     k = int((chosen["shape"] or "").rpartition("k")[2])
     of_a, of_b = BITS[chosen["atype"] or ""], BITS[chosen["btype"] or ""]
-    if bound.form.operation == "mma_scaled":
-        of_d, stored = 32, k
-        of_a, of_b = (4, 4) if k == 64 else (8, 8)
+    stored = k // 2 if bound.form.operation != "mma_scaled" else k
+    if "scaled" in bound.form.operation:
+        of_d = 32
+        of_a, of_b = (4, 4) if k == (128 if stored < k else 64) else (8, 8)
     else:
-        of_d, stored = BITS[chosen["dtype"] or ""], k // 2
+        of_d = BITS[chosen["dtype"] or ""]
     return of_d // 8, 16 * stored * of_a // 1024, 8 * k * of_b // 1024, of_d // 8
 
 
@@ -118,7 +122,7 @@ def drawn_codes(form: str, target: str, start: int, count: int) -> list[Array]:
     seed = int.from_bytes(hashlib.sha256(f"{form} {start}".encode()).digest()[:7], "big")
     rng = np.random.default_rng(seed)
     kind = np.arange(count) % len(products.KINDS)
-    scaled = known.kind == "mma_scaled"
+    scaled = "scaled" in known.kind
     types = ("f32", *known.product.types[:2], "f32") if scaled else known.product.arithmetic.types
     found = []
     for operand in (1, 2, 3):
@@ -127,11 +131,13 @@ def drawn_codes(form: str, target: str, start: int, count: int) -> list[Array]:
         if scaled and known.product.widths[operand] == 4:
             codes = codes >> np.uint64(2)  # e2m1 of 4 bits; those in a byte have two more below
         found.append(codes)
-    if scaled:
-        return found + [_scales(rng, known, count) for _ in range(2)]
+    scales = [_scales(rng, known, count) for _ in range(2)] if scaled else []
+    if known.kind == "mma_scaled":
+        return [*found, *scales]
     metadata = sparsetiles.metadata(rng, known.product.storage, (count, 1, 32))
-    sparsetiles.cancel(rng, types, known.product.storage, found[0], found[1], kind)
-    return [*found, metadata]
+    if not scaled:
+        sparsetiles.cancel(rng, types, known.product.storage, found[0], found[1], kind)
+    return [*found, metadata, *scales]
 
 
 def loaded(known: OtherKernel, codes: list[Array]) -> list[Array]:
@@ -198,7 +204,7 @@ def measured(device: products.ProductDevice, form: str, count: int, seconds: flo
         known = program(form, device.identity.target)
         codes = drawn_codes(form, device.identity.target, start, min(TILES, count))
         operands = loaded(known, codes)
-        codes = [products.narrow(x, w) for x, w in zip(codes, [*known.product.widths[1:], 32, 32], strict=False)]
+        codes = [products.narrow(x, w) for x, w in zip(codes, [*known.product.widths[1:], 32, 32, 32], strict=False)]
         expected = emulated(known, operands)
         if not np.array_equal(expected, computed(known, codes, operands)):
             tally.failure = products.APART
