@@ -187,14 +187,14 @@ def _matches(form: str, wanted: str) -> bool:
 def _measure(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry], path: Path) -> int:
     from rich.console import Console
 
-    from harness.conformance import campaign, ledger, productcampaign, productforms
+    from harness.conformance import campaign, forms, ledger, productcampaign, productforms
     from harness.conformance.cuda import NoDevice
     from harness.triton.installation import NoTriton
 
     console = Console(stderr=True, highlight=False)
     tiles, ends = args.inputs or TILES, time.monotonic() + args.seconds
     of_matrices = [form for form in entries if form in productforms.bounds_of()]
-    snippets = [form for form in entries if form not in productforms.bounds_of()]
+    snippets = [form for form in entries if form in forms.bounds_of()]
     seconds = args.seconds / 2 if snippets and of_matrices else args.seconds
     plan = campaign.Plan(seconds, args.inputs or INPUTS, args.everything, args.emulated)
     if args.resume:

@@ -150,18 +150,20 @@ def read(path: Path = PATH) -> Ledger:
 
 @cache
 def known() -> Mapping[str, Bound]:
-    """Every form that has an entry, by name and sorted: those that a snippet can hold, and products of matrices."""
-    from harness.conformance import forms, productforms
+    """Every form that has an entry, by name and sorted: what a snippet can hold, products of matrices, tcgen05."""
+    from harness.conformance import forms, productforms, tensorforms
 
-    found = {**forms.bounds_of(), **productforms.bounds_of()}
+    found = {**forms.bounds_of(), **productforms.bounds_of(), **tensorforms.bounds_of()}
     return {name: found[name] for name in sorted(found)}
 
 
 def bound_of(form: str) -> Bound | None:
     """The form of that name in `known`; None where there is none. It looks at forms with the same opcode alone."""
-    from harness.conformance import forms, productforms
+    from harness.conformance import forms, productforms, tensorforms
 
     opcode = re.split(r"[. ]", form, maxsplit=1)[0]
+    if opcode == tensorforms.OPCODE:
+        return tensorforms.bounds_of().get(form)
     products = productforms.bounds_of() if opcode in ("mma", "wgmma") else {}
     return products.get(form) or forms.bounds_with(opcode).get(form)
 
@@ -286,12 +288,14 @@ def _name(book: Ledger, run: Campaign) -> str:
 
 
 def _unmeasured(form: str, identity: Identity) -> Entry:
-    from harness.conformance import bounds, forms, productforms
+    from harness.conformance import bounds, forms, tensorforms
 
+    if known()[form].form.operation in tensorforms.REFUSED:
+        return Entry(form, UNCONFIRMED, why="the emulator refuses it")
     lacking = known()[form].requirement_unmet(Target.parse(identity.target))
     if lacking:
         return Entry(form, SPECIFICATION, why=f"needs {lacking}", bound=bounds.bound(form))
-    compared = form in productforms.bounds_of() or forms.has_snippets(form)
+    compared = form not in forms.bounds_of() or forms.has_snippets(form)
     why = "never run on hardware" if compared else "has no result to compare"
     return Entry(form, UNCONFIRMED, why=why, bound=bounds.bound(form))
 
