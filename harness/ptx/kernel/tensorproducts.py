@@ -284,10 +284,8 @@ def _scales(
     factor's id there too. In a pair each block has the scales of its own rows of a, and of all columns of b.
     """
     if given and rows[0] != 128:
-        text = (
-            f"the instruction descriptor of {frame.who(lane)} has {2 * rows[0]} rows for a pair of blocks: where the "
-        )
-        text += f"scales of {rows[0]} rows of a block lie is not published; take 256 rows, or .cta_group::1 with 128"
+        text = f"the instruction descriptor of {frame.who(lane)} has {2 * rows[0]} rows for a pair of blocks: where "
+        text += f"the scales of {rows[0]} rows of a block lie is unpublished; take 256 rows, or .cta_group::1 with 128"
         raise frame.fault(ExecutionError, step, text)
     found = []
     for first, count, name in zip(given, rows, "ab", strict=False):
