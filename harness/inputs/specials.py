@@ -33,7 +33,8 @@ def special_units(fmt: Format) -> Codes:
     """
     if fmt.codes_per_unit > 1 or fmt.code_bits <= 8:
         units = edge_units(fmt)
-        return units[np.unique(np.linspace(0, len(units) - 1, _FEW).astype(int))]
+        some: Codes = units[np.unique(np.linspace(0, len(units) - 1, _FEW).astype(int))]
+        return some
     if not fmt.is_float:
         top = 1 << (fmt.code_bits - 1)
         codes = [0, 1, 2, 31, 32, 127, 128, 255, 256, -1, -2, -32, top, top - 1, top + 1, top // 2, 0x5555555555555555]
