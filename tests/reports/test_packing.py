@@ -14,8 +14,8 @@ def base():
 
 def counting(monkeypatch):
     made = []
-    compress = packing.compress
-    monkeypatch.setattr(packing, "compress", lambda content: made.append(1) or compress(content))
+    seen = packing.seen  # `compress` asks for each packet's content, and `_code` reads the module of `compress`
+    monkeypatch.setattr(packing, "seen", lambda content: made.append(1) or seen(content))
     return made
 
 
