@@ -9,7 +9,7 @@ from harness import Case, kernel, only
 from references.formats import E4M3, F32, U8, UE8M0
 
 from ._device.block_scaled_matmul import dequantised, scaled
-from ._host.block_scaled_matmul import mxfp8, mxfp8_dequantised, nvfp4, nvfp4_dequantised, values
+from ._host.block_scaled_matmul import E4M3_SCALES_ON_HOPPER, mxfp8, mxfp8_dequantised, nvfp4, nvfp4_dequantised, values
 
 SIZES = [{"M": 128, "N": 32, "K": 128, "KA": 128, "KX": 4}]
 FIFTH = only("sm_100a", "sm_103a")
@@ -42,6 +42,7 @@ mxfp8_matmul = Case(
     source="MMA-Sim, arXiv 2511.10909; PTX ISA, tcgen05.mma; OCP Microscaling Formats 1.0",
 )
 
+ON_HOPPER = {"targets": ON_HOPPER_TOO, "differs": {"sm_90a": SIGNED}}
 META_FOUR = META | {"KIND": "e2m1", "BLOCK": 16, "EACH": 2}
 nvfp4_matmul = Case(
     inputs={"a": U8["M", "KA"], "x": E4M3["M", "KX"], "b": U8["N", "KA"], "y": E4M3["N", "KX"]},
@@ -50,7 +51,7 @@ nvfp4_matmul = Case(
     generate=values(0xFF, (0x20, 0x29)),  # scales of 1/8 to 9/32, products of 36 at most: to 3
     sizes=[SIZES[0] | {"KA": 64, "KX": 8}],
     variants={
-        "dot_scaled": kernel(scaled, grid=tiles, meta=META_FOUR, targets=ON_HOPPER_TOO, differs={"sm_90a": SIGNED}),
+        "dot_scaled": kernel(scaled, grid=tiles, meta=META_FOUR, **(ON_HOPPER if E4M3_SCALES_ON_HOPPER else {})),
         "dequantised": kernel(dequantised, grid=tiles, meta=META_FOUR, reference=nvfp4_dequantised),
     },
     targets=FIFTH,
