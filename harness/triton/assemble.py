@@ -22,7 +22,7 @@ from pathlib import Path
 
 from harness.diskcache import DiskCache
 from harness.model.identity.experiment import harness
-from harness.triton.cubins import MOST, Kernel, kernel_of, merged, parted
+from harness.triton.cubins import MOST, MachineKernel, kernel_of, merged, parted
 from harness.triton.diagnostics import Complaint, Ended, Refusal, kind_of, main_line, ptxas_complaints, with_hint
 from harness.triton.ptxtext import asm_line, blamed_line
 from harness.triton.spec import Compilation, Memo
@@ -265,7 +265,7 @@ def disassemble_ahead(assemblies: Iterable[Assembly], nvdisasm: str) -> None:
     What it cannot, and what does not come back as it would alone, is left to `disassemble`.
     """
     reader = _reader(nvdisasm)
-    groups: dict[object, list[tuple[bytes, Kernel]]] = {}
+    groups: dict[object, list[tuple[bytes, MachineKernel]]] = {}
     for cubin in dict.fromkeys(a.cubin for a in assemblies):
         if (cubin, reader) not in _ahead and _kept.get(cubin, reader) is None and (kernel := kernel_of(cubin)):
             groups.setdefault(kernel.alike, []).append((cubin, kernel))

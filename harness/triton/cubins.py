@@ -37,7 +37,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class MachineKernel:
     """What nvdisasm reads of a cubin with one kernel.
 
     alike: what all kernels of one file have to share: ELF header, target, symbols that are defined elsewhere.
@@ -54,7 +54,7 @@ class Kernel:
     alike: tuple[Any, ...]
 
 
-def kernel_of(cubin: bytes) -> Kernel | None:
+def kernel_of(cubin: bytes) -> MachineKernel | None:
     """The kernel of a cubin; None where there is more in it than one function, or what is not understood."""
     try:
         return _kernel(_sections(cubin), cubin)
@@ -74,7 +74,7 @@ def _word(file: bytes, at: int) -> str:
     return file[at : file.index(b"\0", at)].decode()
 
 
-def _kernel(sections: list[Section], cubin: bytes) -> Kernel | None:
+def _kernel(sections: list[Section], cubin: bytes) -> MachineKernel | None:
     by_name = {s.name: s for s in sections}
     code = [i for i, s in enumerate(sections) if s.name.startswith(".text.")]
     waiting = any(s.data for s in sections if s.name.startswith((".rel.text.", ".rela.text.")))
@@ -102,10 +102,10 @@ def _kernel(sections: list[Section], cubin: bytes) -> Kernel | None:
     elsewhere = tuple((_word(strings, s[0]), *s[1:]) for s in symbols[1:] if s[3] == 0 and s[0])
     about = tuple((s.name, s.header[1], s.header[2], s.data) for n in _ABOUT if (s := by_name.get(n)))
     alike = (cubin[:24], cubin[48:54], kinds[0], elsewhere, about)
-    return Kernel(name, text, symbol, inner, by_name[_LINES].data, places, alike)
+    return MachineKernel(name, text, symbol, inner, by_name[_LINES].data, places, alike)
 
 
-def _named(number: int, kernel: Kernel) -> str:
+def _named(number: int, kernel: MachineKernel) -> str:
     """A kernel's name in a merged file: as long as its own, so that nvdisasm's columns and rules stay."""
     return f"K{number:02x}".ljust(len(kernel.name), "_")
 
@@ -115,7 +115,7 @@ def _inner(number: int) -> str:
     return f"$__I{number:02x}".ljust(len(_INNER), "_")
 
 
-def merged(kernels: Sequence[Kernel]) -> bytes:
+def merged(kernels: Sequence[MachineKernel]) -> bytes:
     """One ELF file with all these kernels, at most `MOST`, which are alike. Only nvdisasm can do anything with it."""
     header, flags, kind, elsewhere, about = kernels[0].alike
     if len(kernels) > MOST or any(k.alike != kernels[0].alike for k in kernels):
@@ -190,7 +190,7 @@ _INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s", re.M)
 _BYTES = 16  # of an instruction, since Volta
 
 
-def parted(kernels: Sequence[Kernel], text: str) -> list[str] | None:
+def parted(kernels: Sequence[MachineKernel], text: str) -> list[str] | None:
     """What nvdisasm says of each kernel, from what it said of all; None where that does not look as expected."""
     head, *parts = _PART.split(text)
     found = {m[1]: part for part in parts if (m := _TITLE.match(part))}
