@@ -242,7 +242,8 @@ _NO_THREAD = (
 )
 _BASIS: Mapping[str, str] = {
     "operands": "The walk goes back from the values that differ, in each file by its own registers, as long as both "
-    "have the same opcode. Here the operands have equal values in both files, and the results differ.",
+    "have the same opcode; through copies, products and atomics it goes by the first element that differs. Here the "
+    "operands have equal values in both files, and the results differ.",
     "values": "The two files compute this in different ways, so they are aligned by values, not by instructions: of "
     "each is shown the first instruction on the way to the difference whose value the other file's thread never has, "
     "or the one at which the opcodes part. All that it reads, the other has too. A value that is equal by coincidence "
@@ -250,7 +251,8 @@ _BASIS: Mapping[str, str] = {
     "addresses": "These loads bring in what the other file's thread does not load from there.",
     "branch": "Branches are aligned by the values that their conditions compare; a branch turned round counts as the "
     "same. Whether the difference in the output comes from this branch is not shown by it.",
-    "elsewhere": "The values came from another thread, or from an asynchronous copy, and could not be followed there.",
+    "elsewhere": "The values came from another thread, or from an asynchronous copy, and could not be followed there: "
+    "in the run that follows that thread it did not make them.",
 }
 
 

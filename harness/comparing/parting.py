@@ -13,6 +13,11 @@ Before that, predicates of branches are compared: a branch that one takes and th
 atomic) is compared element by element: the first that differs is followed to the instruction that made it. Where
 another thread made it, the walk goes on there.
 
+It cannot follow, and ends at the values that are then shown: two instructions of different opcodes, as when one file
+copies with cp.async what the other loads and stores; equal launches that lay shared memory out in different ways, whose
+addresses part first; metadata of a sparse product in tensor memory; atomics that threads reach in another order, where
+what each finds differs though nothing is wrong.
+
 Of files with different launches no thread of one does what a thread of the other does: two threads have only the
 element in common that both store. Then the walk begins at the values stored, leaves addresses and guards aside, as
 these hold numbers of threads and blocks, and compares no branches.

@@ -20,7 +20,7 @@ from harness.ptx.kernel.grid import KernelGrid
 from harness.ptx.kernel.kernel import Kernel
 from harness.ptx.kernel.memory import Buffer
 from harness.ptx.kernel.notedframe import NotedClusterFrame, NotedFrame, NotedScheduler
-from harness.ptx.kernel.noting import Executed, Notes, Watching
+from harness.ptx.kernel.noting import ExecutedSteps, Notes, Watching
 from harness.ptx.kernel.origins import Stored
 from harness.ptx.kernel.traced import ThreadTrace, TooLong
 from harness.ptx.limits import KERNEL_SECONDS, Deadline
@@ -39,7 +39,7 @@ class Launched:
 
 def executed_steps(launch: Launched, limit: float | None = KERNEL_SECONDS) -> set[int]:
     """The numbers of the program's steps that any thread executed, guard included. Raises PtxError."""
-    seen = Executed()
+    seen = ExecutedSteps()
     _run(launch, seen, limit)
     numbers = {id(s): n for n, s in enumerate(launch.kernel.program.steps)}
     return {numbers[i] for i in seen.steps}

@@ -53,7 +53,7 @@ class Watching:
         """Lanes store."""
 
 
-class Executed(Watching):
+class ExecutedSteps(Watching):
     """The steps that any thread executed."""
 
     def __init__(self) -> None:
