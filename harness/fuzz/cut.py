@@ -143,5 +143,5 @@ def _read(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
     return tuple(
         piece
         for place, piece in enumerate(pieces)
-        if not piece.outs or piece.opcode in _ACT or any(readers.get(w, set()) - {place} for w in piece.writes)
+        if not piece.outs or piece.opcode in _ACT or piece.carries or any(readers.get(w, set()) - {place} for w in piece.writes)
     )

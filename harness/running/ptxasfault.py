@@ -21,7 +21,8 @@ from harness.backends.compiled import CompiledKernel, compile_job, run_compiled
 from harness.fuzz.cut import smaller
 from harness.fuzz.fromptx import NotApart, taken_apart
 from harness.fuzz.pieces import FlowProgram
-from harness.fuzz.reduce import reduced
+from harness.fuzz.reduce import reduced_by_rounds
+from harness.fuzz.unroll import unrolled
 from harness.jobs import Job, MachineCodeBackend, Outcome
 from harness.judging.judge import judge_same
 from harness.model.assemblers import LEVELS, PtxasChoice
@@ -297,5 +298,7 @@ def _smaller(found: PtxasBlame, shows: Callable[[str], bool]) -> PtxasBlame:
     def each(programs: Sequence[FlowProgram]) -> list[bool]:
         return [shows(apart.text(p)) for p in programs]
 
-    small = reduced(apart.program, each, smaller, seconds=REDUCING, at_once=1, onwards=True)
+    small = reduced_by_rounds(
+        apart.program, each, smaller, unrolled, lambda p: p.size, seconds=REDUCING, at_once=1, onwards=True
+    )
     return replace(found, ptx=apart.text(small), smaller=True)
