@@ -36,7 +36,7 @@ add.u32 %r2, %r2, STEP;"""
 AT_ITS_END = f"AGAIN:\n{BODY}\nsetp.ne.u32 %p1, %r2, END;\n@%p1 bra AGAIN;\n"
 AT_ITS_BEGIN = f"AGAIN:\nsetp.eq.u32 %p1, %r2, END;\n@%p1 bra OUT;\n{BODY}\nbra AGAIN;\nOUT:\n"
 TAIL = "st.global.u32 [%rd1], %r1;\nret;\n}\n"
-LOST = 0.4
+LOST = 0.2
 """Seconds after which a loop has lost its end."""
 COUNTED = {"begin": 0, "step": 1, "end": 9}, {"begin": 40, "step": -4, "end": 8}
 
