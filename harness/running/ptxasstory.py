@@ -141,7 +141,7 @@ def work_round(blame: PtxasBlame) -> list[str]:
 def attached(folder: Path | None, key: Key, blame: PtxasBlame) -> str:
     """Write the PTX to a folder, and say where it is; without a folder, how one gets it."""
     if folder is None:
-        return "the PTX: run the command behind 'repeat' with --ptx-dump=DIR, which writes it to that folder"
+        return "the PTX: repeat this with --ptx-dump=DIR (the command behind 'repeat'), which writes it to that folder"
     path = folder / file_name(key).replace(".npz", ".ptx")
     try:
         path.write_text(_commented(blame), encoding="utf-8")
