@@ -297,9 +297,34 @@ def _bind_policy(builder: KernelBuilder, node: Instruction, bound: Bound) -> Ste
     return Step("policy", node, bound, (), (writer,))
 
 
+@binds("policy_range")
+def _bind_policy_range(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    """`policy, [first byte], primary size, total size`."""
+    expect(builder, node, 4)
+    writer = builder.destination(node.operands[0], TYPES["b64"], bound)
+    base, _ = address(builder, node.operands[1], _space(bound))
+    sizes = [builder.read(o, TYPES["u32"], False, f"a size of {bound.spelling}") for o in node.operands[2:]]
+    return Step("policy", node, bound, (base, *sizes), (writer,))
+
+
+@binds("policy_cvt")
+def _bind_policy_cvt(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    """`policy, property`: that of an access property of CUDA C++."""
+    expect(builder, node, 2)
+    writer = builder.destination(node.operands[0], TYPES["b64"], bound)
+    reader = builder.read(node.operands[1], TYPES["b64"], False, f"operand of {bound.spelling}")
+    return Step("policy", node, bound, (reader,), (writer,))
+
+
 @runs("policy")
 def _run_policy(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    frame.write(step.destinations[0], frame.constant(0, 64), None, active)
+    """A policy is opaque, and decides no value. One that is made of undefined bits is undefined."""
+    doubt = np.zeros(frame.lanes, np.uint64)
+    for reader in step.sources:
+        _, mask = frame.read(reader)
+        if mask is not None:
+            doubt |= np.where(np.broadcast_to(mask, (frame.lanes,)) != 0, ~np.uint64(0), np.uint64(0))
+    frame.write(step.destinations[0], frame.constant(0, 64), doubt if doubt.any() else None, active)
 
 
 @binds("nothing_here")
