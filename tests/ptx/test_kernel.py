@@ -80,22 +80,6 @@ class TestGlobalMemory:
         np.testing.assert_array_equal(y, np.where(np.arange(128) < 100, X + 1, -1))
 
     @pytest.mark.parametrize(
-        "policy",
-        [
-            "createpolicy.range.global.L2::evict_last.L2::evict_first.b64 %rd9, [%rd11], 256, %r4;",
-            "createpolicy.range.L2::evict_unchanged.b64 %rd9, [%rd11+16], 0x100000, 0x200000;",
-            "mov.b64 %rd9, 0; createpolicy.cvt.L2.b64 %rd9, %rd9;",
-        ],
-    )
-    def test_policies_of_other_kinds(self, policy: str) -> None:
-        y = launch(f"{policy} ld.global.L2::cache_hint.b32 %r5, [%rd11], %rd9; st.global.b32 [%rd12], %r5;", X)
-        np.testing.assert_array_equal(y, X)
-
-    def test_a_policy_without_its_sizes_is_refused(self) -> None:
-        with pytest.raises(PtxError, match="createpolicy"):
-            launch("createpolicy.range.L2::evict_last.b64 %rd9, [%rd11], 256; st.global.b32 [%rd12], %r4;", X)
-
-    @pytest.mark.parametrize(
         ("load", "expected"),
         [
             ("ld.global.s8 %r5, [%rd11+3];", (X >> 24).astype(np.int8).astype(np.int32)),

@@ -12,7 +12,7 @@ from harness.ptx.binding.builder import binds, expect
 from harness.ptx.binding.program import ReadSlot, Register, Step, WriteSlot
 from harness.ptx.errors import ExecutionError, OperandError
 from harness.ptx.isa.forms import Bound, find
-from harness.ptx.kernel.builder import KernelBuilder, Part
+from harness.ptx.kernel.builder import KernelBuilder, PassedPart
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.kernel.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, Access
 from harness.ptx.machine.operations import runs
@@ -90,7 +90,7 @@ def _passed(
     parts = [builder.param_parts(p) for p in passed]
     if not any(parts):
         return Step("param_move", node, bound, tuple(ReadSlot(p.slot, width) for p in passed), writers)
-    whole = [found or (Part(p.slot, width, 0, width, 0),) for p, found in zip(passed, parts, strict=True)]
+    whole = [found or (PassedPart(p.slot, width, 0, width, 0),) for p, found in zip(passed, parts, strict=True)]
     readers = tuple(ReadSlot(part.slot, part.width) for found in whole for part in found)
     return Step("param_parts", node, bound, readers, writers, detail=tuple(whole))
 

@@ -39,7 +39,7 @@ def passed_names(node: Instruction) -> list[list[Name]]:
 
 
 @dataclass(frozen=True)
-class Part:
+class PassedPart:
     """Bits of a load from a .param variable: the register they lie in, its width, from which bit on, how many, and
     where they go.
     """
@@ -165,21 +165,21 @@ class KernelBuilder(Builder):
             raise self.error(OperandError, f"{size} bytes lie outside {declared.name}", node.offset)
         return self.slot_of(declared, offset, width)
 
-    def param_parts(self, register: Register) -> tuple[Part, ...]:
+    def param_parts(self, register: Register) -> tuple[PassedPart, ...]:
         """The stored ranges that make a load of a .param variable; none where one was stored as it is loaded.
 
         Compilers write a word and read one byte of it, or write bytes and read a word.
         """
         (variable, first, width), *_ = (k for k, r in self.passed.items() if r is register)
         known = sorted(k[1:] for k in self.stored if k[0] == variable and k[2] <= 64)
-        parts, at, end = list[Part](), first, first + width // 8
+        parts, at, end = list[PassedPart](), first, first + width // 8
         while (variable, first, width) not in self.stored and width <= 64 and at < end:
             begin, wide = next(((b, w) for b, w in known if b <= at < b + w // 8), (at, 0))
             if not wide:
                 return ()  # nobody stores it: it is undefined
             behind = min(end, begin + wide // 8)
             slot = self.passed[variable, begin, wide].slot
-            parts.append(Part(slot, wide, 8 * (at - begin), 8 * (behind - at), 8 * (at - first)))
+            parts.append(PassedPart(slot, wide, 8 * (at - begin), 8 * (behind - at), 8 * (at - first)))
             at = behind
         return tuple(parts)
 
