@@ -38,6 +38,7 @@ def run(policy: str) -> np.ndarray:
         "createpolicy.range.global.L2::evict_last.L2::evict_first.b64 %p, [%x], 256, %t;",
         "createpolicy.range.L2::evict_unchanged.b64 %p, [%x+16], 0x100000, 0x200000;",
         "mov.b64 %q, 0; createpolicy.cvt.L2.b64 %p, %q;",
+        "mov.b64 %p, 0; prefetch.tensormap [%x];",
     ],
 )
 def test_each_kind_runs(policy: str) -> None:

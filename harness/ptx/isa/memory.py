@@ -113,6 +113,7 @@ operation(
 )
 operation("createpolicy.cvt.L2.b64", "policy_cvt", section="9.7.9.15", requires=80)
 operation("prefetch{.space}.level", "nothing_here", section="9.7.9.14", space=".global .local", level=".L1 .L2")
+operation("prefetch{.space}.tensormap", "nothing_here", section="9.7.9.14", requires=90, space=".const .param")
 operation("prefetchu.L1", "nothing_here", section="9.7.9.14")
 _CP = {"space": ".shared .shared::cta", "hint": ".L2::cache_hint", "prefetch": ".L2::64B .L2::128B .L2::256B"}
 operation("cp.async.cop.space.global{.hint}{.prefetch}", "cp_async", section="9.7.9.25.3.1", cop=".ca .cg", **_CP)
