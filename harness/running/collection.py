@@ -21,7 +21,7 @@ from harness.processes.gpus import gpus
 from harness.records import Sent, sent
 from harness.records.shown import OwnWords, line
 from harness.running import reuse
-from harness.running.assemblers import AssemblerChoice, Chosen
+from harness.running.assemblers import AssemblerChoice, Chosen, timed_by
 from harness.running.item import Item, ItemResults, fingerprint_of
 from harness.running.linting import lint_items
 from harness.running.replay import TokenError, parse
@@ -109,7 +109,7 @@ def items(parent: pytest.Collector, loaded: loader.LoadedCase) -> Iterator[pytes
     """One item for each variant, target and backend that this run is to have; or what times them."""
     if only_benchmarks(parent.config):
         for target in _devices(parent.config):
-            yield from benchmark_items(parent, loaded, target)
+            yield from benchmark_items(parent, loaded, target, timed_by(parent.config, target))
         return
     for variant in loaded.case.variants:
         for backend, target in places(parent.config):
@@ -118,7 +118,7 @@ def items(parent: pytest.Collector, loaded: loader.LoadedCase) -> Iterator[pytes
             yield VariantItem.from_parent(parent, name=item.label, nodeid=f"{parent.nodeid}::{item.label}", item=item)
     if parent.config.option.ptx_timing:
         for target in _devices(parent.config):
-            yield timing_item(parent, loaded, target)
+            yield timing_item(parent, loaded, target, timed_by(parent.config, target))
 
 
 def check_replay(config: pytest.Config, collected: Iterable[pytest.Item]) -> None:
