@@ -141,13 +141,8 @@ def launched(job: Job, guard: int = GUARD, made: Built | None = None) -> Outcome
     guard: bytes of the zones around tensors. made: what the driver API launches, where another process has built it.
     """
     launch = replace(launch_of(job), made=made)
-    if by_driver(launch):
-        try:
-            driver.bindings()
-        except driver.NoDriver as missing:
-            return Outcome("not run", str(missing))
-        if words := _not_launched(launch, job.target):
-            return Outcome("not run", words)
+    if words := unlaunched(launch, job.target):
+        return Outcome("not run", words)
     runs = [_run(job, launch, job.inputs, pattern, guard) for pattern in PATTERNS]
     return Outcome("ran", outputs=runs[0].outputs, findings=_findings(runs), evidence="hardware")
 
@@ -216,7 +211,10 @@ class _Run:
 
 def _run(job: Job, launch: Launch, inputs: Mapping[str, Any], pattern: int, guard: int = GUARD) -> _Run:
     alignment = launch.setup.alignment
-    buffers = {t.name: _DeviceTensor(t, alignment, pattern, inputs.get(t.name), guard) for t in launch.tensors}
+    buffers = {
+        t.name: _DeviceTensor(t, alignment, pattern, inputs.get(t.name), guard, written=t in launch.outputs)
+        for t in launch.tensors
+    }
     if all(launch.grid):
         start(job, launch, {name: buffer.device for name, buffer in buffers.items()})
         _synchronize()
@@ -289,6 +287,17 @@ def _scratch(compilation: Compilation, launch: Launch) -> list[torch.Tensor]:
     return [torch.zeros(size, dtype=torch.uint8, device=DEVICE)] if size else []
 
 
+def unlaunched(launch: Launch, target: str) -> str:
+    """Why a kernel that the driver API is to launch is not launched here; "" where it is, or Triton launches it."""
+    if not by_driver(launch):
+        return ""
+    try:
+        driver.bindings()
+    except driver.NoDriver as missing:
+        return str(missing)
+    return _not_launched(launch, target)
+
+
 def _not_launched(launch: Launch, target: str) -> str:
     """Why the driver API cannot launch a kernel of Triton's here; "" where it can."""
     built = launch.build(target)
@@ -326,16 +335,20 @@ def _forget_other_constants(function: Any, launch: Launch, target: str) -> None:
 
 
 class _DeviceTensor:
-    """A tensor on the device, and what its image held before the launch. guard: see `Layout`."""
+    """A tensor on the device, and what its image held before the launch. guard: see `Layout`.
+
+    units: of an input, and of a tensor updated in place; every launch gets a copy. written: whether it is an output.
+    """
 
     def __init__(
-        self, tensor: TensorLayout, alignment: int, pattern: int, units: Any | None, guard: int = GUARD
-    ) -> None:
+        self, tensor: TensorLayout, alignment: int, pattern: int, units: Any | None, guard: int = GUARD,
+        *, written: bool,
+    ) -> None:  # fmt: skip
         import torch
 
         self._layout = Layout(tensor, alignment, guard)
         self._pattern = pattern
-        self._is_input = units is not None
+        self._is_input = not written
         self._before = self._layout.image(pattern, units)
         self._bytes = torch.tensor(self._before, device=DEVICE)
         self.device = self._bytes[self._layout.span].view(torch_dtype(tensor.format))
@@ -353,7 +366,10 @@ class _DeviceTensor:
         return np.array(self._layout.units(self._after()))
 
     def untouched(self) -> NDArray[np.bool_]:
-        """For each byte of the tensor, whether it still holds its pattern."""
+        """For each byte of the tensor, whether it still holds its pattern.
+
+        One updated in place begins with the same bytes in both runs, so that none holds both patterns.
+        """
         unchanged: NDArray[np.bool_] = self.read().reshape(-1).view(np.uint8) == self._pattern
         return unchanged
 

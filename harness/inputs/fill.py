@@ -13,8 +13,9 @@ from harness.inputs import blocks, few
 from harness.inputs.sets import InputSet, seed_of, stream, within
 from harness.model.arguments import Argument, format_of
 from harness.model.case import Case
+from harness.model.match import Generated
 from harness.model.variants import CaseError
-from references.formats import Shaped
+from references.formats import Format, Shaped
 
 Units = dict[str, NDArray[np.generic]]
 
@@ -39,7 +40,8 @@ def kernel_inputs(case: Case, case_name: str, set_name: str, sizes: Mapping[str,
     `blocks/1` fills tensors of floats with runs of each kind; integers and scalars get random bits there. `few/k` gives
     scalars and small tensors of floats the numbers that matter most, one after another.
 
-    Elements outside `where` are replaced by others of the set, which lie inside.
+    Elements outside `where` are replaced by others of the set, which lie inside. Inputs that are `generated` are what
+    the case generates in every set, from random numbers of the set's own.
 
     Raises CaseError where the case generates other names, shapes or storage than it declares, or something outside
     `where`, or where no value could be found that lies inside.
@@ -47,26 +49,34 @@ def kernel_inputs(case: Case, case_name: str, set_name: str, sizes: Mapping[str,
     shapes = {n: a.shape(sizes) if isinstance(a, Shaped) else () for n, a in case.inputs.items()}
     if set_name.startswith("generated"):
         return _all_within(case, _generated(case, case_name, set_name, sizes, shapes))
-    units: Units = {}
+    made = [n for n, domain in case.domains.items() if isinstance(domain, Generated)]
+    units = {n: u for n, u in _generated(case, case_name, set_name, sizes, shapes).items() if n in made} if made else {}
     for name, argument in case.inputs.items():
+        if name in made:
+            continue
         if set_name == blocks.NAME and has_blocks(argument):
             units[name] = _blocks(case, f"{case_name}/{name}", argument, sizes)
             continue
         own = f"{case_name}/{name}"
         if set_name in few.NAMES:
-            made = few.few_units(case, name, set_name, sizes, seed_of(own, set_name))
-            if made is not None:
-                units[name] = made.reshape(shapes[name])
+            turned = few.few_units(case, name, set_name, sizes, seed_of(own, set_name))
+            if turned is not None:
+                units[name] = turned.reshape(shapes[name])
                 continue
         size = int(np.prod(shapes[name]))
         units[name] = stream(format_of(argument), own, set_name, size).reshape(shapes[name])
-    return units | {n: _kept(case, f"{case_name}/{n}", set_name, n, units[n]) for n in case.domains}
+    bounded = [n for n in case.domains if n not in made]
+    return {n: units[n] for n in case.inputs} | {
+        n: _kept(case, f"{case_name}/{n}", set_name, n, units[n]) for n in bounded
+    }
 
 
 _TRIED = 1 << 18
 """Random values that are tried where a set has few inside a domain."""
+_SMALL = 1 << 14
+"""The largest integer that is tried where few random values lie inside: an index has too narrow a range for those."""
 _FEW = 64
-"""Distinct values of a set below which random ones join those that replace what lies outside: else few are tested."""
+"""Distinct values of a set below which others join those that replace what lies outside: else few are tested."""
 
 
 def _kept(case: Case, seed: str, set_name: str, name: str, units: NDArray[np.generic]) -> NDArray[np.generic]:
@@ -75,15 +85,25 @@ def _kept(case: Case, seed: str, set_name: str, name: str, units: NDArray[np.gen
     if inside.all():
         return units
     found = units[inside]
-    if np.unique(found).size < min(_FEW, units.size):
-        tried = stream(format_of(case.inputs[name]), f"{seed}/where", "random/1", _TRIED)
-        found = np.concatenate([found, tried[_inside(case, name, tried)]])
+    fmt = format_of(case.inputs[name])
+    for random in (True, False):
+        if np.unique(found).size < min(_FEW, units.size):
+            tried = stream(fmt, f"{seed}/where", "random/1", _TRIED) if random else _small_integers(fmt)
+            found = np.concatenate([found, tried[_inside(case, name, tried)]]) if tried.size else found
     if not found.size:
-        text = case.domains[name].text
-        raise CaseError(f"where= of {name} ({text}) holds none of {_TRIED} random values; widen it")
+        text, small = case.domains[name].text, _small_integers(fmt).size
+        words = f" and {small} small integers" if small else ""
+        raise CaseError(f"where= of {name} ({text}) holds none of {_TRIED} random values{words}; widen it")
     kept = units.copy()
     kept[~inside] = np.random.default_rng(seed_of(seed, f"{set_name}/where")).choice(found, int((~inside).sum()))
     return kept
+
+
+def _small_integers(fmt: Format) -> NDArray[np.generic]:
+    """The integers of a format from -_SMALL to _SMALL, as far as it has them; none of other formats."""
+    integer = not fmt.is_float and fmt.codes_per_unit == 1 and fmt.code_bits >= 8
+    most = min(_SMALL, (1 << fmt.code_bits - 1) - 1) if integer else -1
+    return np.arange(-most, most + 1).astype(f"i{fmt.unit_bits // 8}").view(fmt.numpy_dtype())
 
 
 def _all_within(case: Case, units: Units) -> Units:

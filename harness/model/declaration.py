@@ -17,14 +17,15 @@ from references.formats import Format
 class CaseDeclaration:
     """What a case declares, not yet checked; `harness.model.case` says how references are called.
 
-    inputs, outputs: formats by name; with dimensions for whole kernels.
+    inputs, outputs: formats by name; with dimensions for whole kernels. A name in both is a tensor that a whole kernel
+    updates in place: the reference gets what it held, and gives what it is to hold.
     match, ftz, nan: policies for all variants that do not state their own; per output where a mapping is given (ftz:
     per input or output, names left out being "never"). ftz as a word speaks of float32, float16 and bfloat16 alone.
     targets: where every variant must work, unless it says otherwise; refused: where it must not assemble.
     carry: the output that becomes an input again in the loop context.
     hard_cases: tuples of input codes, in the order of `inputs`, that every run includes.
     where: the inputs on which the operation is defined at all; others are never generated. For whole kernels a mapping
-    of an input's name to the domain of its elements, which knows the values of that input alone.
+    of an input's name to the domain of its elements, which knows the values of that input alone, or to `generated`.
     sizes: for whole kernels, the sizes to run, each a mapping of dimension names.
     generate: for whole kernels, inputs that matter to it, besides edges and random bits: a function of the sizes and a
     numpy random generator that gives each input's storage array by name.
@@ -69,3 +70,8 @@ class CaseDeclaration:
     def elementwise(self) -> bool:
         """Whether every argument is one format without dimensions."""
         return all(isinstance(a, Format) for a in (*self.inputs.values(), *self.outputs.values()))
+
+    @property
+    def in_place(self) -> tuple[str, ...]:
+        """The tensors that are input and output at once: the kernel finds the input there and leaves the output."""
+        return tuple(name for name in self.outputs if name in self.inputs)

@@ -69,6 +69,34 @@ case = Case(
 '''
 
 
+IN_PLACE = '''
+"""Programs that loop as often as the tensor says that they change."""
+import numpy as np
+import triton
+import triton.language as tl
+from harness import Case, kernel
+from references.formats import I32
+
+@triton.jit
+def loops(x, n, STORED: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    steps = tl.max(tl.load(x + at, mask=at < n, other=0))
+    word = steps
+    for _ in range(steps):
+        word = word * 1664525 + 1013904223
+    tl.store(x + at, STORED + tl.where(word == 12345, 1, 0), mask=at < n)
+
+def stores(number):
+    return kernel(loops, grid="ceil(n/1024)", meta={"STORED": number, "BLOCK": 1024})
+
+case = Case(
+    inputs={"x": I32["n"]}, outputs={"x": I32["n"]}, reference=lambda x: x, sizes=[{"n": 1024}],
+    generate=lambda sizes, rng: {"x": np.zeros(sizes["n"], np.uint32)},
+    variants={"zeros": stores(0), "many": stores(1 << 20)},
+)
+'''
+
+
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     found = tmp_path_factory.mktemp("cases") / "planted.py"
@@ -82,6 +110,25 @@ def session(path):
     from harness.timing.session import time_case
 
     return time_case(str(path), "case", device_target())
+
+
+def test_another_level_is_timed_beside_an_a_a_run_of_its_own(path):
+    """At -O0 the same PTX is timed by the driver API; the record names program and level."""
+    from harness.backends.gpu import device_target
+    from harness.running.assemblers import tritons_own
+    from harness.timing.session import time_case
+
+    pytest.importorskip("cuda.bindings", reason="needs cuda-python")
+    target = device_target()
+    lowest = tritons_own(target, level=0)
+    found = time_case(str(path), "case", target, (None, lowest), (), ("L2",)).timings
+    by = {label: [t for t in found if t.key.assembler == label] for label in ("", lowest.label)}
+    assert {t.key.variant for t in by[lowest.label]} == {"plain", "asm", "two-passes"}
+    assert all(t.ptxas == lowest.label for t in by[lowest.label])
+    assert all(t.key.variant == "torch.compile" or t.ptxas not in ("", lowest.label) for t in by[""])
+    for timings in by.values():
+        assert len({t.noise for t in timings}) == 1
+        assert 0 < timings[0].noise < 0.1
 
 
 def test_every_variant_is_timed_at_every_size(session):
@@ -106,6 +153,18 @@ def test_extra_work_is_called_slower_and_another_copy_the_same(session):
     assert large["two-passes"].beside(large["plain"]).verdict == "slower"
     assert large["asm"].beside(large["plain"]).verdict == "same"
     assert large["plain"].beside(large["two-passes"]).verdict == "faster"
+
+
+def test_a_kernel_in_place_is_timed_on_what_the_tensor_held_at_first(tmp_path):
+    """Once it has run, "many" would loop a million times: milliseconds in the place of microseconds."""
+    from harness.backends.gpu import device_target
+    from harness.timing.session import time_case
+
+    path = tmp_path / "in_place.py"
+    path.write_text(IN_PLACE)
+    found = time_case(str(path), "case", device_target(), sizes=("small",))
+    times = {t.key.variant: t.median for t in found.timings}
+    assert times["many"] < 3 * times["zeros"]
 
 
 def test_the_device_says_its_clocks(session):

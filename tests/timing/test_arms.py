@@ -5,7 +5,7 @@ import torch
 
 from harness.backends import gpu
 from harness.model.load import load
-from harness.running.assemblers import label_of
+from harness.running.assemblers import label_of, tritons_own
 from harness.timing import arms
 from harness.timing.rounds import COPY, EMPTY, TWIN
 from harness.timing.sizes import sized
@@ -61,6 +61,20 @@ def test_all_variants_run_on_the_same_buffers(loaded, prepared):
     assert note.startswith("refused: error: ")
 
 
+def test_another_assembler_makes_what_it_is_named_for(loaded, prepared, monkeypatch):
+    """PyTorch's kernels are not assembled here, so they stand beside Triton's own alone."""
+    lowest = tritons_own("sm_90a", level=0)
+    size = sized(loaded[0].case, 1 << 12)
+    monkeypatch.setattr(gpu, "unlaunched", lambda launch, target: "")
+    made = arms.arms_of(loaded[0], "sm_90a", size, (), lowest)
+    assert list(made.launches) == ["mov", "or", TWIN, COPY, EMPTY]
+    assert set(made.ptxas.values()) == {lowest.label}
+    assert {s.assembler for s in made.setups.values()} == {lowest}
+    monkeypatch.setattr(gpu, "unlaunched", lambda launch, target: "not by the driver API")
+    with pytest.raises(ValueError, match="mov: not by the driver API"):
+        arms.arms_of(loaded[0], "sm_90a", size, (), lowest)
+
+
 def test_the_copy_reads_and_writes_as_many_bytes_in_all(loaded, prepared):
     size = sized(loaded[0].case, 1 << 12)
     target = arms.arms_of(loaded[0], "sm_90a", size).launches[COPY]()
@@ -92,3 +106,41 @@ def test_what_pytorch_cannot_compile_is_left_out_in_words(loaded, prepared, monk
 def test_a_case_of_which_nothing_can_be_built_says_why(loaded, prepared):
     with pytest.raises(ValueError, match="a: error: "):
         arms.arms_of(loaded[1], "sm_90a", sized(loaded[1].case, 1 << 12))
+
+
+IN_PLACE = '''
+"""A sum in place."""
+import triton
+import triton.language as tl
+from harness import Case, kernel
+from references.formats import F32
+
+@triton.jit
+def add(x, d, n):
+    i = tl.program_id(0) * 64 + tl.arange(0, 64)
+    tl.store(x + i, tl.load(x + i, mask=i < n) + tl.load(d + i, mask=i < n), mask=i < n)
+
+case = Case(
+    inputs={"x": F32["n"], "d": F32["n"]}, outputs={"x": F32["n"]}, reference=lambda x, d: x, sizes=[{"n": 64}],
+    pytorch=lambda x, d: x.add_(d),
+    variants={"one": kernel(add, grid="ceil(n/64)"), "two": kernel(add, grid="ceil(n/64)", num_warps=1)},
+)
+'''
+
+
+def test_launches_in_place_start_from_the_same_values(tmp_path, monkeypatch):
+    """Each launch of a variant, and of PyTorch's own in place, adds to what the tensor held at first."""
+    monkeypatch.setattr(gpu, "DEVICE", "cpu")
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)
+    monkeypatch.setattr(gpu, "prepared", lambda job, launch, p: lambda: p["x"].add_(p["d"]).clone())
+    path = tmp_path / "sums.py"
+    path.write_text(IN_PLACE)
+    (loaded,) = load(path)
+    made = arms.arms_of(loaded, "sm_90a", sized(loaded.case, 1 << 10))
+    found = []
+    for name in ("one", "two", "one", arms.PYTORCH, arms.PYTORCH, TWIN):
+        made.launches[name].restore()
+        found.append(made.launches[name]().clone())
+    assert all(torch.equal(found[0], other) for other in found)
+    assert not torch.equal(found[0], made.launches["one"]())
+    assert sized(loaded.case, 1 << 10).bytes == 3 * 4 << 10
