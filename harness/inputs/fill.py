@@ -9,7 +9,7 @@ from typing import TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.inputs import blocks
+from harness.inputs import blocks, few
 from harness.inputs.sets import InputSet, seed_of, stream, within
 from harness.model.arguments import Argument, format_of
 from harness.model.case import Case
@@ -37,7 +37,8 @@ def shaped(inputs: InputSet, shape: tuple[int, ...], shuffled: int | None = None
 def kernel_inputs(case: Case, case_name: str, set_name: str, sizes: Mapping[str, int]) -> Units:
     """Inputs of a whole kernel: what the case generates, or each tensor filled with edges or random bits of its format.
 
-    `blocks/1` fills tensors of floats with runs of each kind; integers and scalars get random bits there.
+    `blocks/1` fills tensors of floats with runs of each kind; integers and scalars get random bits there. `few/k` gives
+    scalars and small tensors of floats the numbers that matter most, one after another.
 
     Elements outside `where` are replaced by others of the set, which lie inside. Inputs that are `generated` are what
     the case generates in every set, from random numbers of the set's own.
@@ -56,8 +57,14 @@ def kernel_inputs(case: Case, case_name: str, set_name: str, sizes: Mapping[str,
         if set_name == blocks.NAME and has_blocks(argument):
             units[name] = _blocks(case, f"{case_name}/{name}", argument, sizes)
             continue
+        own = f"{case_name}/{name}"
+        if set_name in few.NAMES:
+            turned = few.few_units(case, name, set_name, sizes, seed_of(own, set_name))
+            if turned is not None:
+                units[name] = turned.reshape(shapes[name])
+                continue
         size = int(np.prod(shapes[name]))
-        units[name] = stream(format_of(argument), f"{case_name}/{name}", set_name, size).reshape(shapes[name])
+        units[name] = stream(format_of(argument), own, set_name, size).reshape(shapes[name])
     bounded = [n for n in case.domains if n not in made]
     return {n: units[n] for n in case.inputs} | {
         n: _kept(case, f"{case_name}/{n}", set_name, n, units[n]) for n in bounded

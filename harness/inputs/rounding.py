@@ -3,7 +3,8 @@
 Of two operands: a product that ties in the result's format, normal or subnormal; a quotient that is exact, or as near a
 tie as a quotient can be; a sum that ties or cancels; products and quotients beside both ends of the range. A third
 operand is an addend that breaks such a tie from far below, or cancels all but the last bits of the product. Many rows
-are also shifted by one or two steps, to the other side of the tie or limit.
+are also shifted by one or two steps, to the other side of the tie or limit. `sticky_inputs` breaks ties where wider
+formats end.
 """
 
 from __future__ import annotations
@@ -43,6 +44,39 @@ def rounding_inputs(formats: Mapping[str, Format], results: Sequence[Format], ef
                 if name in others:
                     pair = _value(formats[left], a) * _value(formats[right], b)
                     rows[name].append(in_slots(fmt, _addends(fmt.single, pair, rng)))
+                elif name not in (left, right):
+                    rows[name].append(rng.choice(edge_units(fmt), len(a)))
+    return [np.concatenate(rows[n]) for n in formats]
+
+
+_WIDER = (24, 53)
+"""The digits of float32 and float64, in which a product and a sum of narrower formats are often computed."""
+
+
+@np.errstate(all="ignore")
+def sticky_inputs(formats: Mapping[str, Format], results: Sequence[Format], effort: str, rng: Rng) -> list[Codes]:
+    """Products that tie, with addends about the last place of a wider format, where a sum in that one goes wrong.
+
+    A sum that is rounded to odd there, and once more to the result, is right only if it keeps what lies below. Storage
+    units of each input; none where fewer than three inputs, or no result, are floats wider than a byte.
+    """
+    names = [n for n, f in formats.items() if _suits(f)]
+    targets = list(dict.fromkeys(r.single for r in results if _suits(r)))
+    rows: dict[str, list[Codes]] = {n: [np.zeros(0, dtype=np.int64)] for n in formats}
+    for (left, right), target in itertools.product(itertools.combinations(names, 2), targets):
+        others = [n for n in names if n not in (left, right)]
+        for digits in _WIDER if others else ():
+            if digits <= target.precision:
+                continue
+            a, b = _product_ties(formats[left].single, formats[right].single, target, _ROWS[effort], rng)
+            exponent = np.frexp(_value(formats[left], a) * _value(formats[right], b))[1]
+            rows[left].append(in_slots(formats[left], a))
+            rows[right].append(in_slots(formats[right], b))
+            for name, fmt in formats.items():
+                if name in others:
+                    size = np.ldexp(0.25 + 1.25 * rng.random(len(a)), exponent - digits)
+                    code = _signed(fmt.single, cut(fmt.single, size), rng.random(len(a)) < 0.5)
+                    rows[name].append(in_slots(fmt, code))
                 elif name not in (left, right):
                     rows[name].append(rng.choice(edge_units(fmt), len(a)))
     return [np.concatenate(rows[n]) for n in formats]

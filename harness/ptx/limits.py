@@ -78,6 +78,10 @@ def lanes_together(wanted: int, registers: int, steps: int) -> int:
     return max(1, min(wanted, CELLS // (registers + steps + 1)))
 
 
+STILL_RUNNING = "still running after"
+"""How the words of a run that took too long begin."""
+
+
 class Deadline:
     """When a whole call must have ended. Compiling definitions does not count; None: never."""
 
@@ -109,7 +113,7 @@ class Deadline:
         """What an error says of it."""
         progress = f", {self._done:,} of {self._total:,} {self._unit} done" if self._done else ""
         return (
-            f"still running after {self.seconds:g} s{progress}: an endless loop? "
+            f"{STILL_RUNNING} {self.seconds:g} s{progress}: an endless loop? "
             "limit= (for cases --ptx-limit) gives the whole call more seconds, limit=None any"
         )
 

@@ -26,7 +26,7 @@ from harness.ptx.kernel.memory import (
 )
 from harness.ptx.kernel.phases import Barrier
 from harness.ptx.kernel.promises import Promises
-from harness.ptx.kernel.races import note_read, note_write
+from harness.ptx.kernel.races import note_read, note_update, note_write
 from harness.ptx.kernel.tensorwaits import TensorWaits
 from harness.ptx.kernel.tensorwork import TensorWork
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
@@ -329,6 +329,8 @@ class KernelFrame(Reaching):
             some = lanes if place.part is None else lanes[place.part]
             self.refuse_under_way(step, access, some, place, "updates")
             self.refuse_write(step, access, some, place)
+            if self.grid.races:
+                self._check_update(step, access, some, place)
             table = rows(region.bytes, access.width, 1)[:, 0]
             index = (place.offsets // (access.width // 8) + element).tolist()
             if region.undefined is not None:
@@ -374,6 +376,20 @@ class KernelFrame(Reaching):
                 raise self.fault(MemoryFault, step, f"{text} wrote, and no barrier lies between")
         elif isinstance(region, Buffer):
             note_read(self, step, access, lanes, place, region)
+
+    def _check_update(self, step: Step, access: Access, lanes: Array, place: Place) -> None:
+        """Record an atomic operation; raises MemoryFault where another thread's store is not ordered with it."""
+        region = place.region
+        if isinstance(region, Buffer):
+            note_update(self, step, access, lanes, place, region)
+        elif type(region) is Shared:  # not that of a cluster, whose blocks hear of each other otherwise
+            times = self.times(lanes)
+            bad = region.note_update(place.offsets, access.size, self.member[lanes], self.clock, times)
+            if bad.any():
+                at = int(np.flatnonzero(bad)[0])
+                offset = int(place.offsets[at]) % region.size
+                text = f"race: {self.who(int(lanes[at]))} updates shared memory at offset {offset}, which another"
+                raise self.fault(MemoryFault, step, f"{text} thread wrote, and no barrier lies between")
 
     def check_write(self, step: Step, access: Access, lanes: Array, place: Place, values: list[Array]) -> None:
         """Record a write; raises MemoryFault where it races with another thread's access."""

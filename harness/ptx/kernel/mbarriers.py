@@ -1,8 +1,9 @@
 """Barriers in shared memory (mbarrier): arrivals, bytes that copies are to bring, phases, and who waits for them.
 
-A phase is complete when all arrivals and all expected bytes have come. A thread that waits stands still until then, so
-that `try_wait` gives true, as it may; `test_wait` tells how things stand. What copies bring lands when nothing else
-can run, or when `test_wait` looks, no earlier: a read that does not wait meets bytes that are under way.
+A phase is complete when all arrivals and all expected bytes have come. `try_wait` says no once to a thread that asks
+early, or might have, as a try ends after a time that nobody knows; asked again, the thread stands still until it is
+true. `test_wait` tells how things stand. What copies bring lands when nothing else can run, or when `test_wait`
+looks, no earlier: a read that does not wait meets bytes that are under way.
 """
 
 from __future__ import annotations
@@ -214,6 +215,13 @@ def complete(frame: KernelFrame, step: Step, lanes: Array) -> Array:
         # Triton gives a parity as 0 or -1: its lowest bit counts.
         found[number] = (barrier.phase & 1) != phase & 1 if parity else barrier.phase > phase
     return found
+
+
+def known(frame: KernelFrame, step: Step, lanes: Array) -> Array:
+    """Of lanes that ask a barrier, which have met others since its last phase ended, or asked before the first."""
+    offsets = places(frame, step, step.sources[0], step.detail, lanes).tolist()
+    ended = np.array([frame.barriers[offset].completed for offset in offsets], np.int64)
+    return np.asarray(frame.block_time[lanes] >= ended)
 
 
 def give(frame: KernelFrame, step: Step, lanes: Array, answers: Array) -> None:

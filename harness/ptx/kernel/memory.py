@@ -40,12 +40,13 @@ _TEXT_BYTES = 1 << 16
 
 
 class Shadow:
-    """Who wrote and who read each unit of a buffer last; -1: nobody."""
+    """Who wrote, who read and who updated each unit of a buffer last; -1: nobody. updaters: None before any atomic."""
 
     def __init__(self, size: int, unit: int) -> None:
         self.unit = unit
         self.writers = np.full(size // unit + 1, -1, np.int64)
         self.readers = np.full(size // unit + 1, -1, np.int64)
+        self.updaters: Array | None = None
         self.written = False
 
     def units(self, offsets: Array, size: int) -> Array:
@@ -226,6 +227,7 @@ class Shared:
         self.written = np.full(units, -1, np.int32)
         self.reader = np.full(units, -1, np.int32)
         self.read = np.full(units, -1, np.int32)
+        self.updated: Array | None = None  # units whose last write was an atomic's, once there was one
 
     def units(self, offsets: Array, size: int) -> Array:
         """The units that accesses of `size` bytes touch, one row each."""
@@ -260,6 +262,8 @@ class Shared:
 
     def note_write(self, offsets: Array, size: int, thread: Array, now: int, times: Times, changes: Array) -> Array:
         """Record writes; which lanes overwrite, with another value, what another thread read or wrote."""
+        if self.updated is not None:
+            self.updated[self.units(offsets, size)] = False
         if self.compiled:
             return self._noted(1, offsets, size, thread, now, times, self.unfenced) & changes
         units = self.units(offsets, size)
@@ -269,6 +273,17 @@ class Shared:
         self.written[units] = now
         self.unfenced[units] = True
         return bad & changes
+
+    def note_update(self, offsets: Array, size: int, thread: Array, now: int, times: Times) -> Array:
+        """Record atomic operations; which lanes meet what another thread wrote otherwise since the last barrier."""
+        units = self.units(offsets, size)
+        if self.updated is None:
+            self.updated = np.zeros(len(self.writer), np.bool_)
+        bad = self._clash(self.writer, self.written, units, thread, times) & ~self.updated[units].any(axis=1)
+        self.writer[units] = np.broadcast_to(thread[:, None], units.shape)
+        self.written[units] = now
+        self.unfenced[units] = self.updated[units] = True
+        return bad
 
     def _noted(
         self, which: int, offsets: Array, size: int, thread: Array, now: int, times: Times, *more: Array

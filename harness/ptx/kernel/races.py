@@ -1,11 +1,12 @@
 """Data races on global memory: accesses of two threads, one of them a store, that nothing orders.
 
-Beside a buffer lie two arrays with an entry for each unit of bytes (the smallest access of the program): who wrote it
-last, and who read it last. An entry is the thread's number in the grid, two flags, and the time: the number of barriers
-that the frame has passed. Threads of a block are ordered by a barrier between them; blocks by nothing, except that a
-kernel with atomics, fences or acquiring loads is not judged between blocks, whose order is then not followed here.
-Blocks of one cluster are ordered by what their threads hear of each other (see `clusters`); that several of them read
-a place before one writes it is not followed.
+Beside a buffer lie arrays with an entry for each unit of bytes (the smallest access of the program): who wrote it
+last, who read it last, and who updated it last by an atomic operation. An entry is the thread's number in the grid,
+two flags, and the time: the number of barriers that the frame has passed. Threads of a block are ordered by a barrier
+between them; blocks by nothing, except that a kernel with atomics, fences or acquiring loads is not judged between
+blocks, whose order is then not followed here. Blocks of one cluster are ordered by what their threads hear of each
+other (see `clusters`); that several of them read a place before one writes it is not followed. Atomics race with
+stores, not with each other; that a load meets another thread's atomic is not called a race, as loops wait for one so.
 
 What is not called a race, because Triton writes it and no result depends on it: a store of the bytes that are there
 already, and a store by the first of the threads that read the place together in one instruction. A layout that
@@ -89,8 +90,32 @@ def note_write(
         bad = _unordered(frame, entry, me, since, lanes)
         bad &= (entry >> _THREAD != me) | (entry & (_MIXED | _BLOCKS) != 0)
         _refuse(frame, step, lanes, place, buffer, entry, bad & changes[:, None], "overwrites", "read")
+        if shadow.updaters is not None:
+            entry = shadow.updaters[units]
+            bad = _unordered(frame, entry, me, since, lanes) & ((entry >> _THREAD != me) | (entry & _MIXED != 0))
+            _refuse(frame, step, lanes, place, buffer, entry, bad & changes[:, None], "overwrites", "updated")
     shadow.writers[units] = me << _THREAD | np.int64(frame.clock) & _TIME
     shadow.written = True
+
+
+def note_update(frame: ThreadFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer) -> None:
+    """Record an atomic operation; raises MemoryFault where another thread's store is not ordered with it."""
+    shadow = shadow_of(frame, buffer)
+    units = shadow.units(place.offsets, access.size)
+    me = frame.number[lanes][:, None]
+    since = frame.block_time[lanes][:, None]
+    entry = shadow.writers[units]
+    bad = _unordered(frame, entry, me, since, lanes) & (entry >> _THREAD != me)
+    _refuse(frame, step, lanes, place, buffer, entry, bad, "updates", "wrote")
+    if shadow.updaters is None:
+        shadow.updaters = np.full(len(shadow.writers), -1, np.int64)
+    old = shadow.updaters[units]
+    shadow.updaters[units] = me << _THREAD | np.int64(frame.clock) & _TIME
+    # Several threads of a block since its last barrier: no later store by one of them is behind them all.
+    recent = (old >= 0) & ((old >> _THREAD) // frame.grid.threads == me // frame.grid.threads) & (old & _TIME >= since)
+    several = recent & ((old >> _THREAD != me) | (old & _MIXED != 0)) | (shadow.updaters[units] >> _THREAD != me)
+    if several.any():
+        shadow.updaters[units[several]] |= _MIXED
 
 
 def _unordered(frame: ThreadFrame, entry: Array, me: Array, since: Array, lanes: Array) -> Array:
@@ -119,7 +144,7 @@ def _refuse(
     at = int(np.flatnonzero(bad.any(axis=1))[0])
     word = int(entry[at][np.flatnonzero(bad[at])[0]])
     thread, threads = word >> _THREAD, frame.grid.threads
-    if thread == int(frame.number[lanes[at]]):
+    if thread == int(frame.number[lanes[at]]) or (before == "updated" and word & int(_MIXED)):
         other = "which other blocks" if word & int(_BLOCKS) else "which other threads of its block"
     else:
         block = frame.grid.coordinates(thread // threads)

@@ -38,6 +38,8 @@ class KernelScheduler(Scheduler):
         self.blocked: dict[int, Array] = {}
         self.arrived: dict[tuple[int, int], int] = {}
         """Threads that arrived at a block's barrier without waiting, by block and the barrier's number."""
+        self.refused: dict[int, Array] = {}
+        """At each mbarrier.try_wait, the threads that were told once that their phase is not complete."""
 
     def _error(self, kind: type[ExecutionError], step: Step, message: str) -> ExecutionError:
         return self.kernel_frame.fault(kind, step, message)
@@ -99,13 +101,28 @@ class KernelScheduler(Scheduler):
             frame.passed(lanes[answers])
         else:
             answers = mbarriers.complete(frame, step, lanes)
+        if step.kind == "mbarrier_try_wait":
+            answers = self._tried(step, at, lanes, answers)
         passing = active.copy()
         passing[lanes[~answers]] = False
-        if answers.any() and step.kind == "mbarrier_try_wait":
-            mbarriers.give(frame, step, lanes[answers], answers[answers])
         if not answers.all():
             self._wait(at, active & ~passing)
         return passing
+
+    def _tried(self, step: Step, at: int, lanes: Array, complete: Array) -> Array:
+        """Answer lanes whose phase is complete, and others once with no; which lanes go on.
+
+        A no also meets a thread that nothing has told of the phase's end: it might have asked earlier. On hardware a
+        try ends after a time that nobody knows, so who takes one try for a wait goes on too early.
+        """
+        before = self.refused.setdefault(at, np.zeros(self.frame.lanes, np.bool_))
+        known = complete & mbarriers.known(self.kernel_frame, step, lanes)
+        told = ~known & ~before[lanes]
+        yes = complete & ~told
+        before[lanes] = told | (before[lanes] & ~yes)
+        if (told | yes).any():
+            mbarriers.give(self.kernel_frame, step, lanes[told | yes], yes[told | yes])
+        return np.asarray(told | yes)
 
     def _woken(self) -> bool:
         """Let lanes ask again whose phase is complete by now; whether there are any."""

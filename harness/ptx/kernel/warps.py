@@ -14,7 +14,7 @@ from harness.ptx.kernel.clusters import ClusterFrame
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.machine.operations import runs
 from harness.ptx.numeric.vectorise import Array
-from harness.ptx.text.nodes import Instruction, Pair, Sink
+from harness.ptx.text.nodes import Immediate, Instruction, Pair, Sink
 from harness.ptx.text.types import TYPES
 
 
@@ -256,9 +256,20 @@ def _run_elect(frame: KernelFrame, step: Step, active: Array | None) -> None:
 # barriers ------------------------------------------------------------------------------------------------
 
 
+_BARRIERS = 16
+"""Of a block. ISA 9.7.14.1, bar: "each CTA instance has sixteen barriers numbered 0..15"; ptxas refuses others."""
+
+
+def _refuse_number(builder: Builder, node: Instruction) -> None:
+    number = node.operands[0]
+    if isinstance(number, Immediate) and not 0 <= number.value < _BARRIERS:
+        raise builder.error(OperandError, f"barrier {number.value}: a block has 0 to {_BARRIERS - 1}", node.offset)
+
+
 @binds("barrier")
 def _bind_barrier(builder: Builder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 1, 2)
+    _refuse_number(builder, node)
     readers = tuple(builder.read(o, TYPES["u32"], False, f"operand of {bound.spelling}") for o in node.operands)
     return Step("barrier", node, bound, readers)
 
@@ -266,6 +277,7 @@ def _bind_barrier(builder: Builder, node: Instruction, bound: Bound) -> Step:
 @binds("barrier_arrive")
 def _bind_barrier_arrive(builder: Builder, node: Instruction, bound: Bound) -> Step:
     expect(builder, node, 2)
+    _refuse_number(builder, node)
     readers = tuple(builder.read(o, TYPES["u32"], False, f"operand of {bound.spelling}") for o in node.operands)
     return Step("barrier_arrive", node, bound, readers)
 
