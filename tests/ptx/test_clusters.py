@@ -211,7 +211,7 @@ def test_st_async_that_nobody_expects_or_waits_for() -> None:
 
 
 def test_bits_that_nobody_wrote() -> None:
-    refused(PtxError, "nobody defined", f"{SYNC} {REMOTE} {SYNC}")
+    refused(PtxError, "undefined bits", f"{SYNC} {REMOTE} {SYNC}")
 
 
 def test_global_memory_between_blocks_of_a_cluster() -> None:

@@ -89,9 +89,9 @@ def test_what_already_is_in_tritons_form_stays_as_it_is():
 
 def test_bits_that_no_element_fills_stay_undefined_between_the_moves():
     text, words = in_tritons_form("shr.u32 $0, $2, 8; shr.u32 $1, $3, 8;", "=&r,=r,r,r", [8], [8], 2)
-    with pytest.raises(PtxError, match="nobody defined"):
+    with pytest.raises(PtxError, match="undefined bits"):
         emulate(text, words, [patterns(8)], "uint8", pack=2)
-    with pytest.raises(PtxError, match="nobody defined"):
+    with pytest.raises(PtxError, match="undefined bits"):
         emulate(
             "shr.u32 $0, $2, 8; shr.u32 $1, $3, 8;", "=&r,=r,r,r", [patterns(8)], "uint8", pack=2, convention="llvm"
         )

@@ -35,7 +35,7 @@ X = np.arange(5, dtype=np.uint32)
 @pytest.mark.parametrize("elements", ["{lo, hi}", "{hi, lo}"])
 def test_an_undefined_part_of_a_word_is_reported(elements: str) -> None:
     asm = f"{{ .reg .b16 lo, hi; cvt.u16.u32 hi, $1; mov.b32 $0, {elements}; }}"
-    with pytest.raises(UndefinedBits, match="bits that nobody defined"):
+    with pytest.raises(UndefinedBits, match="undefined bits"):
         emulate(asm, "=r,r", [X], "uint32")
 
 

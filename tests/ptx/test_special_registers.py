@@ -98,7 +98,7 @@ def test_reading_a_register_is_fine_where_no_result_depends_on_it(asm: str) -> N
 
 
 def test_undefined_bits_of_another_cause_keep_their_words() -> None:
-    with pytest.raises(UndefinedBits, match="nobody defined") as caught:
+    with pytest.raises(UndefinedBits, match="undefined bits") as caught:
         emulate("{ .reg .b32 t, u; mov.u32 t, %tid.x; add.u32 $0, $1, u; }", "=r,r", [FIVE], "uint32")
     assert not isinstance(caught.value, UnknownSpecialRegister)
 

@@ -52,7 +52,7 @@ def outside_braces(block: LintedBlock) -> Iterator[Found]:
         yield Found(
             block.place(declaration.offset),
             f"{_spelled(declaration)}{others} is declared outside braces",
-            "put braces round the whole block: `{ ... }`",
+            "put braces around the whole block: `{ ... }`",
             fix=_braced(block, "put braces round the block") if n == 0 else None,
         )
 
@@ -79,7 +79,7 @@ def label_not_local(block: LintedBlock) -> Iterator[Found]:
             yield Found(
                 block.place(statement.offset),
                 f"the label {statement.name} stands outside braces",
-                "put braces round the whole block: `{ ... }`",
+                "put braces around the whole block: `{ ... }`",
                 fix=None if declared else _braced(block, "put braces round the block"),
             )
             return

@@ -41,7 +41,7 @@ class Columns:
 class TensorMemory:
     """The tensor memory of the blocks of a frame.
 
-    `undefined`: bits that nobody defined. `busy`, `lent`: operations under way that write to a cell, or read it.
+    `undefined`: undefined bits. `busy`, `lent`: operations under way that write to a cell, or read it.
     `storing`: the warp, counted from 1, that has not waited for its store to a cell; `loading`: how many warps have not
     waited for their load of one. `promised`: columns that a block holds since the other of its pair has allocated them,
     and that no warp of its own has asked for yet.

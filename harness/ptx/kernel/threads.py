@@ -55,7 +55,7 @@ class ThreadFrame(Frame):
         """Raise UndefinedBits if a mask over `lanes` has a bit."""
         if mask.any():
             lane = int(lanes[np.flatnonzero(mask)[0]])
-            text = f"bits that nobody defined reach {where} in {self.who(lane)}"
+            text = f"undefined bits reach {where} in {self.who(lane)}"
             error = self.fault(UndefinedBits, step, text)
             error.lane, error.reached = lane, text
             raise error
