@@ -162,7 +162,9 @@ class KernelBuilder(Builder):
                 NotElementwise, f"{function.name} calls itself, which the emulator does not run", node.offset
             )
         if node.guard is not None:
-            raise self.error(NotElementwise, "the emulator does not run a call under a predicate; branch around the call instead", node.offset)
+            raise self.error(
+                NotElementwise, "the emulator runs no call under a predicate; branch around it", node.offset
+            )
         assert function.body is not None
         inner = Scope()
         inner.variables |= {v.name: v for v in self.module.variables}

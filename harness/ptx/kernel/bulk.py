@@ -209,10 +209,8 @@ class Bulk:
         """Raise ExecutionError if a thread invalidates an mbarrier to which a copy under way will report."""
         for one in self.flying:
             if one.barrier == barrier:
-                text = (
-                    f"{self.frame.who(lane)} invalidates the mbarrier to which the bulk copy in line {self._line(one.step)}"
-                )
-                raise self.frame.fault(ExecutionError, step, f"{text} has yet to report")
+                text = f"{self.frame.who(lane)} invalidates the mbarrier to which the bulk copy in line "
+                raise self.frame.fault(ExecutionError, step, f"{text}{self._line(one.step)} has yet to report")
 
     def refuse_ended(self, block: int, name: str) -> None:
         """Raise MemoryFault if a block of this frame has ended while a copy from another block to it is under way."""

@@ -200,7 +200,7 @@ class Copies:
             size = np.where(size, 0, what.size)  # ignore-src
         if (size > what.size).any():
             lane = int(lanes[np.flatnonzero(size > what.size)[0]])
-            text = f"{frame.who(lane)} copies {int(size.max())} bytes to a destination of {what.size}: the source size is at most that"
+            text = f"{frame.who(lane)} copies {int(size.max())} bytes to {what.size}: the source has no more than those"
             raise frame.fault(ExecutionError, step, text)
         whole = np.flatnonzero(size == what.size)
         if ((size == 0) | (size == what.size)).all():

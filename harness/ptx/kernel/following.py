@@ -1,7 +1,7 @@
-"""One thread of a kernel followed instruction by instruction: what each read, wrote and where its values came from.
+"""Follow one thread of a kernel instruction by instruction: what each reads and writes, and where its values come from.
 
-The kernel runs as always, one block after the other; what is noted changes nothing. Of each byte of memory is kept
-which thread stored it last, and when, so that a value that was loaded can be followed to the store behind it.
+The kernel runs as usual, one block after the other; recording changes no result. For each byte of memory the record
+keeps which thread stored it last, and when, so that a loaded value can be traced to its store.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from harness.ptx.numeric.vectorise import Array
 
 WARP = 32
 MOST_STEPS = 200_000
-"""Instructions of one thread that are noted at most."""
+"""The most instructions of one thread that are recorded."""
 EXCHANGES = frozenset({"shfl", "vote", "ballot", "match", "redux", "ldmatrix", "movmatrix", "mma"})
-"""Kinds of steps that give a thread what other threads of its warp hold."""
+"""Kinds of step that give a thread values of other threads of its warp."""
 
 
 _KINDS = {"Shared": "shared memory", "LocalMemory": "local memory"}
@@ -42,9 +42,9 @@ class TooLong(ExecutionError):
 
 @dataclass(frozen=True, slots=True)
 class SeenOperand:
-    """A register, or a constant, as one instruction saw it.
+    """The value of a register or constant at one instruction.
 
-    name: as written; "" for a constant. value: None where bits are undefined. maker: the number of the thread's
+    name: as written; "" for a constant. value: None if any bits are undefined. maker: the number of the thread's
     instruction that wrote it last; -1 for none.
     """
 
@@ -57,7 +57,7 @@ class SeenOperand:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Who stored a byte: the thread's number in the grid, and the time of the step."""
+    """The last store to a byte: the thread's number in the grid, and the time of the step."""
 
     thread: int
     time: int
@@ -67,10 +67,11 @@ class Stored:
 class ThreadStep:
     """One instruction of the thread.
 
-    time: of the step in the whole run. reads: guard last; of one whose guard did not hold, what stood in its results.
-    executed: whether the guard held. memory: the name of the memory that it touched, the offset there and the size;
-    data: what it loaded or left there. stored: who stored what it loaded; None where nobody did. warp: of an exchange,
-    what each operand holds in the threads of the warp. rows: of `ldmatrix`, what its rows hold, and who stored them.
+    time: the time of the step in the whole run. reads: the sources, the guard last; if the guard was false, the
+    previous values of the destinations. executed: whether the guard was true. memory: the name of the memory that it
+    accessed, with offset and size. data: the bytes that it loaded or stored. stored: the last store to the loaded
+    bytes; None if no thread stored them. warp: for an exchange, the values of each operand in the threads of the warp.
+    rows: for `ldmatrix`, the data of its rows and the last stores to them.
     """
 
     number: int
@@ -94,7 +95,7 @@ class ThreadStep:
 
     @property
     def stores(self) -> bool:
-        """Whether it changes memory."""
+        """Whether it writes memory."""
         return self.memory is not None and not self.loads
 
     @property
@@ -104,13 +105,14 @@ class ThreadStep:
 
     @property
     def branches(self) -> bool:
-        """Whether it goes elsewhere under a predicate."""
+        """Whether it is a predicated branch."""
         return self.step.kind in ("branch", "exit") and self.step.guard >= 0
 
 
 @dataclass
 class ThreadTrace:
-    """What one thread did. thread: its number in the grid. who: the same in words. fault: what ended the run early."""
+    """The instructions of one thread. thread: its number in the grid. who: the same in words. fault: the error that
+    ended the run early."""
 
     thread: int
     who: str = ""
@@ -118,13 +120,13 @@ class ThreadTrace:
     fault: PtxError | None = None
 
     def at(self, time: int) -> ThreadStep | None:
-        """The thread's instruction of a time."""
+        """The thread's instruction at a time."""
         return next((s for s in self.steps if s.time == time), None)
 
 
 @dataclass(frozen=True)
 class Launched:
-    """A launch that can be run again: memory that no run has touched is in `parameters`, used once."""
+    """A launch that can be repeated. `parameters` hold buffers that no run has changed, so each run needs new ones."""
 
     kernel: Kernel
     parameters: Sequence[Any]
@@ -134,7 +136,10 @@ class Launched:
 
 
 def executed_steps(launch: Launched, limit: float | None = KERNEL_SECONDS) -> set[int]:
-    """The numbers of the program's steps that any thread executed, guard included. Raises PtxError."""
+    """The numbers of the steps that any thread executed with a true guard (branches and exits: any guard).
+
+    Raises PtxError.
+    """
     seen = _Seen()
     _run(launch, seen, limit)
     numbers = {id(s): n for n, s in enumerate(launch.kernel.program.steps)}
@@ -144,9 +149,9 @@ def executed_steps(launch: Launched, limit: float | None = KERNEL_SECONDS) -> se
 def storing_thread(
     launch: Launched, buffer: Buffer, first: int, size: int, limit: float | None = KERNEL_SECONDS
 ) -> Stored | None:
-    """Who stored the bytes of a buffer last, `first` counted from its begin; None where no thread did."""
+    """The last store to some bytes of a buffer, from offset `first` on; None if no thread stored them."""
     notes = _Notes(-1)
-    with suppress(PtxError):  # what was stored until then counts
+    with suppress(PtxError):  # stores before the error count
         _run(launch, notes, limit)
     place = buffer.residue + first
     found = [s for k in range(place, place + size) if (s := notes.stored(buffer, k)) is not None]
@@ -154,7 +159,7 @@ def storing_thread(
 
 
 def followed(launch: Launched, thread: int, limit: float | None = KERNEL_SECONDS) -> ThreadTrace:
-    """What a thread of the grid does, until its end or until the run stops with a fault."""
+    """The instructions of a thread of the grid, up to its end or up to an error that stops the run."""
     notes = _Notes(thread)
     trace = ThreadTrace(thread, steps=notes.steps)
     try:
@@ -168,7 +173,7 @@ def followed(launch: Launched, thread: int, limit: float | None = KERNEL_SECONDS
 
 
 def _run(launch: Launched, notes: _Watching, limit: float | None) -> None:
-    """All blocks, one cluster after the other: of blocks that know nothing of each other, what the notes are about."""
+    """Run all blocks, one cluster after the other; of blocks without clusters only those that `notes` asks for."""
     cluster, deadline = launch.kernel.cluster, Deadline(limit)
     grid = KernelGrid(
         launch.kernel, launch.parameters, launch.grid, launch.block, launch.shared, True, deadline, cluster
@@ -181,13 +186,13 @@ def _run(launch: Launched, notes: _Watching, limit: float | None) -> None:
 
 
 class _Watching:
-    """Observes every step of every block; `begin` and `active` say which."""
+    """Observes every step of every block; `begin` announces the block, `active` holds the lanes of the step."""
 
     frame: _NotedFrame
     active: Array
 
     def block(self, threads: int) -> int | None:
-        """The one block that these notes are about; None for all."""
+        """The only block that is recorded; None for all."""
         return None
 
     def begin(self, frame: _NotedFrame) -> None:
@@ -212,12 +217,12 @@ class _Seen(_Watching):
         self.steps: set[int] = set()
 
     def leave(self, frame: Frame, step: Step, executed: bool) -> None:
-        if executed or step.kind in ("branch", "exit"):  # of these it says whether they went elsewhere
+        if executed or step.kind in ("branch", "exit"):  # for these, `executed` says whether lanes jumped
             self.steps.add(id(step))
 
 
 class _Notes(_Watching):
-    """The steps of one thread, and who stored each byte last. thread: -1 for the latter alone."""
+    """The steps of one thread, and the last store to each byte. thread: -1 records only the stores."""
 
     def __init__(self, thread: int) -> None:
         self.thread, self.lane = thread, -1
@@ -307,13 +312,13 @@ class _Notes(_Watching):
             self._current.stored = self._row(place, offset, access.size)[1]
 
     def _row(self, place: Place, offset: int, size: int) -> tuple[bytes, Stored | None]:
-        """Bytes of memory, and who stored the newest of them."""
+        """Bytes of memory, and the newest store to them."""
         found = [s for k in range(offset, offset + size) if (s := self.stored(place.region, k))]
         return place.region.bytes[offset : offset + size].tobytes(), max(found, key=lambda s: s.time, default=None)
 
     def stores(self, size: int, lanes: Array, place: Place) -> None:
         if self.lane < 0 and not isinstance(place.region, Buffer):
-            return  # nothing of this block's own memory is asked for
+            return  # of this block only stores to buffers are recorded
         number, when = self._owners(place.region)
         threads = self.frame.first * self.frame.grid.threads + lanes
         for k in range(size):
@@ -324,7 +329,7 @@ class _Notes(_Watching):
             self._touched(size, place, offset)
 
     def _mine(self, lanes: Array, place: Place) -> int | None:
-        here = np.flatnonzero(lanes == self.lane)  # -1 is no lane
+        here = np.flatnonzero(lanes == self.lane)  # -1 matches no lane
         return int(place.offsets[here[0]]) if len(here) else None
 
     def _touched(self, size: int, place: Place, offset: int) -> None:
@@ -337,14 +342,14 @@ class _Notes(_Watching):
         self._current.data = region.bytes[offset : offset + size].tobytes()
 
     def stored(self, region: Any, offset: int) -> Stored | None:
-        """Who stored a byte of a region last."""
+        """The last store to a byte of a region."""
         if id(region) not in self._writers:
             return None
         _, number, when = self._writers[id(region)]
         return Stored(int(number[offset]), int(when[offset])) if number[offset] >= 0 else None
 
     def _owners(self, region: Any) -> tuple[Array, Array]:
-        if id(region) not in self._writers:  # the region is kept, so that no other one gets its id
+        if id(region) not in self._writers:  # keeping the region alive prevents another from getting its id
             size = len(region.bytes)
             self._writers[id(region)] = (region, np.full(size, -1, np.int64), np.zeros(size, np.int64))
         _, number, when = self._writers[id(region)]
@@ -352,7 +357,7 @@ class _Notes(_Watching):
 
 
 class _NotedFrame(KernelFrame):
-    """A frame that tells `notes` of its accesses."""
+    """A frame that reports its accesses to `notes`."""
 
     notes: _Watching
 
@@ -385,7 +390,7 @@ class _NotedClusterFrame(_NotedFrame, ClusterFrame):
 
 
 class _NotedScheduler(KernelScheduler):
-    """A scheduler whose observer knows which lanes run a step."""
+    """A scheduler that tells its observer which lanes run a step."""
 
     def __init__(self, program: Any, frame: _NotedFrame, notes: _Watching) -> None:
         super().__init__(program, frame)

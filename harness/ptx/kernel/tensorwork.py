@@ -322,8 +322,8 @@ class TensorWork:
         """Raise ExecutionError where a commit is still to tell an mbarrier that a thread takes away."""
         for one in self.commits:
             if one.barrier == barrier:
-                text = f"{self.frame.who(lane)} takes away the mbarrier that the tcgen05.commit in line "
-                raise self.frame.fault(ExecutionError, step, f"{text}{self.line(one.step)} is still to tell")
+                text = f"{self.frame.who(lane)} invalidates the mbarrier to which the tcgen05.commit in line "
+                raise self.frame.fault(ExecutionError, step, f"{text}{self.line(one.step)} has yet to report")
 
     def ended(self) -> None:
         """Raise where blocks end with operations under way, or columns that they hold."""
