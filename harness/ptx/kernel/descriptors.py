@@ -47,9 +47,9 @@ class Descriptor:
 def decoded(code: int) -> Descriptor | str:
     """The descriptor that 64 bits encode, or an error message for bits that the emulator does not support."""
     if code & ~_USED:
-        return f"it has set bits outside its fields (0x{code & ~_USED:x})"
+        return f"bits that no field of it has are set (0x{code & ~_USED:x})"
     if code >> 49 & 7:
-        return f"its base offset is {code >> 49 & 7}; the emulator supports only 0, the base offset of aligned matrices"
+        return f"its base offset is {code >> 49 & 7}; the emulator runs those of 0 alone, which aligned matrices have"
     parts = [(code >> at & _FIELD) << 4 for at in (0, 16, 32)]
     return Descriptor(parts[0], parts[1], parts[2], SWIZZLES[code >> 62])
 
