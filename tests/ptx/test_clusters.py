@@ -175,7 +175,7 @@ def test_a_wrong_rank() -> None:
 
 
 def test_shared_cta_reaches_the_own_block_only() -> None:
-    refused(MemoryFault, "reaches its own block's only", EXCHANGE.replace("ld.shared::cluster", "ld.shared"))
+    refused(MemoryFault, "accesses only its own block's", EXCHANGE.replace("ld.shared::cluster", "ld.shared"))
 
 
 def test_a_cluster_barrier_wants_one_arrival_and_one_wait() -> None:

@@ -421,7 +421,8 @@ class Spoiled:
 @pytest.mark.parametrize(
     ("bits", "words"),
     [
-        (1 << 46, "bits 46 to 48 are 0, which ISA 9.7.16.4.1 fixes at 1"), (1 << 14, "it has set bits outside its fields"),
+        (1 << 46, "bits 46 to 48 are 0, which ISA 9.7.16.4.1 fixes at 1"),
+        (1 << 14, "it has set bits outside its fields"),
         (1 << 49 | 6 << 61, "its base offset is 1"), (1 << 52, "an absolute address"),
         (3 << 61, "its swizzling mode is 3"),
         (1 << 61, "swizzles in parts of 32 bytes; a K-major matrix of f16"),

@@ -1,7 +1,7 @@
 """The fifth generation of tensor cores (tcgen05): tensor memory, copies to it, and products (ISA 9.7.16).
 
 Products of one block and of pairs (`.cta_group::2`) run, dense and sparse (`.sp`). The reducing load (`ld.red`) and
-`.ashift` are declared, and refused in words when a kernel is loaded.
+`.ashift` are declared, and refused with a message when a kernel is loaded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ operation(
     group=_GROUP,
 )
 
-# A 16x128b or a 16x256b fills two or four registers, and at most 128 are there.
+# A 16x128b or a 16x256b fills two or four registers, and there are at most 128.
 for _shapes, _counts in (
     (".32x32b .16x64b .16x32bx2", _TO_128),
     (".16x128b", _TO_128.removesuffix(" .x128")),
@@ -90,8 +90,8 @@ for _kinds, _requires in ((".kind::f16 .kind::tf32 .kind::f8f6f4", _HAVE), (".ki
                 f".collector::b{n}::{x}" for n in range(4) for x in ("fill", "use", "lastuse", "discard")
             ),
         )
-# Sizes are written as .block32 on all, and as .scale_vec::2X on single targets; so are sparse products of 4 bits alone
-# (ptxas 13.4).
+# Sizes are written as .block32 on all targets, and as .scale_vec::2X on some; of the sparse products only those of 4
+# bits have the latter (ptxas 13.4).
 for _kind, _blocks, _vectors in (
     (".kind::mxf8f6f4", "{.size} .block32", ".scale_vec::1X"),
     (".kind::mxf4", "{.size} .block32", ".scale_vec::2X"),
