@@ -1,7 +1,7 @@
-"""Sparse and block-scaled mma on the GPU at hand against the emulator, tile by tile.
+"""Compare sparse and block-scaled mma on this machine's GPU with the emulator, tile by tile.
 
-As `products`, with more operands: the metadata of a sparse matrix, or the scales of both. A tile's selector is 0, the
-selectors' other values are held to their own layouts by tests without a GPU.
+Like `products`, with further operands: the metadata of a sparse matrix, or the scales of both. The selector is 0; tests
+without a GPU check the layouts of its other values.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BEHIND = {"mma_sp": "%x{at}, 0", "mma_scaled": "%x{at}, {{0, 0}}, %x{next}, {{0
 
 @dataclass(frozen=True)
 class OtherKernel:
-    """A form's kernel as PTX, and what the emulator makes of the instruction. `extra`: operands behind c."""
+    """A form's kernel as PTX, and the emulator's product for the instruction. `extra`: operands after c."""
 
     text: str
     kind: str
@@ -45,7 +45,7 @@ class OtherKernel:
 
 @cache
 def program(form: str, target: str) -> OtherKernel:
-    """The kernel of a form. Raises PtxError where the emulator refuses it."""
+    """The kernel of a form. Raises PtxError if the emulator refuses it."""
     bound = bounds_of()[form]
     kind = bound.form.operation
     extra = 1 if kind == "mma_sp" else 2
@@ -106,7 +106,7 @@ def _moves(name: str, opcode: str, count: int, at: int) -> list[str]:
 
 
 def drawn(form: str, target: str, start: int, count: int) -> list[Array]:
-    """Registers of a, b, c and the further operands, tiles x registers x lanes; the same whoever asks."""
+    """Registers of a, b, c and the further operands, tiles x registers x lanes; equal for equal arguments."""
     known = program(form, target)
     seed = int.from_bytes(hashlib.sha256(f"{form} {start}".encode()).digest()[:7], "big")
     rng = np.random.default_rng(seed)
@@ -118,7 +118,7 @@ def drawn(form: str, target: str, start: int, count: int) -> list[Array]:
         table = known.product.tables[operand]
         codes = products.codes(rng, types[operand], (count, *table.shape[1:]), kind, operand)
         if scaled and known.product.widths[operand] == 4:
-            codes = codes >> np.uint64(2)  # e2m1 of 4 bits; those in a byte have two more below
+            codes = codes >> np.uint64(2)  # 4-bit e2m1; those in a byte have two more bits below
         words = products.registers(known.product, operand, codes)
         found.append(words.reshape(count, known.product.counts[operand], 32))
     if scaled:
@@ -127,7 +127,7 @@ def drawn(form: str, target: str, start: int, count: int) -> list[Array]:
 
 
 def _scales(rng: np.random.Generator, known: OtherKernel, count: int) -> Array:
-    """Words of four scales: around one, for every eighth tile of all codes."""
+    """Words of four scales: near one; for every eighth tile any code."""
     around = rng.integers(112, 143, (count, 1, 32, 4)) if known.product.types[2] == "ue8m0" else None
     codes = rng.integers(0, 256, (count, 1, 32, 4))
     if around is not None:
@@ -137,7 +137,7 @@ def _scales(rng: np.random.Generator, known: OtherKernel, count: int) -> Array:
 
 
 def emulated(known: OtherKernel, operands: list[Array]) -> Array:
-    """Registers of d by the emulator."""
+    """Registers of d, computed by the emulator."""
     count = len(operands[0])
     result = np.zeros((count, known.product.counts[0], 32), np.uint32)
     buffers = [Buffer(x, f"operand {i}") for i, x in enumerate([*operands, result])]
@@ -149,14 +149,14 @@ def emulated(known: OtherKernel, operands: list[Array]) -> Array:
 
 
 def on_device(device: products.ProductDevice, known: OtherKernel, operands: list[Array]) -> Array:
-    """Registers of d by the GPU. Raises PtxError with ptxas's words."""
+    """Registers of d, computed by the GPU. Raises PtxError with ptxas's message."""
     result = np.zeros((len(operands[0]), known.product.counts[0], 32), np.uint32)
     device.launch(device.kernel(known.text), [*operands, result], 32 * len(result))
     return result
 
 
 def measured(device: products.ProductDevice, form: str, count: int, seconds: float = math.inf) -> Tally:
-    """Compare the emulator with the device on `count` tiles, or as many as there is time for."""
+    """Compare the emulator with the device on `count` tiles, or as many as fit the time."""
     tally = Tally(form, "")
     ends = time.monotonic() + seconds
     try:
