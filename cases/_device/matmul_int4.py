@@ -1,6 +1,6 @@
-"""A product of float16 with 4-bit weights, four a word of 16 bits, which are widened on the way to the tensor cores.
+"""A product of float16 with 4-bit weights, four in a word of 16 bits, which are widened before the tensor cores.
 
-From words of 8 bits Triton permutes k among the lanes, so that other terms would be added first.
+For words of 8 bits Triton permutes k among the lanes, which would change the order of the sums.
 """
 
 import triton
@@ -14,7 +14,7 @@ WIDENED = tl.constexpr(MAGIC.format("0xEA", "0x64006400", "0x64006400"))
 
 @triton.jit
 def nibble(q, k: tl.constexpr):
-    """One of the four numbers of a word, less 8."""
+    """One of the four numbers of a word, minus 8."""
     return (((q >> (4 * k)) & 15).to(tl.int32) - 8).to(tl.float16)
 
 

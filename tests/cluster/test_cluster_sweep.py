@@ -109,7 +109,7 @@ def test_a_journal_counts_no_shard_twice_and_none_that_there_is_not(tmp_path):
     path = tmp_path / "j"
     with contextlib.closing(Journal(path, TASK, resume=False)) as journal:
         journal.write(ShardResult(1, "pass"))
-        with pytest.raises(JournalError, match="shard 1 came twice"):
+        with pytest.raises(JournalError, match="shard 1 has two results"):
             journal.write(ShardResult(1, "pass"))
         with pytest.raises(JournalError, match="no shard 16"):
             journal.write(ShardResult(16, "pass"))
@@ -120,7 +120,7 @@ def test_a_journal_counts_no_shard_twice_and_none_that_there_is_not(tmp_path):
         other.write(ShardResult(1, "pass"))
         other.write(ShardResult(1, "pass"))
     assert len(lines) == 2
-    with pytest.raises(JournalError, match="shard 1 came twice"):
+    with pytest.raises(JournalError, match="shard 1 has two results"):
         Journal(tmp_path / "k", TASK, resume=True)
 
 
