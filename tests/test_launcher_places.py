@@ -13,6 +13,7 @@ import triton.language as tl
 from harness import emulated
 from harness.launcher import LaunchError
 from harness.ptx.errors import MemoryFault
+from tests.tritons import since
 
 SCRIPT = '''"""A script without a guard."""
 import numpy as np, triton, triton.language as tl
@@ -157,6 +158,7 @@ def test_closures_of_one_factory_are_told_apart():
     assert (x == 12).all()
 
 
+@since(3, 9, "it makes 0.0 of the constant -0.0")
 def test_closures_over_numbers_that_compare_equal_are_told_apart():
     for amount in (0.0, -0.0):
         x = np.full(32, -0.0, np.float32)

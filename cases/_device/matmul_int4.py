@@ -1,6 +1,8 @@
 """A product of float16 with 4-bit weights, four in a word of 16 bits, which are widened before the tensor cores.
 
-For words of 8 bits Triton permutes k among the lanes, which would change the order of the sums.
+For words of 8 bits Triton permutes k among the lanes, which would change the order of the sums. Triton 3.6 also does so
+if `join` comes before the product. So the loop widens the weights of its next step: Triton does not look beyond a value
+that a loop carries.
 """
 
 import triton
@@ -31,16 +33,25 @@ def widened(q, LOP3: tl.constexpr):
 
 
 @triton.jit
+def weights(q, n, k, K, N, TILE: tl.constexpr, LOP3: tl.constexpr):
+    """Rows k of one tile of b; zeros where q has no such row or column."""
+    word = n * (TILE // 4) + tl.arange(0, TILE // 4)[None, :]
+    inside = (k[:, None] < K) & (word < N // 4)
+    words = tl.load(q + k[:, None] * (N // 4) + word, mask=inside, other=0x8888)
+    return tl.reshape(widened(words, LOP3), (k.shape[0], TILE))
+
+
+@triton.jit
 def product(a, q, d, M, N, K, TILE: tl.constexpr, STEP: tl.constexpr, LOP3: tl.constexpr):
     """One tile of d = a b, where a word of q has four neighbours in a row of b."""
     m = tl.program_id(0) * TILE + tl.arange(0, TILE)[:, None]
     n = tl.program_id(1) * TILE + tl.arange(0, TILE)[None, :]
-    word = tl.program_id(1) * (TILE // 4) + tl.arange(0, TILE // 4)[None, :]
+    k = tl.arange(0, STEP)
     total = tl.zeros((TILE, TILE), dtype=tl.float32)
-    for start in range(0, K, STEP):
-        k = start + tl.arange(0, STEP)
+    right = weights(q, tl.program_id(1), k, K, N, TILE, LOP3)
+    for _ in range(0, K, STEP):
         left = tl.load(a + m * K + k[None, :], mask=(m < M) & (k[None, :] < K), other=0)
-        inside = (k[:, None] < K) & (word < N // 4)
-        words = tl.load(q + k[:, None] * (N // 4) + word, mask=inside, other=0x8888)
-        total = tl.dot(left, tl.reshape(widened(words, LOP3), (STEP, TILE)), total)
+        total = tl.dot(left, right, total)
+        k += STEP
+        right = weights(q, tl.program_id(1), k, K, N, TILE, LOP3)
     tl.store(d + m * N + n, total, mask=(m < M) & (n < N))

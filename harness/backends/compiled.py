@@ -26,7 +26,8 @@ from harness.ptx.errors import ExecutionError, NotElementwise, TimeLimit, Undefi
 from harness.ptx.limits import KERNEL_SECONDS, shared_memory
 from harness.ptx.targets import Target
 from harness.ptx.text.header import retargeted
-from harness.triton.compile import compile_kernel, submit
+from harness.triton.build import compiled
+from harness.triton.compile import submit
 from harness.triton.diagnostics import Refusal
 from harness.triton.elementwise import TEMPLATE_FILE
 from harness.triton.guarded import PATTERNS, Layout, input_overwritten, never_written
@@ -51,7 +52,7 @@ def compile_job(job: Job) -> CompiledKernel | Outcome:
     """Compile a job's kernel to PTX for its target; a refusal comes back as an outcome."""
     try:
         launch = launch_of(job)
-        compilation = compile_kernel(launch.spec(job.target))
+        compilation = compiled(launch.spec(job.target))
     except (ValueError, TypeError) as e:
         return Outcome("error", str(e))
     if isinstance(compilation, Refusal):

@@ -10,7 +10,7 @@ from harness.model.assemblers import PtxasChoice
 from harness.model.targets import capability
 from harness.triton.assemble import Assembly, assemble
 from harness.triton.compile import compile_kernel
-from harness.triton.diagnostics import Refusal
+from harness.triton.diagnostics import PIPELINE, Refusal
 from harness.triton.spec import UNASKED, Compilation, KernelSpec, Tool
 from harness.triton.targets import assembler, available
 
@@ -31,13 +31,22 @@ def build(spec: KernelSpec, chosen: PtxasChoice | None = None) -> Built | Refusa
 
     ptxas often says of an instruction that the target lacks what it says of a misspelt one ("Arguments mismatch",
     "Unknown modifier"), above all the older release that serves the older targets. So code that it calls wrong counts
-    as `unsupported` where it assembles for another target, and as an `error` where no target takes it.
+    as `unsupported` where it assembles for another target, and as an `error` where no target takes it. The same holds
+    for a kernel on which one of Triton's passes fails or dies.
     """
     built = _build(spec, chosen)
-    if not isinstance(built, Refusal) or built.kind != "error" or not _could_be_the_targets(built):
+    if not isinstance(built, Refusal) or not _could_be_the_targets(built):
         return built
-    taken = accepting(spec, (t for t in _newest_first(spec.compiler) if t != spec.target), chosen)
-    return replace(built, kind="unsupported", words=f"{built.words}; {taken} takes it") if taken else built
+    return _of_the_target(built, accepting(spec, _others(spec), chosen))
+
+
+def compiled(spec: KernelSpec) -> Compilation | Refusal:
+    """Triton's part of `build`, up to PTX, with the same word on what refuses it: this target or every one."""
+    found = compile_kernel(spec)
+    if not isinstance(found, Refusal) or not _could_be_the_targets(found):
+        return found
+    taken = (t for t in _others(spec) if not isinstance(compile_kernel(spec.for_target(t)), Refusal))
+    return _of_the_target(found, next(taken, None))
 
 
 def accepting(spec: KernelSpec, targets: Iterable[str], chosen: PtxasChoice | None = None) -> str | None:
@@ -59,10 +68,16 @@ def _build(spec: KernelSpec, chosen: PtxasChoice | None = None) -> Built | Refus
 
 def _could_be_the_targets(refusal: Refusal) -> bool:
     """Whether another target might take it: none does where the constraints or the kernel's source are at fault."""
-    if refusal.ended:
+    if refusal.ended or refusal.kind != "error":
         return False
-    return refusal.stage == "ptxas" or bool(_NO_INSTRUCTION.search(refusal.words))
+    return refusal.stage == "ptxas" or bool(_NO_INSTRUCTION.search(refusal.words)) or PIPELINE in refusal.detail
 
 
-def _newest_first(compiler: str) -> list[str]:
-    return sorted(available(compiler), key=capability, reverse=True)
+def _of_the_target(refusal: Refusal, taken: str | None) -> Refusal:
+    """The refusal of a target by itself, where another one takes the kernel."""
+    return replace(refusal, kind="unsupported", words=f"{refusal.words}; {taken} takes it") if taken else refusal
+
+
+def _others(spec: KernelSpec) -> list[str]:
+    """The targets but the spec's own, the newest first."""
+    return sorted((t for t in available(spec.compiler) if t != spec.target), key=capability, reverse=True)

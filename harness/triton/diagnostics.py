@@ -93,13 +93,17 @@ def from_outcome(outcome: CallEnd) -> Refusal | None:
     return None
 
 
+PIPELINE = "Failures have been detected while processing an MLIR pass pipeline"
+"""What MLIR says of a pass that failed or died, behind the reason if it knows one."""
+
 _FIRST = (
     re.compile(r"^LLVM ERROR: (?P<words>.+)"),
     # An abort in LLVM's cantFail: the reason stands on the line after.
     re.compile(r"^Failure value returned from cantFail wrapped call\n(?P<words>.+)"),
-    re.compile(r"(?:^|: )error: (?P<words>.+)"),
-    re.compile(r"Assertion [`'](?P<words>.+)' failed"),
+    re.compile(rf"(?:^|: )error: (?P<words>(?!{PIPELINE}).+)"),
+    re.compile(r"(?P<words>Assertion [`'].+' failed)"),
     re.compile(r"^(?P<words>\w*(?:Error|Exception): .+)"),
+    re.compile(r"(?:^|: )error: (?P<words>.+)"),
 )
 
 

@@ -34,6 +34,7 @@ def _job(loaded, name, target, setup, inputs):
 
 def test_every_setup_of_the_sweep(loaded, variant):
     """Closed code agrees bit for bit; with approximate instructions, on the generation whose unit the emulator has."""
+    from harness.backends.builds import unavailable
     from harness.backends.compiled import compile_job, run_compiled
     from harness.backends.gpu import GpuBackend, device_target
     from harness.inputs import input_sets
@@ -43,6 +44,8 @@ def test_every_setup_of_the_sweep(loaded, variant):
 
     target, gpu = device_target(), GpuBackend()
     case = loaded.case
+    if words := unavailable(case.variants[variant].compiler, "gpu", target):
+        pytest.skip(words)
     compared = 0
     for item in plan(case, loaded.name, case.variants[variant], "gpu", "quick", "sm_90a"):
         if case.elementwise:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from harness.model.targets import version_number
 from harness.ptx import isa
 from harness.ptx.binding import control, moves  # noqa: F401  they register binders
 from harness.ptx.binding.builder import Builder
@@ -85,9 +86,12 @@ def ptx_version(program: str) -> str:
 
 
 def needs(target: str) -> None:
-    """Skip where the assembler of a target is not installed."""
-    if assembler(target) is None:
+    """Skip where the assembler of a target is not installed, or knows less than the rules that are held to it."""
+    program, rules = assembler(target), "8.7" if Target.parse(target).number < 90 else "9.4"
+    if program is None:
         pytest.skip(f"no ptxas for {target}: pip install triton")
+    if version_number(ptx_version(program)) < version_number(rules):
+        pytest.skip(f"the rules for {target} are those of PTX {rules}; the ptxas here knows {ptx_version(program)}")
 
 
 def told_by_ptxas(lines: Sequence[str], target: str) -> list[str | None]:

@@ -10,7 +10,7 @@ import pytest
 import random_ptx as rp
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from legality import assembler, told_by_ptxas
+from legality import needs, told_by_ptxas
 
 from harness.ptx import PtxError, api, emulate
 from harness.ptx.binding.builder import BINDERS
@@ -108,8 +108,7 @@ def test_many_well_typed_programs_run() -> None:
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a", "sm_107a", "sm_120a"])
 def test_well_typed_programs_assemble(target: str) -> None:
     """The generator is right about what ptxas takes."""
-    if assembler(target) is None:
-        pytest.skip(f"no ptxas for {target}: pip install triton")
+    needs(target)
     lines: list[str] = []
 
     @settings(RELAXED, max_examples=1500)

@@ -93,7 +93,7 @@ def test_labels_tell_programs_and_levels_apart(programs):
     assert one.version == other.version == tritons_own(TARGET).version
     labels = {chosen(programs[name], level).label for name in ("a", "b") for level in (0, 3)}
     assert len(labels) == 4
-    assert one.label == f"ptxas {one.version} -O3 {' '.join(one.options)} ({one.digest})"
+    assert one.label == " ".join(["ptxas", one.version, "-O3", *one.options, f"({one.digest})"])
     assert one.label == label_of(None, "assembler", TARGET, "")  # a copy of Triton's own
     assert label_of(None, "emulator", TARGET, "") == ""
 

@@ -15,11 +15,13 @@ import pytest
 from harness.backends import watched
 from harness.backends.assembler import AssemblerBackend
 from harness.backends.watched import WatchedGpu
+from harness.jobs import Artifacts, Job, Outcome, Setup
 from harness.model.load import load
 from harness.processes.child import Device
 from harness.processes.gpus import Gpu
 from harness.running import ptxasfault
 from harness.running.item import Item
+from harness.running.ptxasfault import blamed
 from harness.running.run import run_item
 from harness.triton import assemble as assembling
 from harness.triton.ptxas import assembler_at
@@ -357,3 +359,14 @@ def test_machine_code_that_stops_the_device_is_the_assembler_s_too(backend, trie
 def test_a_device_that_stops_at_every_level_proves_nothing(backend, tried, planted):
     found = tried(backend, "right", planted('sed "s/^.*xor.b32.*$/trap;/" "$source" > "$made"'))
     assert (found.verdict, found.diagnosis) == ("error", "")
+
+
+def test_a_sweep_that_did_not_end_is_an_error_in_its_own_words(backend, tmp_path):
+    """The device makes the inputs of a sweep, so nothing can be run again with them."""
+    path = tmp_path / "flip.py"
+    path.write_text(CASE)
+    (loaded,) = load(path)
+    setup = Setup(shape=(1024,), pack=4, block=256)
+    job = Job(loaded.case, loaded.name, path, "right", loaded.case.variants["right"], TARGET, setup, {})
+    outcome = Outcome("error", "the judge does not run on the device", artifacts=Artifacts(ptx=".version 8.1"))
+    assert blamed(job, outcome, backend, (), lambda job, outcome: True) is None

@@ -194,6 +194,13 @@ def test_what_no_kernel_is_made_of_is_refused():
     packed = oracle_of(lambda x: x, {"x": E4M3X2}, E4M3X2, ulp(1))
     with pytest.raises(NotFused, match="packed"):
         kernels.tally_kernel(packed, 16)
+    for rounded in (
+        lambda x: torch.div(x - 5, 3, rounding_mode="trunc"),  # of what may be negative
+        lambda x: torch.div(x.to(torch.float64), 3, rounding_mode="trunc").to(torch.int64),
+        lambda x: torch.nan_to_num(x.to(torch.float64), nan=1.0).to(torch.int64),
+    ):
+        with pytest.raises(NotFused):
+            kernels.tally_kernel(oracle_of(rounded, {"x": F32}, F32, exact()), 32)
     strange = oracle_of(lambda x: torch.cumsum(x, 0), {"x": F32}, F32, exact())
     with pytest.raises(NotFused, match="cumsum"):
         kernels.tally_kernel(strange, 32)
@@ -207,6 +214,8 @@ OPERATIONS = {
     "absolute": lambda n: ((n & 0xFFFF_FFFF) - 0x8000_0000).abs() >> 1,
     "decided": lambda n: torch.where((n & 7) > 9, n, n & 15) + ((n & 7) < 9).to(torch.int64),
     "divides": lambda n: (n & 0xFFFF_FFFF) // 7,
+    "divides toward zero": lambda n: torch.div(n & 0xFFFF_FFFF, 7, rounding_mode="trunc"),
+    "divides by a tensor": lambda n: torch.div(n & 0xFFFF_FFFF, torch.full_like(n, 7), rounding_mode="floor"),
     "variable": lambda n: (n & 0xFFFF_FFFF) >> (n & 63),
 }
 

@@ -20,6 +20,7 @@ from harness.triton.ptxas import assembler_at
 from harness.triton.ptxasoptions import beyond_every_call, called_with
 from harness.triton.spec import Tool
 from harness.triton.targets import assembler
+from tests.tritons import since
 
 triton = pytest.importorskip("triton")
 
@@ -93,6 +94,7 @@ def test_a_chosen_assembler_differs_in_its_level_alone(logs):
     assert (own - chosen, chosen - own) == (set(), {"-O0"})
 
 
+@since(3, 9, "it calls ptxas without an option that could be left out")
 def test_other_options_are_other_machine_code(logs):
     """Neither the memo of a process nor what is kept on disk takes one for the other."""
     found = dataclasses.replace(compiled(), ptxas=Tool(str(logs), "99.9"))

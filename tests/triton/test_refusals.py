@@ -2,8 +2,10 @@
 
 import pytest
 
-from harness.triton.build import Built, build
-from harness.triton.diagnostics import Refusal
+from harness.processes.pool import CallEnd
+from harness.processes.worker import Reply
+from harness.triton.build import Built, build, compiled
+from harness.triton.diagnostics import Refusal, from_outcome
 from harness.triton.elementwise import Elementwise, InlineAsm
 
 
@@ -110,3 +112,26 @@ def test_many_faults_at_once_leave_every_answer_where_it_belongs():
     results = [future.result() for future in [submit(spec) for spec in specs]]
     compiled = [isinstance(r, Compilation) for r in results]
     assert compiled == [False, True, True, False] * 4
+
+
+DIED = """python: mlir/lib/IR/BuiltinAttributes.cpp:1030: static Attr get(Type): Assertion `type.isIntOrIndex()' failed.
+kernel.py:8:0: error: Failures have been detected while processing an MLIR pass pipeline
+kernel.py:8:0: note: Pipeline failed while executing [`TritonGPUAccelerateMatmul` on 'builtin.module' operation]
+"""
+
+
+@pytest.mark.parametrize(("dies", "kind"), [(("sm_90a",), "unsupported"), ((), "error")])
+def test_a_pass_that_dies_is_the_targets_where_another_target_compiles(monkeypatch, dies, kind):
+    """dies: the targets on which it does; all where none is named."""
+    raised = Reply(raised="RuntimeError", message="PassManager::run failed")
+
+    def compile_kernel(spec):
+        return from_outcome(CallEnd(raised, DIED, "")) if not dies or spec.target in dies else "PTX"
+
+    monkeypatch.setattr("harness.triton.build.compile_kernel", compile_kernel)
+    kernel = Elementwise(InlineAsm(MOVE, "=r,r", 1), ("fp32",), ("fp32",), (1000,))
+    refusal = compiled(kernel.spec("sm_90a", enable_fp_fusion=False))
+    assert refusal.kind == kind
+    assert refusal.words.startswith("Assertion `type.isIntOrIndex()' failed")
+    assert ("takes it" in refusal.words) is bool(dies)
+    assert compiled(kernel.spec("sm_100a", enable_fp_fusion=False)) == "PTX" or not dies

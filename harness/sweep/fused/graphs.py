@@ -6,6 +6,7 @@ the references' 64 bits, and takes seconds for each kernel; this module takes mi
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -51,12 +52,13 @@ class Body(KernelText):
             arguments = [self._value(a) for a in node.args]
             if name == "view" and isinstance(arguments[1], list):
                 name = "reshape"
+            emit = SLOTS.get(name) or OPERATIONS.get(name)
+            if emit is None or not _takes(emit, arguments, options):
+                raise NotFused(f"no kernel text for {node.target}" + "".join(f", {name}=" for name in options))
             if name in SLOTS:
                 self._values[node] = SLOTS[name](self, made.shape, *arguments, **options)
-            elif name in OPERATIONS:
-                self._values[node] = self._elementwise(OPERATIONS[name], str(made.dtype), arguments, options)
             else:
-                raise NotFused(f"no kernel text for {node.target}")
+                self._values[node] = self._elementwise(OPERATIONS[name], str(made.dtype), arguments, options)
 
     def _elementwise(self, emit: Callable[..., Any], dtype: str, arguments: Sequence[Any], options: Any) -> Any:
         """An operation, or one for each slot of a storage unit."""
@@ -82,3 +84,12 @@ class Body(KernelText):
         if isinstance(argument, (list, tuple)):
             return [self._value(a) for a in argument]
         return argument
+
+
+def _takes(emit: Callable[..., Any], arguments: Sequence[Any], options: dict[str, Any]) -> bool:
+    """Whether a function of `SLOTS` or `OPERATIONS` takes what an operation was called with."""
+    try:
+        inspect.signature(emit).bind(None, None, *arguments, **options)
+    except TypeError:
+        return False
+    return True

@@ -54,7 +54,11 @@ def _reversed_subtraction(body: KernelText, dtype: str, a: Any, b: Any) -> Value
     return _arithmetic("-")(body, dtype, b, a)
 
 
-def _divided(body: KernelText, dtype: str, a: Any, b: Any) -> Value:
+def _divided(body: KernelText, dtype: str, a: Any, b: Any, rounding_mode: str | None = None) -> Value:
+    if rounding_mode is not None:
+        if dtype != "int64":
+            raise NotFused(f"division in {dtype}, rounded: {rounding_mode}")
+        return _floor_divided(body, dtype, a, b)  # of what is not negative: "trunc" and "floor" are the same
     left, right = (_float(body.operand(x), dtype) for x in (a, b))
     if dtype not in _FLOATS:
         raise NotFused(f"division in {dtype}")
