@@ -1,4 +1,4 @@
-"""A sweep on a Ray cluster gives the journal of a local one; what nodes send wrongly is an error, never a result."""
+"""A sweep on a Ray cluster gives the journal of a local one; a wrong answer of a node is an error, never a result."""
 
 import contextlib
 import json
@@ -59,7 +59,7 @@ def whole(tasks, path, work, **options):
 
 
 def written(path):
-    """What a journal says of each shard, but for where and how long it ran."""
+    """A journal's entries of the shards, without where and how long they ran."""
     lines = [json.loads(line) for line in path.read_text().splitlines()[1:]]
     shards = {r.pop("shard"): {k: v for k, v in r.items() if k not in ("seconds", "node", "sum")} for r in lines}
     assert len(shards) == len(lines)

@@ -1,4 +1,4 @@
-"""The judge: which bits count as the right answer, and what a wrong one is called."""
+"""The judge: which bits are accepted, and the class of a wrong answer."""
 
 from __future__ import annotations
 

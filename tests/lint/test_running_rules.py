@@ -1,4 +1,4 @@
-"""Rules that run the block: they show what they say, stay silent where nothing changes, and end in time."""
+"""Rules that run the block: they demonstrate their findings, report nothing if no result changes, and end in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""One block in the spellings of Triton, LLVM and CUDA C++: the same bits; what has no meaning is refused in words."""
+"""One block in the spellings of Triton, LLVM and CUDA C++: the same bits, and clear errors for text without a
+meaning."""
 
 import numpy as np
 import pytest
@@ -301,7 +302,7 @@ def test_a_constant_is_an_operand_of_the_text_and_no_argument_where_it_has_its_v
 
 @pytest.mark.parametrize("text", ["%0", "$0"])
 def test_strings_within_asm_are_replaced_as_the_compiler_does(text):
-    """A compiler replaces operands before anybody looks for strings, such as that of a `.pragma`."""
+    """A compiler replaces operands also inside strings, such as that of a `.pragma`."""
     convention = "cuda" if "%" in text else "triton"
     asm = f'.pragma "{text}"; mov.b32 {text}, {text[0]}1;'
     with pytest.raises(PtxError):

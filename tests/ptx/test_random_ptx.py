@@ -1,4 +1,4 @@
-"""Whatever it is given, `emulate` answers or raises its own error; what is well typed, it answers."""
+"""For any text `emulate` returns a result or raises its own error; for a well-typed text it returns a result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Special registers: which targets have them, which moves read them, as ptxas says; and what computes nothing."""
+"""Special registers: which targets have them, which moves read them, as in ptxas; and instructions that compute
+nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensor memory: allocation, loads and stores in every shape, copies, shifts, and what goes wrong."""
+"""Tensor memory: allocation, loads and stores in every shape, copies, shifts, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tcgen05.mma in every kind and layout, held to the references, with elements placed as the ISA prints it."""
+"""tcgen05.mma in every kind and layout, compared with the references, with elements in the ISA's layout."""
 
 from __future__ import annotations
 

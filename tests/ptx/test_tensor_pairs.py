@@ -1,4 +1,4 @@
-"""tcgen05 on pairs of blocks (.cta_group::2) against the references, multicast commits, and what is refused there."""
+"""tcgen05 on pairs of blocks (.cta_group::2) against the references, multicast commits, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tcgen05.mma.sp in every kind, held to the references, with metadata placed by them, and what is refused."""
+"""tcgen05.mma.sp in every kind, compared with the references, which place the metadata, and refusals."""
 
 from __future__ import annotations
 
