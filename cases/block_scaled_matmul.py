@@ -5,19 +5,15 @@ variant multiplies dequantised numbers in bfloat16 or float16, with that product
 differ by at most `BOUND`, which a test checks.
 """
 
-import triton
-
 from harness import Case, kernel, only
 from references.formats import E4M3, F32, U8, UE8M0
 
 from ._device.block_scaled_matmul import dequantised, scaled
-from ._host.block_scaled_matmul import mxfp8, mxfp8_dequantised, nvfp4, nvfp4_dequantised, values
+from ._host.block_scaled_matmul import E4M3_SCALES_ON_HOPPER, mxfp8, mxfp8_dequantised, nvfp4, nvfp4_dequantised, values
 
 SIZES = [{"M": 128, "N": 32, "K": 128, "KA": 128, "KX": 4}]
 FIFTH = only("sm_100a", "sm_103a")
 ON_HOPPER_TOO = only("sm_90a", "sm_100a", "sm_103a")
-OF_E4M3_SCALES = FIFTH if triton.__version__.startswith("3.6.") else ON_HOPPER_TOO
-"""Triton 3.6 dies of an assertion where it compiles e4m3 scales for Hopper."""
 DEQUANTISED = "Triton dequantises, and uses wgmma"
 SIGNED = f"{DEQUANTISED}; a scale's top bit, which tensor cores ignore (ue4m3), is a sign there"
 BOUND = 2.0**-6
@@ -46,7 +42,7 @@ mxfp8_matmul = Case(
     source="MMA-Sim, arXiv 2511.10909; PTX ISA, tcgen05.mma; OCP Microscaling Formats 1.0",
 )
 
-SIGNED_THERE = {target: SIGNED for target in OF_E4M3_SCALES if target == "sm_90a"}
+ON_HOPPER = {"targets": ON_HOPPER_TOO, "differs": {"sm_90a": SIGNED}}
 META_FOUR = META | {"KIND": "e2m1", "BLOCK": 16, "EACH": 2}
 nvfp4_matmul = Case(
     inputs={"a": U8["M", "KA"], "x": E4M3["M", "KX"], "b": U8["N", "KA"], "y": E4M3["N", "KX"]},
@@ -55,7 +51,7 @@ nvfp4_matmul = Case(
     generate=values(0xFF, (0x20, 0x29)),  # scales of 1/8 to 9/32, products of 36 at most: to 3
     sizes=[SIZES[0] | {"KA": 64, "KX": 8}],
     variants={
-        "dot_scaled": kernel(scaled, grid=tiles, meta=META_FOUR, targets=OF_E4M3_SCALES, differs=SIGNED_THERE),
+        "dot_scaled": kernel(scaled, grid=tiles, meta=META_FOUR, **(ON_HOPPER if E4M3_SCALES_ON_HOPPER else {})),
         "dequantised": kernel(dequantised, grid=tiles, meta=META_FOUR, reference=nvfp4_dequantised),
     },
     targets=FIFTH,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from harness.launcher import emulated, run_ptx
     from harness.model.case import Case
     from harness.model.compilers import module_of_build
-    from harness.model.match import Domain, absolute, between, exact, finite, magnitude, relative, ulp
+    from harness.model.match import Domain, absolute, between, exact, finite, generated, magnitude, relative, ulp
     from harness.model.targets import ALL, NONE, only, since
     from harness.model.variants import (
         Differs,
@@ -44,7 +44,17 @@ _HOMES = {
         "numpy_reference",
         "plain",
     ),
-    "harness.model.match": ("Domain", "absolute", "between", "exact", "finite", "magnitude", "relative", "ulp"),
+    "harness.model.match": (
+        "Domain",
+        "absolute",
+        "between",
+        "exact",
+        "finite",
+        "generated",
+        "magnitude",
+        "relative",
+        "ulp",
+    ),
     "harness.ptx": ("emulate",),
     "harness.scripts.emulating": ("emulating",),
     "harness.model.targets": ("ALL", "NONE", "only", "since"),
@@ -53,7 +63,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "ALL", "NONE", "Case", "Differs", "Domain", "ExpectedFailure", "Meets", "PtxasFailure", "absolute", "asm",
-    "between", "either", "emulate", "emulated", "emulating", "exact", "finite", "kernel", "magnitude",
+    "between", "either", "emulate", "emulated", "emulating", "exact", "finite", "generated", "kernel", "magnitude",
     "module_of_build", "numpy_reference", "only", "plain", "ptx", "relative", "run_ptx", "since", "ulp",
 ]  # fmt: skip
 __version__ = "0.1.0"

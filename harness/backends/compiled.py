@@ -33,7 +33,7 @@ from harness.triton.elementwise import TEMPLATE_FILE
 from harness.triton.guarded import PATTERNS, Layout, input_overwritten, never_written
 from harness.triton.installation import NoTriton
 from harness.triton.launch import Launch, TensorLayout, entry_parameters, launch_of, launched_experiment
-from harness.triton.ptxtext import asm_line
+from harness.triton.ptxtext import AsmLine, asm_line
 from harness.triton.spec import Compilation
 
 if TYPE_CHECKING:
@@ -142,7 +142,6 @@ def _run(job: Job, kernel: CompiledKernel, loaded: Kernel, limit: float) -> Outc
         other = _launch(job, kernel, fuse=False, limit=limit) if contraction else run
     except PtxError as e:
         return _fault(job, kernel, e)
-    approximate = _approximate(loaded)
     differ = any(not np.array_equal(run.outputs[n], other.outputs[n]) for n in run.outputs)
     return Outcome(
         "ran",
@@ -150,8 +149,29 @@ def _run(job: Job, kernel: CompiledKernel, loaded: Kernel, limit: float) -> Outc
         alternative=other.outputs if differ else {},
         findings=run.findings,
         contraction_open=contraction,
-        approximate=dict.fromkeys(run.outputs, approximate) if approximate else {},
+        approximate=_approximate_outputs(kernel, loaded),
     )
+
+
+def _approximate_outputs(kernel: CompiledKernel, loaded: Kernel) -> dict[str, tuple[str, ...]]:
+    """By output, the approximate instructions that it may depend on, where there are any."""
+    from harness.ptx.analysis.dataflow import approximate_tensors
+
+    if not _approximate(loaded):
+        return {}
+    markers = {t.name: _Pointer(t.name) for t in kernel.launch.tensors}
+    given = zip(loaded.parameters, entry_parameters(kernel.launch, kernel.compilation, markers), strict=False)
+    pointers = {p.name: value.tensor for p, value in given if isinstance(value, _Pointer)}
+    found = approximate_tensors(loaded.program, pointers, ordered=not loaded.synchronises)
+    everything = _approximate(loaded)  # of a tensor that no parameter points to, nothing is known
+    return {t.name: names for t in kernel.launch.outputs if (names := found.get(t.name, everything))}
+
+
+@dataclass(frozen=True)
+class _Pointer:
+    """Stands for the address of a tensor among a kernel's parameters."""
+
+    tensor: str
 
 
 def _fault(job: Job, kernel: CompiledKernel, error: PtxError) -> Outcome:
@@ -163,13 +183,19 @@ def _fault(job: Job, kernel: CompiledKernel, error: PtxError) -> Outcome:
     words, element = error_line(error), 0
     if isinstance(error, UndefinedBits) and (found := _in_the_asm(job)):
         words, element = found
-    elif (asm := asm_line(kernel.compilation.ptx, error.line)) and asm.call and not asm.ours:
+    elif (asm := asm_line(kernel.compilation.ptx, error.line)) and _of_a_user(kernel.compilation, asm):
         words = f"{words} | line {asm.number} of the inline asm that {asm.call} calls"
     words = _INLINED.sub("", _OUR_TEMPLATE.sub("", words))
     if isinstance(error, ExecutionError) and not isinstance(error, TimeLimit):
         undefined = isinstance(error, UndefinedBits)
         return Outcome("ran", findings=(words,), evidence="specification", undefined=undefined, element=element)
     return Outcome("error", words)
+
+
+def _of_a_user(compilation: Compilation, line: AsmLine) -> bool:
+    """Whether a line stands in asm that a user's function calls: Triton writes loads and stores as inline asm, too."""
+    opcode = next((w for w in line.text.split() if not w.startswith(("@", "{", "//"))), "")
+    return bool(line.call) and not line.ours and any(opcode in text for text, _ in compilation.asm)
 
 
 # The places of a store in the harness's own kernel, which tell the author of a case nothing.
@@ -228,7 +254,10 @@ def placed(job: Job, kernel: CompiledKernel, *, fuse: bool) -> PlacedKernel:
 
     launch, compilation = kernel.launch, kernel.compilation
     given = compilation.spec.given
-    tensors = {t.name: EmulatedTensor(t, job.setup.alignment, job.inputs.get(t.name)) for t in launch.tensors}
+    tensors = {
+        t.name: EmulatedTensor(t, job.setup.alignment, job.inputs.get(t.name), written=t in launch.outputs)
+        for t in launch.tensors
+    }
     parameters = [*entry_parameters(launch, compilation, {n: m.buffer for n, m in tensors.items()})]
     return PlacedKernel(
         _loaded(job, compilation, fuse),
@@ -254,17 +283,21 @@ def _launch(job: Job, kernel: CompiledKernel, *, fuse: bool, limit: float) -> _B
     )
     outputs = [made.tensors[t.name] for t in kernel.launch.outputs]
     findings = [f for memory in outputs for f in memory.findings()]
-    findings += [f for t in kernel.launch.inputs for f in made.tensors[t.name].changes()]
+    findings += [f for memory in made.tensors.values() if not memory.written for f in memory.changes()]
     return _Bits({m.tensor.name: m.read() for m in outputs}, tuple(findings))
 
 
 class EmulatedTensor:
-    """A tensor in emulated memory: inputs defined, outputs unwritten. The emulator itself refuses what lies outside."""
+    """A tensor in emulated memory: inputs defined, outputs unwritten. The emulator itself refuses what lies outside.
 
-    def __init__(self, tensor: TensorLayout, alignment: int, units: Any | None) -> None:
+    units: of an input, and of a tensor updated in place. written: whether it is an output.
+    """
+
+    def __init__(self, tensor: TensorLayout, alignment: int, units: Any | None, *, written: bool) -> None:
         from harness.ptx.kernel.run import Buffer
 
         self.tensor = tensor
+        self.written = written
         self.layout = Layout(tensor, alignment, guard=0)
         self.image = self.layout.image(PATTERNS[0], units)
         self.given = self.image.copy()
@@ -291,7 +324,10 @@ class EmulatedTensor:
         return [input_overwritten(self.tensor.name, changed.size, int(changed[0]) - self.layout.span.start)]
 
     def findings(self) -> list[str]:
-        """Bytes that should have been written and were not, and the other way round."""
+        """Bytes that should have been written and were not, and the other way round.
+
+        None of a tensor updated in place: it has no rows apart, and what is not written holds the input's bits.
+        """
         unwritten = self.buffer.unwritten
         if unwritten is None or 0 in self.tensor.shape:
             return []

@@ -201,10 +201,9 @@ def _compiles() -> bool:
 def concerned(job: Job, approximate: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """The outputs that may depend on approximate instructions, with the instructions' names.
 
-    approximate: by output, all approximate instructions of the code.
+    approximate: by output, those of the code that may reach it, as far as `approximate_tensors` can tell.
 
-    Inline asm is followed from operand to operand. What else there may be (a kernel's own code, memory, a loop that
-    feeds results back) may pass a value anywhere: there every output depends on all.
+    Inline asm is followed from operand to operand as well, but in a loop that feeds results back.
     """
     everything = {n: names for n, names in approximate.items() if names}
     if not everything or not isinstance(job.variant, AsmVariant) or job.setup.context == "loop":

@@ -216,7 +216,10 @@ class _Run:
 
 def _run(job: Job, launch: Launch, inputs: Mapping[str, Any], pattern: int, guard: int = GUARD) -> _Run:
     alignment = launch.setup.alignment
-    buffers = {t.name: _DeviceTensor(t, alignment, pattern, inputs.get(t.name), guard) for t in launch.tensors}
+    buffers = {
+        t.name: _DeviceTensor(t, alignment, pattern, inputs.get(t.name), guard, written=t in launch.outputs)
+        for t in launch.tensors
+    }
     if all(launch.grid):
         start(job, launch, {name: buffer.device for name, buffer in buffers.items()})
         _synchronize()
@@ -326,16 +329,20 @@ def _forget_other_constants(function: Any, launch: Launch, target: str) -> None:
 
 
 class _DeviceTensor:
-    """A tensor on the device, and what its image held before the launch. guard: see `Layout`."""
+    """A tensor on the device, and what its image held before the launch. guard: see `Layout`.
+
+    units: of an input, and of a tensor updated in place; every launch gets a copy. written: whether it is an output.
+    """
 
     def __init__(
-        self, tensor: TensorLayout, alignment: int, pattern: int, units: Any | None, guard: int = GUARD
-    ) -> None:
+        self, tensor: TensorLayout, alignment: int, pattern: int, units: Any | None, guard: int = GUARD,
+        *, written: bool,
+    ) -> None:  # fmt: skip
         import torch
 
         self._layout = Layout(tensor, alignment, guard)
         self._pattern = pattern
-        self._is_input = units is not None
+        self._is_input = not written
         self._before = self._layout.image(pattern, units)
         self._bytes = torch.tensor(self._before, device=DEVICE)
         self.device = self._bytes[self._layout.span].view(torch_dtype(tensor.format))
@@ -353,7 +360,10 @@ class _DeviceTensor:
         return np.array(self._layout.units(self._after()))
 
     def untouched(self) -> NDArray[np.bool_]:
-        """For each byte of the tensor, whether it still holds its pattern."""
+        """For each byte of the tensor, whether it still holds its pattern.
+
+        One updated in place begins with the same bytes in both runs, so that none holds both patterns.
+        """
         unchanged: NDArray[np.bool_] = self.read().reshape(-1).view(np.uint8) == self._pattern
         return unchanged
 

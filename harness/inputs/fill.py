@@ -13,8 +13,9 @@ from harness.inputs import blocks
 from harness.inputs.sets import InputSet, seed_of, stream, within
 from harness.model.arguments import Argument, format_of
 from harness.model.case import Case
+from harness.model.match import Generated
 from harness.model.variants import CaseError
-from references.formats import Shaped
+from references.formats import Format, Shaped
 
 Units = dict[str, NDArray[np.generic]]
 
@@ -39,6 +40,7 @@ def kernel_inputs(case: Case, case_name: str, set_name: str, sizes: Mapping[str,
     `blocks/1` fills tensors of floats with runs of each kind; integers and scalars get random bits there.
 
     Elements outside `where` are replaced by other elements of the set that lie inside.
+    Inputs that are `generated` are made by the case's `generate` in every set, with the set's own random generator.
 
     Raises CaseError if the case generates other names, shapes or storage than it declares, or an element outside
     `where`, or if no value inside `where` could be found.
@@ -46,21 +48,29 @@ def kernel_inputs(case: Case, case_name: str, set_name: str, sizes: Mapping[str,
     shapes = {n: a.shape(sizes) if isinstance(a, Shaped) else () for n, a in case.inputs.items()}
     if set_name.startswith("generated"):
         return _all_within(case, _generated(case, case_name, set_name, sizes, shapes))
-    units: Units = {}
+    made = [n for n, domain in case.domains.items() if isinstance(domain, Generated)]
+    units = {n: u for n, u in _generated(case, case_name, set_name, sizes, shapes).items() if n in made} if made else {}
     for name, argument in case.inputs.items():
+        if name in made:
+            continue
         if set_name == blocks.NAME and has_blocks(argument):
             units[name] = _blocks(case, f"{case_name}/{name}", argument, sizes)
             continue
         size = int(np.prod(shapes[name]))
         units[name] = stream(format_of(argument), f"{case_name}/{name}", set_name, size).reshape(shapes[name])
-    return units | {n: _kept(case, f"{case_name}/{n}", set_name, n, units[n]) for n in case.domains}
+    bounded = [n for n in case.domains if n not in made]
+    return {n: units[n] for n in case.inputs} | {
+        n: _kept(case, f"{case_name}/{n}", set_name, n, units[n]) for n in bounded
+    }
 
 
 _TRIED = 1 << 18
 """How many random values are tried if a set has few inside a domain."""
+_SMALL = 1 << 14
+"""The largest integer tried if few random values lie inside: the range of an index is too narrow for random values."""
 _FEW = 64
-"""If fewer distinct values of a set lie inside the domain, random values are added to the replacements, so that enough
-values are tested."""
+"""If fewer distinct values of a set lie inside the domain, others are added to the replacements, so that enough values
+are tested."""
 
 
 def _kept(case: Case, seed: str, set_name: str, name: str, units: NDArray[np.generic]) -> NDArray[np.generic]:
@@ -69,15 +79,25 @@ def _kept(case: Case, seed: str, set_name: str, name: str, units: NDArray[np.gen
     if inside.all():
         return units
     found = units[inside]
-    if np.unique(found).size < min(_FEW, units.size):
-        tried = stream(format_of(case.inputs[name]), f"{seed}/where", "random/1", _TRIED)
-        found = np.concatenate([found, tried[_inside(case, name, tried)]])
+    fmt = format_of(case.inputs[name])
+    for random in (True, False):
+        if np.unique(found).size < min(_FEW, units.size):
+            tried = stream(fmt, f"{seed}/where", "random/1", _TRIED) if random else _small_integers(fmt)
+            found = np.concatenate([found, tried[_inside(case, name, tried)]]) if tried.size else found
     if not found.size:
-        text = case.domains[name].text
-        raise CaseError(f"where= of {name} ({text}) holds none of {_TRIED} random values; widen it")
+        text, small = case.domains[name].text, _small_integers(fmt).size
+        words = f" and {small} small integers" if small else ""
+        raise CaseError(f"where= of {name} ({text}) holds none of {_TRIED} random values{words}; widen it")
     kept = units.copy()
     kept[~inside] = np.random.default_rng(seed_of(seed, f"{set_name}/where")).choice(found, int((~inside).sum()))
     return kept
+
+
+def _small_integers(fmt: Format) -> NDArray[np.generic]:
+    """The integers of a format from -_SMALL to _SMALL, as far as it has them; none of other formats."""
+    integer = not fmt.is_float and fmt.codes_per_unit == 1 and fmt.code_bits >= 8
+    most = min(_SMALL, (1 << fmt.code_bits - 1) - 1) if integer else -1
+    return np.arange(-most, most + 1).astype(f"i{fmt.unit_bits // 8}").view(fmt.numpy_dtype())
 
 
 def _all_within(case: Case, units: Units) -> Units:

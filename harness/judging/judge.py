@@ -43,8 +43,9 @@ class Judgement:
 
     judged: how many codes the policies judge, by output; see `harness.judging.promise`.
     worst: the largest distance of all judged codes, passing or not. worst_failing: the largest distance of failing
-    codes. compared: by output, the compared codes; empty for a set that was judged in pieces. failing: failing inputs
-    by cell of `harness.judging.failingmap`; None if none fails or the case has no map.
+    codes. compared: by output, the compared codes; empty for a set that was judged in pieces. needed: by tensor updated
+    in place, its number of codes and how many of them are wrong if a kernel writes nothing. failing: failing inputs by
+    cell of `harness.judging.failingmap`; None if none fails or the case has no map.
     """
 
     total: int = 0
@@ -60,6 +61,7 @@ class Judgement:
     failing: NDArray[np.int64] | None = None
     notes: list[str] = field(default_factory=list)
     compared: dict[str, Compared] = field(default_factory=dict, repr=False)
+    needed: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:
@@ -72,7 +74,7 @@ class Judgement:
         return replace(self, offenders=[moved(o) for o in self.offenders], worst=worst, worst_failing=failing)
 
     def merged(self, other: Judgement) -> Judgement:
-        """Both comparisons combined, for a set that is judged in pieces."""
+        """Both comparisons combined, for a set that is judged in pieces (`needed` exists only for whole kernels)."""
         both = Judgement(
             self.total + other.total, self.different + other.different, self.unchecked + other.unchecked,
             pooled((self.judged, other.judged)),
@@ -105,6 +107,9 @@ def judge(case: Case, policy: Policies, inputs: Units, outputs: Units, pack: int
     for output in differing:
         _tally(case, output, input_codes, pack, judgement)
     judgement.failing = _failing_cells(case, differing, input_codes)
+    if case.in_place:
+        judgement.needed = _needed(case, policy, inputs, input_codes, got)
+        judgement.notes += _left_alone(case, input_codes, differing)
     return judgement
 
 
@@ -139,6 +144,37 @@ def held_exactly(policy: Policies, approximate: Mapping[str, Sequence[str]]) -> 
                 "give match=ulp(N), or use an instruction that rounds"
             )
     return tuple(found)
+
+
+def _needed(
+    case: Case, policy: Policies, inputs: Units, codes: Mapping[str, Codes], got: Mapping[str, Codes]
+) -> dict[str, tuple[int, int]]:
+    """What a kernel that leaves the tensors updated in place alone gets wrong; see `Judgement.needed`.
+
+    What such a kernel does not write holds the input's bits, not poison: only a reference that changes them shows it.
+    """
+    left = {**got, **{name: codes[name] for name in case.in_place}}
+    compared = _compare_reference(case, policy, inputs, codes, left, Judgement())
+    if policy.meets is not None:
+        compared += _compare_meets(case, policy, inputs, codes, left, Judgement())
+    found: dict[str, tuple[int, int]] = {}
+    for output in compared:
+        name = output.name.removesuffix(CASES_REFERENCE)
+        if name in case.in_place:
+            found[name] = output.got.size, max(int(output.failing.sum()), found.get(name, (0, 0))[1])
+    return found
+
+
+def _left_alone(case: Case, codes: Mapping[str, Codes], compared: Sequence[Compared]) -> list[str]:
+    """A note on each tensor updated in place of which wrong codes hold the input's bits."""
+    notes = []
+    for output in compared:
+        if output.name in case.in_place and output.failing.any():
+            left = int((output.got == codes[output.name].reshape(-1))[output.failing].sum())
+            wrong = int(output.failing.sum())
+            if left:
+                notes.append(f"{left} of {wrong} wrong codes of {output.name} are what the input has: never written?")
+    return notes
 
 
 def _inside(case: Case, match: Match, inputs: Units, size: int) -> Callable[[], Mask]:

@@ -108,6 +108,35 @@ def pooled(found: Iterable[Mapping[str, Share]]) -> dict[str, Share]:
     return total
 
 
+def left_alone(needed: Mapping[str, Iterable[Mapping[str, tuple[int, int]]]]) -> str:
+    """The error for a tensor updated in place that a kernel may leave alone and pass; empty where there is none.
+
+    needed: by shape, `Judgement.needed` of each input set. Each shape of 1 / LEAST codes and more counts by itself.
+    """
+    everywhere: dict[str, tuple[int, int]] = {}
+    found: list[tuple[str, str, int, int]] = []
+    for shape, sets in needed.items():
+        here: dict[str, tuple[int, int]] = {}
+        for one in sets:
+            _add(here, one)
+        _add(everywhere, here)
+        found += [(name, f" at {shape}", *counts) for name, counts in here.items() if LEAST * counts[0] >= 1]
+    for name, where, codes, wrong in [*found, *((n, "", *counts) for n, counts in everywhere.items())]:
+        if codes and wrong < LEAST * codes:
+            return (
+                f"{name} is updated in place, and {wrong:,} of {codes:,} codes{where} would be wrong if nothing wrote "
+                f"it, fewer than 1 in {1 / LEAST}: mistakes would pass. Give inputs that the reference changes "
+                "(generate=, where=), or sizes of which it changes a larger part"
+            )
+    return ""
+
+
+def _add(into: dict[str, tuple[int, int]], more: Mapping[str, tuple[int, int]]) -> None:
+    for name, (codes, wrong) in more.items():
+        before = into.get(name, (0, 0))
+        into[name] = before[0] + codes, before[1] + wrong
+
+
 def too_little(policy: Policies, total: Mapping[str, Share]) -> str:
     """The error for a share below `LEAST`, with the necessary change of the case; empty if every share suffices."""
     for name, share in total.items():

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from harness.model.arguments import flushes, format_of
 from harness.model.declaration import CaseDeclaration
-from harness.model.match import Match
+from harness.model.match import Generated, Match
 from harness.model.policies import policies, valid_policy_names
 from harness.model.ptxvariant import PtxVariant
 from harness.model.targets import TargetSet, normal
@@ -75,6 +75,8 @@ def _check_sizes(case: CaseDeclaration) -> None:
             raise CaseError(f"{_listed(typed)}: .typed is for tensors of whole kernels; elements of 8 bits are bytes")
         if case.domains:
             raise CaseError("where= of an elementwise case is one domain of all its inputs: where=finite('x')")
+        if isinstance(case.domain, Generated):
+            raise CaseError("where=generated is for an input of a whole kernel, which generate= makes")
         return
     _check_domains(case)
     if not case.sizes:
@@ -99,6 +101,8 @@ def _check_domains(case: CaseDeclaration) -> None:
     for name in case.domains:
         if name not in case.inputs:
             raise CaseError(f"where= names {name!r}; the inputs are {', '.join(case.inputs)}")
+        if isinstance(case.domains[name], Generated) and case.generate is None:
+            raise CaseError(f"where= says that {name!r} is generated; give generate=, which makes it")
 
 
 def _check_names(case: CaseDeclaration) -> None:
@@ -106,9 +110,7 @@ def _check_names(case: CaseDeclaration) -> None:
         raise CaseError("a case has at least one output: outputs={'y': F32}")
     if not case.variants:
         raise CaseError("a case has at least one variant: variants={'name': asm(...)}")
-    both = set(case.inputs) & set(case.outputs)
-    if both:
-        raise CaseError(f"{_listed(both)} named both as input and as output; give each a name of its own")
+    _check_in_place(case)
     for name in (*case.inputs, *case.outputs):
         if not name.isidentifier():
             raise CaseError(f"{name!r} is no argument name; use letters, digits and underscores")
@@ -122,6 +124,25 @@ def _check_names(case: CaseDeclaration) -> None:
             if not 0 <= code <= format_of(argument).code_mask:
                 raise CaseError(f"hard case {codes}: {code:#x} is no code of {name} ({format_of(argument).name})")
     _check_hard_cases(case)
+
+
+def _check_in_place(case: CaseDeclaration) -> None:
+    """Check the names that are inputs and outputs: tensors of whole kernels, declared alike on both sides."""
+    for name in case.in_place:
+        if case.elementwise:
+            raise CaseError(
+                f"{name!r} is an input and an output, as only a tensor of a whole kernel can be: give it dimensions, "
+                "F32['N'], and sizes=, for kernel(...) or ptx(...). asm(...) and plain(...) make new elements: give "
+                "the output a name of its own, such as 'y'; where asm reads and writes one register, the constraints "
+                "say so: '=r,0', or '\"+r\"(y)' with convention='cuda'"
+            )
+        given, made = case.inputs[name], case.outputs[name]
+        if given != made:
+            raise CaseError(
+                f"{name!r} is {given} among the inputs and {made} among the outputs. A tensor updated in place has one "
+                "format and one shape; where the kernel only reads it, or only writes it, give the other a name of its "
+                "own"
+            )
 
 
 def _check_hard_cases(case: CaseDeclaration) -> None:
@@ -244,7 +265,7 @@ def _check_parameters(case: CaseDeclaration, where: str, variant: PtxVariant) ->
     sizes = {name for sizes in case.sizes for name in sizes} | ({"n"} if case.elementwise else set())
     known = dict.fromkeys([*case.inputs, *case.outputs, *sorted(sizes), *variant.meta])
     _known(where, "parameters=", [p for p in variant.parameters if isinstance(p, str)], known, "arguments and sizes")
-    missing = [n for n in (*case.inputs, *case.outputs) if n not in variant.parameters]
+    missing = [n for n in dict.fromkeys((*case.inputs, *case.outputs)) if n not in variant.parameters]
     if missing:
         raise CaseError(
             f"{where}: parameters= does not name {_listed(missing)}; the kernel is to be given all arguments"

@@ -17,15 +17,16 @@ from references.formats import Format
 class CaseDeclaration:
     """The fields of a case, before the checks; `harness.model.case` says how references are called.
 
-    inputs, outputs: formats by name; with dimensions for whole kernels.
+    inputs, outputs: formats by name; with dimensions for whole kernels. A name in both is a tensor that a whole kernel
+    updates in place: the reference takes its value before the kernel and returns its value after it.
     match, ftz, nan: policies for all variants that do not state their own. A mapping gives them by output (ftz: by
     input or output; missing names are "never"). A single word for ftz applies only to float32, float16 and bfloat16.
     targets: the targets on which every variant must work, unless it states its own. refused: the targets on which it
     must not assemble. carry: the output that becomes an input again in the loop context.
     hard_cases: tuples of input codes, in the order of `inputs`, that every run includes.
     where: the inputs on which the operation is defined; others are never generated. For whole kernels a mapping from an
-    input's name to the domain of its elements, which can depend only on that input's values. sizes: for whole kernels,
-    the sizes to run, each a mapping of dimension names.
+    input's name to the domain of its elements, which can depend only on that input's values, or to `generated`.
+    sizes: for whole kernels, the sizes to run, each a mapping of dimension names.
     generate: for whole kernels, further inputs besides edges and random bits: a function of the sizes and a numpy
     random generator that returns each input's storage array by name. pytorch: the same operation in PyTorch, a function
     of one tensor for each input. It is compiled with torch.compile and timed beside the variants, but not judged.
@@ -67,3 +68,8 @@ class CaseDeclaration:
     def elementwise(self) -> bool:
         """Whether every argument is one format without dimensions."""
         return all(isinstance(a, Format) for a in (*self.inputs.values(), *self.outputs.values()))
+
+    @property
+    def in_place(self) -> tuple[str, ...]:
+        """The tensors that are input and output at once: the kernel finds the input there and leaves the output."""
+        return tuple(name for name in self.outputs if name in self.inputs)

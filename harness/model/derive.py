@@ -135,17 +135,26 @@ def _translated(case: Case, variant: AsmVariant, given: AsmText, pack: int) -> A
         return derive(case, found.text, pack)
     if constraints is None:
         return AsmForm(found.text, derive_constraints(case, pack), pack)
-    _check_order(case, found.expressions)
+    _check_order(case, found.expressions, found.constraints)
     return AsmForm(found.text, found.constraints, pack, "llvm")
 
 
-def _check_order(case: Case, expressions: Sequence[str]) -> None:
-    """Raise DerivationError if a CUDA statement names the case's arguments in another order than the case."""
+def _check_order(case: Case, expressions: Sequence[str], constraints: str) -> None:
+    """Raise DerivationError if a CUDA statement names the case's arguments in another order than the case.
+
+    constraints: LLVM's. An operand `+r` has one expression for the output and for the input tied to it. It may be the
+    name of either, because the case has two names for them.
+    """
     names = [*case.outputs, *case.inputs]
     if len(expressions) != len(names):
         return
-    for expression, name in zip(expressions, names, strict=True):
-        if expression in names and expression != name:
+    allowed = [{name} for name in names]
+    words = [word for word in constraints.split(",") if not word.startswith("~")]
+    for place, word in enumerate(words):
+        if word.isdigit() and expressions[place] == expressions[int(word)]:
+            allowed[place] = allowed[int(word)] = {names[place], names[int(word)]}
+    for expression, name, fine in zip(expressions, names, allowed, strict=True):
+        if expression in names and expression not in fine:
             raise DerivationError(
                 f"the statement has ({expression}) where the case has {name!r}; operands are the case's outputs, then "
                 f"its inputs ({', '.join(names)}), and what a '+' operand reads comes last"

@@ -62,8 +62,20 @@ class Domain:
         return np.broadcast_to(found, shape)
 
     def __and__(self, other: Domain) -> Domain:
-        """The inputs in both domains."""
+        """The inputs in both domains. Raises ValueError for `generated`, which is no set of values."""
+        if isinstance(self, Generated) or isinstance(other, Generated):
+            raise ValueError("generated says where an input comes from, not where it lies: it stands alone in where=")
         return Domain(f"{self.text} and {other.text}", lambda v: self.predicate(v) & other.predicate(v))
+
+
+@dataclass(frozen=True)
+class Generated(Domain):
+    """The domain of an input that nothing but `generate=` can make."""
+
+
+generated = Generated("what generate= gives", lambda _: True)
+"""In `where=` of a whole kernel: this input is `generate=`'s in every input set. For what has an order or is unique,
+such as the slots of a cache or the offsets of rows, that edges and random bits would not keep."""
 
 
 def read_only(array: Any) -> Any:

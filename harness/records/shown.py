@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import re
+from pathlib import Path
 from typing import Any, ClassVar
 
 # Control characters but newline and tab; what reorders or hides text (Unicode TR 36, bidirectional and invisible
@@ -59,11 +60,24 @@ class OwnWords:
     """
 
     told: ClassVar[type[BaseException]]
+    name: str
+    path: Path
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
-        """The message of a `told` failure, safe for a terminal; of any other, what pytest shows."""
+        """The message of a `told` failure, safe for a terminal; of any other, what pytest shows.
+
+        pytest's short summary, JUnit file and annotations take the first line alone, without the item's name, which
+        they have already. Of a text they would take all, so that a log of a CI, where pytest cuts nothing short, had
+        every message twice.
+        """
         if isinstance(excinfo.value, self.told):
-            return terminal(str(excinfo.value))
+            shown = excinfo.getrepr(style="value", chain=False)
+            lines = terminal(str(excinfo.value)).split("\n")
+            shown.reprtraceback.reprentries[0].lines[:] = lines
+            if (crash := shown.reprcrash) is not None:
+                crash.message = lines[0].partition(f"{self.name}: ")[2] or lines[0]
+                crash.path, crash.lineno = str(self.path), 1
+            return shown
         styles = () if style is None else (style,)  # a function's item takes none
         return super().repr_failure(excinfo, *styles)  # type: ignore[misc]
 

@@ -43,6 +43,7 @@ def _own(kept: Judgement) -> Judgement:
     return replace(
         kept,
         judged=dict(kept.judged),
+        needed=dict(kept.needed),
         classes=dict(kept.classes),
         ulps=dict(kept.ulps),
         ranges=dict(kept.ranges),

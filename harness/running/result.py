@@ -43,6 +43,7 @@ class Recording:
         self.fingerprint = fingerprint_of(item)
         self.replay: Replay | None = None
         self.judged: dict[str, Mapping[str, Share]] = {}  # by input set, of the straight runs
+        self.needed: dict[str, dict[str, Mapping[str, tuple[int, int]]]] = {}  # likewise, by shape and input set
         self.assemblers: tuple[Chosen, ...] = (None,)
         self.reduced = False  # whether less PTX was looked for that shows a fault of ptxas
         self._tritons: dict[tuple[str, str, str], str] = {}

@@ -18,7 +18,7 @@ from harness.jobs import Backend, CompilingBackend, Job, Outcome, Setup, block_o
 from harness.judging.expectation import settle, settle_declared
 from harness.judging.judge import Judgement, held_exactly, judge_same
 from harness.judging.message import headline, message
-from harness.judging.promise import pooled, too_little
+from harness.judging.promise import left_alone, pooled, too_little
 from harness.model.match import DomainError
 from harness.model.policies import Policies, differs_on
 from harness.model.reference import ReferenceFault
@@ -31,6 +31,7 @@ from harness.running.assemblers import Chosen, by
 from harness.running.contexts import run_loop, run_straight
 from harness.running.diagnosis import diagnose
 from harness.running.dump import write_dump
+from harness.running.indices import index_hint
 from harness.running.item import Item, ItemResults
 from harness.running.judged import judged
 from harness.running.plan import WorkItem
@@ -374,8 +375,11 @@ class _ItemRun(PtxasTrial):
         try:
             judgement = judgement or self._judgement(job, outcome)
         except (ReferenceFault, DomainError) as e:
-            self._record(item, outcome, "error", seconds, str(e))
+            hint = index_hint(self.case, item.input_set, str(e))
+            self._record(item, outcome, "error", seconds, "; ".join(filter(None, (str(e), hint))))
             return
+        if hint := index_hint(self.case, item.input_set, " ".join(outcome.findings)):
+            judgement.notes.append(hint)
         self._verdict(item, job, outcome, seconds, judgement)
 
     def _verdict(
@@ -392,6 +396,7 @@ class _ItemRun(PtxasTrial):
         if (outcome.outputs or swept) and job.setup.context == "straight":
             # The first run of a set has all of it; how often edges are run again in other shapes weighs nothing.
             self.judged.setdefault(item.input_set, judgement.judged)
+            self.needed.setdefault(job.setup.shape_text, {}).setdefault(item.input_set, judgement.needed)
         passed = judgement.passed and not outcome.findings
         if self.item.target in self.policy.refused:
             self._record(item, outcome, "fail", seconds, f"runs, though {self.item.target} is declared in refused=")
@@ -412,10 +417,11 @@ class _ItemRun(PtxasTrial):
         self.found.results.append(result)
 
     def _settle_promises(self) -> None:
-        """A policy that judges next to nothing would pass whatever the variant computed: an error."""
+        """What judges next to nothing, or needs nothing written, would pass whatever the variant did: an error."""
         if any(r.verdict in ("fail", "error") and not r.expected_failure for r in self.found.results):
             return
-        if words := too_little(self.policy, pooled(self.judged.values())):
+        written = left_alone({shape: sets.values() for shape, sets in self.needed.items()})
+        if words := too_little(self.policy, pooled(self.judged.values())) or written:
             self._record(WorkItem(Setup(), ""), Outcome("error"), "error", 0.0, words)
 
 

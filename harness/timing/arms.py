@@ -20,7 +20,7 @@ from harness.model.case import Case
 from harness.model.compilers import compiler_of
 from harness.model.load import LoadedCase
 from harness.records import PYTORCH
-from harness.timing.rounds import COPY, EMPTY, TWIN, TimedCall
+from harness.timing.rounds import COPY, EMPTY, TWIN, Restoring, TimedCall
 from harness.timing.sizes import Size, setup_of
 from harness.triton import templates
 from harness.triton.diagnostics import Refusal, one_line
@@ -72,7 +72,8 @@ def arms_of(loaded: LoadedCase, target: str, size: Size, variants: Sequence[str]
         for t in launch.outputs:
             outputs.setdefault(t.name, _tensor(t.format, t.extent))
         pointers = {t.name: outputs[t.name] if t.name in outputs else tensors[t.name] for t in launch.tensors}
-        launches[name], setups[name] = gpu.prepared(job, launch, pointers), setup
+        launches[name] = _restoring(gpu.prepared(job, launch, pointers), case, tensors, outputs)
+        setups[name] = setup
         ptxas[name] = label_of_tool(built.compilation.ptxas)
     if not launches:
         raise ValueError("; ".join(notes))
@@ -85,6 +86,23 @@ def arms_of(loaded: LoadedCase, target: str, size: Size, variants: Sequence[str]
             notes.append(f"{PYTORCH}: {type(error).__name__}: {one_line(str(error))[:300]}")
     launches |= {TWIN: first, COPY: _copy(size.bytes), EMPTY: lambda: templates.empty[(1,)]()}
     return Arms(launches, setups, tuple(notes), ptxas)
+
+
+def _restoring(launch: TimedCall, case: Case, before: Mapping[str, Any], changed: Mapping[str, Any]) -> TimedCall:
+    """A launch on tensors that it changes, with what puts their values back; the launch alone where there are none.
+
+    before, changed: tensors by name. Without this the second launch would quantise what the first one made, and a sum
+    would grow from launch to launch until it is infinite.
+    """
+    if not case.in_place:
+        return launch
+    pairs = [(changed[name], before[name]) for name in case.in_place]
+
+    def restore() -> None:
+        for into, given in pairs:
+            into.view(torch.uint8).copy_(given.view(torch.uint8))
+
+    return Restoring(launch, restore)
 
 
 def inputs_of(case: Case, name: str, size: Size) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -143,11 +161,11 @@ def _copy(size: int) -> TimedCall:
 def _compiled(case: Case, tensors: Mapping[str, Any]) -> TimedCall:
     """The case's expression in PyTorch after torch.compile, on tensors of the types whose values they hold."""
     assert case.pytorch is not None
-    arguments = []
+    arguments, copies = [], {}
     for name, argument in case.inputs.items():
         fmt = format_of(argument)
         natural = getattr(torch, fmt.view_dtype().name, None)
-        mine = tensors[name].clone()  # it may write to its arguments, which the variants read
+        mine = copies[name] = tensors[name].clone()  # it may write to its arguments, which the variants read
         arguments.append(mine.view(natural) if natural is not None else mine)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the compiler's, which pytest may have been told to turn into errors
@@ -159,4 +177,4 @@ def _compiled(case: Case, tensors: Mapping[str, Any]) -> TimedCall:
         with torch.no_grad():
             return fused(*arguments)
 
-    return launch
+    return _restoring(launch, case, tensors, copies)

@@ -26,6 +26,18 @@ EMPTY = "/empty"  # a kernel that does nothing: what a launch takes at least
 TimedCall = Callable[[], Any]
 
 
+@dataclass(frozen=True)
+class Restoring:
+    """A launch that changes its inputs, and what puts them back: called before it, and never part of its time."""
+
+    launch: TimedCall
+    restore: TimedCall
+
+    def __call__(self) -> Any:
+        """Launch."""
+        return self.launch()
+
+
 class Timer(Protocol):
     """What tells how long launches took."""
 
@@ -68,12 +80,12 @@ def measure(
     """
     rng = np.random.default_rng(seed)
     samples = Samples({name: [] for name in arms})
-    timer.times([arm for arm in arms.values() for _ in range(WARM_UP)])
+    _times(timer, [arm for arm in arms.values() for _ in range(WARM_UP)])
     started = time.perf_counter()
     due: float = least
     while True:
         order = [name for _ in range(BATCH) for name in _permuted(list(arms), rng)]
-        for name, seconds in zip(order, timer.times([arms[n] for n in order]), strict=True):
+        for name, seconds in zip(order, _times(timer, [arms[n] for n in order]), strict=True):
             samples.seconds[name].append(seconds)
         after_batch()
         over = samples.rounds >= least and time.perf_counter() - started >= budget
@@ -84,6 +96,17 @@ def measure(
         if over or all(_settled(k, samples.seconds[n]) for n, k in known.items()):
             samples.wide = {n: k.width for n, k in known.items() if k.width > PRECISION}
             return samples
+
+
+def _times(timer: Timer, launches: Sequence[TimedCall]) -> list[float]:
+    """What the timer says of each launch. What is restored is a launch of its own to it, whose time is left out."""
+    calls: list[tuple[TimedCall, bool]] = []
+    for arm in launches:
+        if isinstance(arm, Restoring):
+            calls.append((arm.restore, False))
+        calls.append((arm, True))
+    found = timer.times([call for call, _ in calls])
+    return [seconds for seconds, (_, counted) in zip(found, calls, strict=True) if counted]
 
 
 def _permuted(names: list[str], rng: np.random.Generator) -> list[str]:

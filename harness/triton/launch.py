@@ -53,8 +53,8 @@ class Launch:
     """A kernel launch, its pointers left open.
 
     function: the kernel; None for the harness's own templates, which `elementwise` describes, and for `given` PTX.
-    inputs, outputs: the tensors passed by pointer. fixed: the other arguments, by name. compiler: the Triton build that
-    compiles it. made: what another process has built of it.
+    inputs, outputs: the tensors passed by pointer, one updated in place in both. fixed: the other arguments, by name.
+    compiler: the Triton build that compiles it. made: what another process has built of it.
     """
 
     inputs: tuple[TensorLayout, ...]
@@ -71,8 +71,8 @@ class Launch:
 
     @property
     def tensors(self) -> tuple[TensorLayout, ...]:
-        """Inputs, then outputs."""
-        return (*self.inputs, *self.outputs)
+        """Inputs, then outputs; each once."""
+        return tuple(dict.fromkeys((*self.inputs, *self.outputs)))
 
     def arguments(self, pointers: Mapping[str, Any], constexpr: Callable[[Any], Any]) -> dict[str, Any]:
         """All arguments by parameter name, with `pointers` by tensor name in their places."""

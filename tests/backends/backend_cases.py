@@ -61,6 +61,16 @@ def writes_its_input(x_ptr, y_ptr, M, N, BLOCK: tl.constexpr):
     tl.store(x_ptr, 1.0)
 
 
+@triton.jit
+def add_in_place(x_ptr, d_ptr, N, FIRST: tl.constexpr, BEYOND: tl.constexpr, TO: tl.constexpr):
+    i = tl.program_id(0) * 64 + tl.arange(0, 64)
+    m = (i >= FIRST) & (i < N + BEYOND)
+    total = tl.load(x_ptr + i, mask=m) + tl.load(d_ptr + i, mask=i < N)
+    tl.store(x_ptr + i, total, mask=m)
+    if TO:
+        tl.store(d_ptr + i, total, mask=i < N)
+
+
 def unknown(*codes):
     """A reference that nothing here asks."""
     raise AssertionError("a backend does not judge")
@@ -120,4 +130,17 @@ rows = Case(
         "input": kernel(writes_its_input, grid=(1,), meta={"BLOCK": 256}),
         "no block": kernel(copy_rows, grid=(1,)),
     },
+)
+
+
+def adds(first=0, beyond=0, to=False):
+    return kernel(add_in_place, grid="ceil(N/64)", meta={"FIRST": first, "BEYOND": beyond, "TO": to})
+
+
+in_place = Case(
+    inputs={"x_ptr": I32["N"], "d_ptr": I32["N"]},
+    outputs={"x_ptr": I32["N"]},
+    reference=unknown,
+    sizes=[{"N": 200}],
+    variants={"right": adds(), "not all": adds(first=3), "beyond": adds(beyond=2), "input": adds(to=True)},
 )

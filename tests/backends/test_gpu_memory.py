@@ -173,3 +173,55 @@ def test_after_a_fault_of_the_device_nothing_runs_any_more(monkeypatch):
     words = backend._device_fault(RuntimeError("CUDA error: an illegal memory access was encountered\nmore"))
     assert words.startswith("RuntimeError: CUDA error: an illegal memory access was encountered (the kernel read")
     assert "context was lost: CUDA error" in backend.unavailable("sm_90a")
+
+
+@pytest.fixture
+def in_place(monkeypatch):
+    """The same of a kernel that updates x_ptr in place."""
+    monkeypatch.setattr(gpu, "DEVICE", "cpu")
+    monkeypatch.setattr(gpu, "_synchronize", lambda: None)
+
+    def run(kernel, **setup):
+        case = backend_cases.in_place
+        inputs = {"x_ptr": np.arange(200, dtype=np.uint32), "d_ptr": np.arange(200, dtype=np.uint32)[::-1].copy()}
+        setup = Setup(sizes={"N": 200}, **setup)
+        job = Job(case, "in_place", PATH, "right", case.variants["right"], "sm_90a", setup, inputs)
+        launch = launch_of(job)
+        assert [t.name for t in launch.tensors] == ["x_ptr", "d_ptr"]
+        monkeypatch.setattr(gpu, "start", lambda job, launch, pointers: kernel(**pointers))
+        runs = [gpu._run(job, launch, inputs, pattern) for pattern in gpu.PATTERNS]
+        np.testing.assert_array_equal(inputs["x_ptr"], np.arange(200))
+        return runs[0].outputs["x_ptr"].view(np.uint32), gpu._findings(runs)
+
+    return run
+
+
+@pytest.mark.parametrize("alignment", [16, 4])
+def test_every_launch_in_place_finds_the_input(in_place, alignment):
+    """Twice on one copy would give the input plus twice the other."""
+    got, findings = in_place(lambda x_ptr, d_ptr: x_ptr.add_(d_ptr), alignment=alignment)
+    assert (got == 199).all()
+    assert findings == ()
+
+
+def test_what_is_not_written_in_place_holds_the_input(in_place):
+    got, findings = in_place(lambda x_ptr, d_ptr: x_ptr[:50].zero_())
+    np.testing.assert_array_equal(got[50:], np.arange(50, 200))
+    assert findings == ()
+
+
+def test_stores_beside_a_tensor_in_place_and_runs_that_differ_are_found(in_place):
+    calls = []
+
+    def strays(x_ptr, d_ptr):
+        calls.append(1)
+        x_ptr[7] = len(calls)
+        beyond(x_ptr, 1, 0)[-1] = 5
+        d_ptr[0] = -1
+
+    _, findings = in_place(strays)
+    assert findings == (
+        "4 bytes outside x_ptr were overwritten, first 0 past its end",
+        "d_ptr is an input and 4 of its bytes were overwritten, first byte 0 from its start",
+        "1 elements of x_ptr differ between two runs, first 7",
+    )

@@ -109,7 +109,9 @@ def test_what_was_compiled_ahead_is_what_runs(shape, context):
     inputs = bytes_and_floats(shape)
     asked = job("maximum", "clobbers", inputs, shape=shape, pack=4, context=context, steps=3)
     launch = launch_of(asked)
-    buffers = {t.name: gpu._DeviceTensor(t, 16, 0xA5, inputs.get(t.name)) for t in launch.tensors}
+    buffers = {
+        t.name: gpu._DeviceTensor(t, 16, 0xA5, inputs.get(t.name), written=t in launch.outputs) for t in launch.tensors
+    }
     kernel = gpu.start(asked, launch, {name: b.device for name, b in buffers.items()})
     assert body(kernel.asm["ptx"]) == body(launch.build(device_target()).compilation.ptx)
 
@@ -158,3 +160,21 @@ def test_an_illegal_address_is_an_error_and_the_next_kernel_runs(backend):
     after = run("copy")
     assert after.status == "ran"
     np.testing.assert_array_equal(after.outputs["y_ptr"], units)
+
+
+def test_a_tensor_is_updated_in_place(backend):
+    """Each launch finds the input as it was; what is not written holds the input's bits; guards hold as ever."""
+    rng = np.random.default_rng(6)
+    inputs = {n: rng.integers(0, 1 << 32, 200, dtype=np.uint32) for n in ("x_ptr", "d_ptr")}
+    before = {n: units.copy() for n, units in inputs.items()}
+    run = {v: backend.run(job("in_place", v, inputs, sizes={"N": 200})) for v in cases.in_place.variants}
+    assert {o.status for o in run.values()} == {"ran"}
+    for name, units in inputs.items():
+        np.testing.assert_array_equal(units, before[name])
+    total = inputs["x_ptr"] + inputs["d_ptr"]
+    np.testing.assert_array_equal(run["right"].outputs["x_ptr"].view(np.uint32), total)
+    assert run["right"].findings == run["not all"].findings == ()
+    np.testing.assert_array_equal(run["not all"].outputs["x_ptr"].view(np.uint32)[:3], inputs["x_ptr"][:3])
+    np.testing.assert_array_equal(run["not all"].outputs["x_ptr"].view(np.uint32)[3:], total[3:])
+    assert run["beyond"].findings[0].startswith("8 bytes outside x_ptr were overwritten, first 0 past its end")
+    assert run["input"].findings[0].startswith("d_ptr is an input and ")

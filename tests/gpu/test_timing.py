@@ -69,6 +69,34 @@ case = Case(
 '''
 
 
+IN_PLACE = '''
+"""Programs that loop as often as the tensor says that they change."""
+import numpy as np
+import triton
+import triton.language as tl
+from harness import Case, kernel
+from references.formats import I32
+
+@triton.jit
+def loops(x, n, STORED: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    steps = tl.max(tl.load(x + at, mask=at < n, other=0))
+    word = steps
+    for _ in range(steps):
+        word = word * 1664525 + 1013904223
+    tl.store(x + at, STORED + tl.where(word == 12345, 1, 0), mask=at < n)
+
+def stores(number):
+    return kernel(loops, grid="ceil(n/1024)", meta={"STORED": number, "BLOCK": 1024})
+
+case = Case(
+    inputs={"x": I32["n"]}, outputs={"x": I32["n"]}, reference=lambda x: x, sizes=[{"n": 1024}],
+    generate=lambda sizes, rng: {"x": np.zeros(sizes["n"], np.uint32)},
+    variants={"zeros": stores(0), "many": stores(1 << 20)},
+)
+'''
+
+
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     found = tmp_path_factory.mktemp("cases") / "planted.py"
@@ -106,6 +134,18 @@ def test_extra_work_is_called_slower_and_another_copy_the_same(session):
     assert large["two-passes"].beside(large["plain"]).verdict == "slower"
     assert large["asm"].beside(large["plain"]).verdict == "same"
     assert large["plain"].beside(large["two-passes"]).verdict == "faster"
+
+
+def test_a_kernel_in_place_is_timed_on_what_the_tensor_held_at_first(tmp_path):
+    """Once it has run, "many" would loop a million times: milliseconds in the place of microseconds."""
+    from harness.backends.gpu import device_target
+    from harness.timing.session import time_case
+
+    path = tmp_path / "in_place.py"
+    path.write_text(IN_PLACE)
+    found = time_case(str(path), "case", device_target(), sizes=("small",))
+    times = {t.key.variant: t.median for t in found.timings}
+    assert times["many"] < 3 * times["zeros"]
 
 
 def test_the_device_says_its_clocks(session):

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from harness import Case, Domain, finite, ptx
+from harness import Case, Domain, asm, finite, generated, ptx
 from harness.inputs.fill import kernel_inputs
 from harness.model.codes import values_of
 from harness.model.identity.definition import definition
 from harness.model.match import DomainError
 from harness.model.variants import CaseError
-from references.formats import E2M1X2, F32, I32, U8, Scalar
+from references.formats import E2M1X2, F32, I32, I64, U8, U32, Scalar
 
 PARAMETERS = ["x", "other", "y"]
 TEXT = ".version 8.0\n.target sm_80\n.address_size 64\n"
@@ -48,6 +48,67 @@ def test_a_narrow_domain_is_filled_from_random_values():
     made = kernel_inputs(case({"x": Domain("in 1..2", lambda v: (v["x"] > 1) & (v["x"] < 2))}), "c", "edges/1", SIZES)
     assert ((values(made) > 1) & (values(made) < 2)).all()
     assert len(np.unique(made["x"])) > 100
+
+
+@pytest.mark.parametrize("fmt", [I32, I64, U8, U32], ids=str)
+@pytest.mark.parametrize("name", ["edges/1", "random/1", "blocks/1"])
+def test_the_range_of_an_index_is_filled_though_random_bits_miss_it(fmt, name):
+    made = kernel_inputs(
+        case({"other": Domain("3..9", lambda v: (v["other"] >= 3) & (v["other"] <= 9))}, other=fmt["M", "N"]),
+        "c",
+        name,
+        SIZES,
+    )
+    assert set(np.unique(values(made, "other", fmt))) == set(range(3, 10))
+
+
+def test_negative_integers_are_tried_too():
+    below = Domain("-5 or -4", lambda v: (v["other"] == -5) | (v["other"] == -4))
+    made = kernel_inputs(case({"other": below}), "c", "random/1", SIZES)
+    assert set(np.unique(values(made, "other", I32))) == {-5, -4}
+
+
+def permutation(sizes, rng):
+    """x in ones, and the other a permutation."""
+    return {"x": np.ones((8, 100), np.float32), "other": rng.permutation(8).astype(np.int32)}
+
+
+def test_an_input_that_is_generated_is_so_in_every_set():
+    free = case(generate=permutation)
+    bound = case({"other": generated}, generate=permutation)
+    orders = set()
+    for name in ("edges/1", "random/1", "blocks/1", "generated/1"):
+        made = kernel_inputs(bound, "c", name, SIZES)
+        assert list(made) == ["x", "other"]
+        assert sorted(made["other"].view(np.int32)) == list(range(8))
+        assert (made["x"] == kernel_inputs(free, "c", name, SIZES)["x"]).all(), "another input is left alone"
+        assert (kernel_inputs(bound, "c", name, SIZES)["other"] == made["other"]).all()
+        orders.add(tuple(made["other"]))
+    assert len(orders) == 4, "each set has one of its own"
+    assert sorted(kernel_inputs(free, "c", "random/1", SIZES)["other"].view(np.int32)) != list(range(8))
+
+
+def test_generated_stands_alone_and_takes_generate():
+    with pytest.raises(ValueError, match="stands alone in where="):
+        finite("x") & generated
+    with pytest.raises(CaseError, match="'other' is generated; give generate="):
+        case({"other": generated})
+    with pytest.raises(CaseError, match="for an input of a whole kernel"):
+        Case(
+            inputs={"x": F32},
+            outputs={"y": F32},
+            reference=abs,
+            where=generated,
+            variants={"v": asm("neg.f32 $0, $1;")},
+        )
+    free, bound = case(generate=permutation), case({"other": generated}, generate=permutation)
+    assert definition(free, free.variants["v"]) != definition(bound, bound.variants["v"])
+
+
+def test_a_domain_of_integers_that_holds_nothing_is_an_error():
+    words = r"holds none of 262144 random values and 32769 small integers; widen it"
+    with pytest.raises(CaseError, match=words):
+        kernel_inputs(case({"other": Domain("none", lambda v: v["other"] * 0 == 1)}), "c", "random/1", SIZES)
 
 
 def test_a_domain_that_holds_nothing_is_an_error():

@@ -24,7 +24,7 @@ from harness import (
 )
 from harness.model.policies import policies
 from harness.model.variants import CaseError
-from references.formats import BF16X2, E2M1X2, E4M3, F16, F32, F64, TF32, U8
+from references.formats import BF16X2, E2M1X2, E4M3, F16, F32, F64, TF32, U8, Scalar
 
 VARIANTS = {"v": asm("rcp.rn.f32 $0, $1;")}
 
@@ -62,7 +62,12 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"inputs": {"x": "float32"}}, "'x' is 'float32', no format; import one from references.formats"),
     ({"inputs": [F32]}, "write names with their formats"),
     ({"inputs": {"x-1": F32}}, "is no argument name"),
-    ({"inputs": {"y": F32}}, "'y' named both as input and as output"),
+    ({"inputs": {"y": F32}}, r"'y' is an input and an output, .* give it dimensions, F32\['N'\], and sizes="),
+    ({"inputs": {"y": F32["N"]}, "sizes": [{"N": 4}]}, "'y' is float32.* among the inputs and float32 among the outp"),
+    ({"inputs": {"y": F32["N"]}, "outputs": {"y": F16["N"]}, "sizes": [{"N": 4}]}, "'y' is float32.* and float16.* am"),
+    ({"inputs": {"y": F32["N"]}, "outputs": {"y": F32["2*N"]}, "sizes": [{"N": 4}]}, "one format and one shape"),
+    ({"inputs": {"y": Scalar(F32)}, "outputs": {"y": F32["N"]}, "sizes": [{"N": 4}]}, "'y' is .* among the inputs and"),
+    ({"inputs": {"y": E4M3["N"]}, "outputs": {"y": E4M3.typed["N"]}, "sizes": [{"N": 4}]}, "one format and one shape"),
     ({"outputs": {"y": F32.scalar}}, "output 'y' is passed by value"),
     ({"reference": None}, "give a function from codes to codes"),
     ({"hard_cases": [(1, 2)]}, "has 2 codes for 1 inputs"),

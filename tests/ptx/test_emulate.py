@@ -92,7 +92,7 @@ def test_sharing_registers_shows_the_missing_early_clobber() -> None:
     _, d = emulate(*args, pack=4, share=carried)
     assert d.tolist() == [0, 1, 2, 3], "the running maximum is overwritten before it is read"
     early = documented.CONSTRAINTS.replace("=r", "=&r")
-    with pytest.raises(BindingError, match="written early"):
+    with pytest.raises(BindingError, match="early clobber"):
         emulate(documented.U8_MAX, early, *args[2:], pack=4, share=carried)
     with pytest.raises(BindingError, match="must map an output"):
         emulate(*args, pack=4, share={9: 4})

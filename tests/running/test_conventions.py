@@ -211,3 +211,22 @@ def test_operands_that_do_not_fit_are_refused_before_triton_sees_them():
 def test_an_unknown_convention_is_refused():
     with pytest.raises(CaseError, match="convention='gcc' is none of triton, llvm, cuda"):
         asm("neg.f16 %0, %1;", convention="gcc")
+
+
+@pytest.mark.parametrize("named", ["y", "x", "acc"])
+def test_a_register_that_is_read_and_written_goes_by_the_name_of_its_output_or_its_input(named):
+    """`"+f"(acc)` has one expression, and is two arguments of a case."""
+    variant = asm("sub.f32 %0, %0, %1;", f'"+f"({named}) : "f"(z)', convention="cuda")
+    case = Case(inputs={"z": F32, "x": F32}, outputs={"y": F32}, reference=abs, variants={"v": variant})
+    assert asm_form(case, variant, 1).constraints == "=f,f,0"
+
+
+@pytest.mark.parametrize(
+    ("names", "first"), [(("z", "x"), "(z) where the case has 'y'"), (("x", "y"), "(y) where the")]
+)
+def test_a_register_that_is_read_and_written_by_another_name_is_refused(names, first):
+    variant = asm("sub.f32 %0, %0, %1;", '"+f"({}) : "f"({})'.format(*names), convention="cuda")
+    case = Case(inputs={"z": F32, "x": F32}, outputs={"y": F32}, reference=abs, variants={"v": variant})
+    with pytest.raises(DerivationError) as error:
+        asm_form(case, variant, 1)
+    assert first in str(error.value)

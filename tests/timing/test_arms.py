@@ -92,3 +92,41 @@ def test_what_pytorch_cannot_compile_is_left_out_in_words(loaded, prepared, monk
 def test_a_case_of_which_nothing_can_be_built_says_why(loaded, prepared):
     with pytest.raises(ValueError, match="a: error: "):
         arms.arms_of(loaded[1], "sm_90a", sized(loaded[1].case, 1 << 12))
+
+
+IN_PLACE = '''
+"""A sum in place."""
+import triton
+import triton.language as tl
+from harness import Case, kernel
+from references.formats import F32
+
+@triton.jit
+def add(x, d, n):
+    i = tl.program_id(0) * 64 + tl.arange(0, 64)
+    tl.store(x + i, tl.load(x + i, mask=i < n) + tl.load(d + i, mask=i < n), mask=i < n)
+
+case = Case(
+    inputs={"x": F32["n"], "d": F32["n"]}, outputs={"x": F32["n"]}, reference=lambda x, d: x, sizes=[{"n": 64}],
+    pytorch=lambda x, d: x.add_(d),
+    variants={"one": kernel(add, grid="ceil(n/64)"), "two": kernel(add, grid="ceil(n/64)", num_warps=1)},
+)
+'''
+
+
+def test_launches_in_place_start_from_the_same_values(tmp_path, monkeypatch):
+    """Each launch of a variant, and of PyTorch's own in place, adds to what the tensor held at first."""
+    monkeypatch.setattr(gpu, "DEVICE", "cpu")
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)
+    monkeypatch.setattr(gpu, "prepared", lambda job, launch, p: lambda: p["x"].add_(p["d"]).clone())
+    path = tmp_path / "sums.py"
+    path.write_text(IN_PLACE)
+    (loaded,) = load(path)
+    made = arms.arms_of(loaded, "sm_90a", sized(loaded.case, 1 << 10))
+    found = []
+    for name in ("one", "two", "one", arms.PYTORCH, arms.PYTORCH, TWIN):
+        made.launches[name].restore()
+        found.append(made.launches[name]().clone())
+    assert all(torch.equal(found[0], other) for other in found)
+    assert not torch.equal(found[0], made.launches["one"]())
+    assert sized(loaded.case, 1 << 10).bytes == 3 * 4 << 10

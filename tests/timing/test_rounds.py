@@ -101,3 +101,26 @@ def test_the_clocks_are_read_after_every_batch():
     read = []
     found = measure(ARMS, Device(), seed=1, budget=5, after_batch=lambda: read.append(1))
     assert len(read) == found.rounds // BATCH
+
+
+def test_what_a_launch_changed_is_restored_before_each_and_not_timed():
+    """An arm that changes its input: its level is right at the first launch alone, and the restore takes a second."""
+    value, seen = [0], []
+
+    def restore():
+        value[0] = 0
+        return "restore", 1.0
+
+    def launch():
+        seen.append(value[0])
+        value[0] += 1
+        return "c", 3e-5 * 10 ** seen[-1]
+
+    changing = rounds.Restoring(launch, restore)
+    device = Device()
+    found = measure({**ARMS, "c": changing, "/copy": changing}, device, seed=1, budget=5)
+    assert set(seen) == {0}
+    assert max(found.seconds["c"]) < 4e-5
+    assert {len(s) for s in found.seconds.values()} == {LEAST}
+    assert all(device.order[k - 1] == "restore" for k, arm in enumerate(device.order) if arm == "c")
+    assert device.order.count("restore") == len(seen) == 2 * (LEAST + WARM_UP)
