@@ -150,7 +150,7 @@ def read(path: Path = PATH) -> Ledger:
 
 @cache
 def known() -> Mapping[str, Bound]:
-    """Every form that has an entry, by name and sorted: what a snippet can hold, products of matrices, tcgen05."""
+    """Every form that has an entry, by name, sorted: those that a snippet can hold, matrix products, tcgen05."""
     from harness.conformance import forms, productforms, tensorforms
 
     found = {**forms.bounds_of(), **productforms.bounds_of(), **tensorforms.bounds_of()}

@@ -37,11 +37,11 @@ class WrongInput:
 class Tally:
     """The measurements of a snippet so far.
 
-    `edges`: combinations of edge values tried; `hosted`, `reached`: numbered inputs tried from number 0 on, by way of
-    the emulator and on the device. `total`: numbered inputs that there are, where all could be tried. `distance`: the
-    greatest, in ulp, of an approximate form, at `worst`; `errors`: the greatest in the measures of `bounds`, of what
-    went through the emulator. `before`: inputs that an earlier run of this device tried, all others, without a
-    mismatch. `refused`: the assembler's words. `failure`: why it could not be measured.
+    `edges`: combinations of edge values tried. `hosted`, `reached`: how many numbered inputs were tried, from number 0
+    on, through the emulator and on the device. `total`: how many numbered inputs exist, if all can be tried.
+    `distance`: the greatest distance of an approximate form in ulp, at `worst`. `errors`: the greatest errors in the
+    measures of `bounds`, over inputs that went through the emulator. `before`: how many other inputs earlier runs on
+    this device tried without a mismatch. `refused`: the assembler's message. `failure`: why it could not be measured.
     """
 
     form: str

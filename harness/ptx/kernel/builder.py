@@ -1,7 +1,7 @@
 """Build the program of one kernel of a module: variables in memory, parameters, and functions that it calls.
 
-The body of a function that is called is put in the place of the call. PTX passes arguments through variables in .param
-memory; a register stands for each byte range that is stored, and a load takes it, a part of it, or several.
+The body of a called function replaces the call. PTX passes arguments through variables in .param memory; a register
+replaces each byte range that is stored. A load reads this register, a part of it, or several registers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Follow one thread of a kernel instruction by instruction: what each reads and writes, and where its values come from.
 
-The kernel runs as always, one block after the other; what is noted changes nothing. Of each byte of memory is kept
-which thread made it, and when, so that a value can be followed to the instruction behind it.
+The kernel runs as usual, one block after the other; recording changes no result. For each byte of memory the record
+keeps which thread produced it, and when, so that a value can be traced to the instruction that produced it.
 """
 
 from __future__ import annotations
