@@ -1,4 +1,4 @@
-"""The mutants of a subject: one change each, by what the result is, what an operand is, or how it is rounded."""
+"""The mutants of a subject: one change each, of the result, of an operand, or of the rounding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`blocks/1`: what kernels with block maxima and scales meet, from formats and shapes alone."""
+"""`blocks/1`: typical values for kernels with block maxima and scales, from only formats and shapes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Wrong = Callable[[Codes, Codes, Codes], tuple[Codes, Codes]]
 
 @triton.jit
 def copied(x, s):
-    """A kernel that nobody runs."""
+    """A kernel that is never run."""
     tl.store(s, tl.load(x))
 
 

@@ -1,4 +1,4 @@
-"""Input sets: the inputs that break things are in them, and the same ones everywhere."""
+"""Input sets contain the inputs that expose mistakes, and are the same everywhere."""
 
 from __future__ import annotations
 

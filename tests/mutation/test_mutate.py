@@ -1,4 +1,4 @@
-"""Planted mistakes: what is killed, what survives, and the input that would have told."""
+"""Planted mistakes: which are killed, which survive, and the input that would have detected them."""
 
 from __future__ import annotations
 

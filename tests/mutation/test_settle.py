@@ -1,4 +1,4 @@
-"""Survivors: what the shortcuts may settle, and what they must leave to a search."""
+"""Survivors: which the shortcuts may settle, and which need a search."""
 
 from __future__ import annotations
 

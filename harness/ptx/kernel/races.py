@@ -1,16 +1,16 @@
 """Data races on global memory: accesses of two threads, one of them a store, that nothing orders.
 
-Beside a buffer lie arrays with an entry for each unit of bytes (the smallest access of the program): who wrote it
-last, who read it last, and who updated it last by an atomic operation. An entry is the thread's number in the grid,
-two flags, and the time: the number of barriers that the frame has passed. Threads of a block are ordered by a barrier
-between them; blocks by nothing, except that a kernel with atomics, fences or acquiring loads is not judged between
-blocks, whose order is then not followed here. Blocks of one cluster are ordered by what their threads hear of each
-other (see `clusters`); that several of them read a place before one writes it is not followed. Atomics race with
-stores, not with each other; that a load meets another thread's atomic is not called a race, as loops wait for one so.
+Each buffer has arrays with an entry for each unit of bytes (the program's smallest access): the last write, the last
+read, and the last update by an atomic operation. An entry holds the thread's number in the grid, two flags, and the
+time, which is the number of barriers that the frame has passed. A barrier orders the threads of a block. Nothing orders
+blocks; but in a kernel with atomics, fences or acquiring loads races between blocks are not reported, because this module does
+not model such order. Blocks of one cluster are ordered as `clusters` describes; a write after reads by several of its
+blocks is not checked. Atomics race with stores, not with each other. A load that meets another thread's atomic is not
+reported, because spin loops wait for one so.
 
-What is not called a race, because Triton writes it and no result depends on it: a store of the bytes that are there
-already, and a store by the first of the threads that read the place together in one instruction. A layout that
-replicates an element loads it in all its threads and stores it from the first.
+Two kinds of store are not reported, because Triton generates them and no result depends on their order: a store of
+bytes equal to those already there, and a store by the first of the threads that read the place in one instruction. (A
+layout that replicates an element loads it in all its threads and stores it from the first.)
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from harness.ptx.numeric.vectorise import Array
 
 _THREAD = 26
 _MIXED = np.int64(1 << 25)
-"""Several threads of one block read it, in instructions of their own."""
+"""Flag: several threads of one block read the unit, in different instructions."""
 _BLOCKS = np.int64(1 << 24)
-"""Several blocks read it, of several clusters where there are clusters."""
+"""Flag: several blocks read the unit (in a grid with clusters: blocks of several clusters)."""
 _TIME = np.int64((1 << 24) - 1)
 
 
@@ -40,7 +40,7 @@ def shadow_of(frame: ThreadFrame, buffer: Buffer) -> Shadow:
 
 
 def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer) -> None:
-    """Record a read; raises MemoryFault where another thread wrote the bytes and nothing orders the two."""
+    """Record a read. Raises MemoryFault if another thread wrote the bytes and nothing orders the two."""
     shadow = shadow_of(frame, buffer)
     units = shadow.units(place.offsets, access.size)
     me = frame.number[lanes][:, None]
@@ -51,7 +51,7 @@ def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, plac
         _refuse(frame, step, lanes, place, buffer, entry, bad, "reads", "wrote")
     old = shadow.readers[units]
     stamp = np.broadcast_to(me << _THREAD | np.int64(frame.clock) & _TIME, units.shape)
-    # Of several lanes the first is to win: numpy writes in order, when the order is that of memory.
+    # The entry must hold the first of several lanes: numpy assigns in the order of memory, so the last assignment wins.
     shadow.readers[np.ascontiguousarray(units[::-1])] = np.ascontiguousarray(stamp[::-1])
     first = shadow.readers[units] >> _THREAD
     threads = frame.grid.threads
@@ -65,7 +65,7 @@ def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, plac
         flags |= np.where(mixed & (old >= 0), _MIXED, np.int64(0))
         far = (old >> _THREAD) // cluster != first // cluster
         flags |= np.where((before & far) | ((old & _BLOCKS != 0) & (old >= 0)), blocks, np.int64(0))
-    for flag in (_MIXED, _BLOCKS):  # one at a time: lanes that share a unit then write the same
+    for flag in (_MIXED, _BLOCKS):  # one flag at a time, so that lanes with a common unit write equal values
         some = units[flags & flag != 0]
         if len(some):
             shadow.readers[some] |= flag
@@ -74,9 +74,10 @@ def note_read(frame: ThreadFrame, step: Step, access: Access, lanes: Array, plac
 def note_write(
     frame: ThreadFrame, step: Step, access: Access, lanes: Array, place: Place, buffer: Buffer, changes: Array
 ) -> None:
-    """Record a write; raises MemoryFault where it changes what another thread wrote or read, and nothing orders them.
+    """Record a write. Raises MemoryFault if it changes bytes that another thread wrote or read, and nothing orders the
+    two.
 
-    changes: the lanes whose bytes are not there already.
+    changes: the lanes that write bytes different from those already there.
     """
     shadow = shadow_of(frame, buffer)
     units = shadow.units(place.offsets, access.size)
@@ -119,7 +120,7 @@ def note_update(frame: ThreadFrame, step: Step, access: Access, lanes: Array, pl
 
 
 def _unordered(frame: ThreadFrame, entry: Array, me: Array, since: Array, lanes: Array) -> Array:
-    """Whether nothing orders what an entry tells before what the threads `me` do now."""
+    """Whether nothing orders the access in an entry before the current access of threads `me`."""
     near = (entry >> _THREAD) // frame.grid.threads == me // frame.grid.threads
     recent = near & (entry & _TIME >= since)
     if not frame.grid.synchronises:
