@@ -7,7 +7,7 @@ are) goes with the outcome. A complaint of a compiler or a device is an outcome,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -161,6 +161,14 @@ class CompilingBackend(Backend, Protocol):
 
     def prepare(self, job: Job) -> None:
         """Begin compiling a job that `run` will be asked for; says nothing of what becomes of it."""
+
+
+@runtime_checkable
+class DisassemblingBackend(Backend, Protocol):
+    """A backend that takes machine code apart, for several jobs in less time than for one after the other."""
+
+    def disassemble_ahead(self, jobs: Sequence[Job]) -> None:
+        """Do now what `run` will have to of each job's machine code; says nothing of what one of them lacks."""
 
 
 @runtime_checkable

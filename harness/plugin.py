@@ -110,8 +110,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--ptx-timing",
         action="store_true",
-        help="time the variants of every case as well, each GPU left to the timing meanwhile; --benchmark-only times "
-        "them for pytest-benchmark",
+        help="time the variants of every case as well, by each assembler that --ptx-assembler and --ptx-opt name, each "
+        "GPU left to the timing meanwhile; --benchmark-only times them for pytest-benchmark",
     )
     group.addoption(
         "--ptx-lint",
@@ -248,7 +248,7 @@ def _check_assemblers(config: pytest.Config) -> None:
         raise pytest.UsageError(
             f"{name} is for the gpu and the assembler, and --ptx-backend={option.ptx_backend[0]} leaves them out"
         )
-    from harness.running.assemblers import AssemblerChoice, parsed
+    from harness.running.assemblers import parsed
     from harness.triton.ptxas import NoAssembler
 
     try:
@@ -256,13 +256,6 @@ def _check_assemblers(config: pytest.Config) -> None:
     except NoAssembler as e:
         raise pytest.UsageError(f"--ptx-assembler: {e}; give the path of a ptxas, or the word bundled") from None
     option.ptx_assembler = places or None
-    timing = next((n for n in ("ptx_timing", "benchmark_only") if config.getoption(n, False)), None)
-    choice = AssemblerChoice.of(places, option.ptx_opt, "quick")
-    if timing and not choice.tritons_own:
-        raise pytest.UsageError(
-            f"--{timing.replace('_', '-')} times what Triton itself assembles and launches, by its own ptxas at -O3, "
-            f"and {name} leaves that out: time in a run of its own, or add --ptx-assembler=bundled --ptx-opt=3"
-        )
 
 
 def _check_dump(config: pytest.Config) -> None:

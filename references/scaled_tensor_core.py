@@ -94,6 +94,31 @@ def dot(
     return found
 
 
+def dot_sparse(
+    a: Tensor, kept: Tensor, b: Tensor, c: Tensor, a_scales: Tensor, b_scales: Tensor, *,
+    a_format: Format, b_format: Format, scale: str, grouped: bool,
+) -> Tensor:  # fmt: skip
+    """As `dot`, where a's elements outside `kept` (m x k, true or false) are not there, nor what they would meet.
+
+    A scale is for its share of the k columns, kept or not. That sixteen kept products are summed is an assumption.
+    Raises ValueError where the scales of a row have different numbers of kept elements.
+    """
+    each, found = a.shape[1] // a_scales.shape[1], torch.empty_like(c)
+    for i in range(c.shape[0]):
+        columns = [int(p) for p in kept[i].nonzero().flatten()]
+        shares = [[p for p in columns if p // each == block] for block in range(a_scales.shape[1])]
+        if len({len(share) for share in shares}) > 1:
+            raise ValueError(f"row {i}: a scale is for {' or '.join(str(len(s)) for s in shares)} kept elements")
+        for j in range(c.shape[1]):
+            pairs = [(int(a[i, p]), int(b[p, j])) for p in columns]
+            scales = [
+                (_scale(scale, int(a_scales[i, block])), _scale(scale, int(b_scales[j, block])))
+                for block in range(len(shares))
+            ]
+            found[i, j] = _element(pairs, int(c[i, j]), scales, (a_format, b_format), 16 if grouped else 1)
+    return found
+
+
 def _element(
     pairs: list[tuple[int, int]], accumulator: int, scales: list[tuple[Number | None, Number | None]],
     formats: tuple[Format, Format], group: int,

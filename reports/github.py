@@ -155,7 +155,9 @@ def _speed(found: View) -> list[str]:
     for case, rows in measured(found.records).items():
         for m in rows:
             beside = f"{m.against.verdict} {100 * (m.against.ratio - 1):+.1f}%" if m.against else ""
-            names = " | ".join(map(markdown_code, (case, m.timing.key.variant, m.timing.key.shape)))
+            key = m.timing.key
+            by = key.assembler and f" by {key.assembler.partition(' (')[0]}"
+            names = " | ".join(map(markdown_code, (case, key.variant, f"{key.shape}{by}")))
             lines.append(f"| {names} | {seconds(m.timing.median)} | {100 * m.of_copy:.0f}% | {beside} |")
     for case, speed in looped(found.records).items():
         for table in speed.tables:

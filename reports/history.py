@@ -253,7 +253,8 @@ class HistoryBuilder:
                 put((case, variant, target, "registers"), fact.registers)
         for t in records.timings:
             host = t.node.partition("/")[0]  # another node's times are a series of their own
-            key = (t.key.case, t.key.variant, t.key.target, f"time {t.key.shape}" + f" on {host}" * bool(host))
+            by = t.key.assembler and f" by {t.key.assembler}"  # as are those of an assembler that was chosen
+            key = (t.key.case, t.key.variant, t.key.target, f"time {t.key.shape}{by}" + f" on {host}" * bool(host))
             put(key, t.median)
             self._noise[key] = max(t.noise, self._noise.get(key, 0.0))
 

@@ -53,21 +53,41 @@ class Keeper(Protocol):
 def packet(view: View, case: str, charts: Any, budget: int, kept: Keeper | None = None) -> tuple[str, str]:
     """The packet of one case, compressed and in base64, and what was left out to keep it within `budget` bytes."""
     results = with_sass(r for row in view.case_rows(case) for r in row.results)
-    left_out = ""
-    for choose, words in _CHOICES:
-        packed = _packed(*_content(view, results, charts, list(choose(results))), kept)
-        left_out = words
-        if len(packed) <= budget:
-            break
-    return packed, left_out
+    for choose, words in _CHOICES[:-1]:
+        packed = _packed(*_content(view, results, charts, list(choose(results))), kept, budget)
+        if packed is not None and len(packed) <= budget:
+            return packed, words
+    choose, words = _CHOICES[-1]
+    packed = _packed(*_content(view, results, charts, list(choose(results))), kept, None)
+    assert packed is not None
+    return packed, words
 
 
-def _packed(content: dict[str, Any], lines: list[tuple[str, Language]], kept: Keeper | None) -> str:
-    """The content with its lines coloured, compressed. That takes most of a page's time, so it is kept.
+_PACKS_TO = 0.5
+"""What packing leaves, at the least, of what `_quickly` says: of 654 packets of the catalogue the smallest had 0.51."""
 
-    Under everything that goes into it: the content, the lines, and the code that colours and compresses.
+
+def _quickly(text: bytes) -> int:
+    """About how many bytes a packet of this text has, in a twentieth of the time that it takes to make it."""
+    return len(zlib.compress(text, 1)) * 4 // 3  # base64
+
+
+def _packed(
+    content: dict[str, Any], lines: list[tuple[str, Language]], kept: Keeper | None, budget: int | None
+) -> str | None:
+    """The content with its lines coloured, compressed; None where that is sure to be more than `budget` bytes.
+
+    It takes most of a page's time, so it is kept, under everything that goes into it: the content, the lines, and the
+    code that colours and compresses. What is far too large is not made at all.
     """
     made_from = _code(), json.dumps([content, lines], ensure_ascii=False).encode("utf-8", "surrogatepass")
+    if budget is not None:
+        noted = kept.get(b"quickly", *made_from) if kept is not None else None
+        about = int(noted) if noted else _quickly(made_from[1])
+        if kept is not None and not noted:
+            kept.put(str(about).encode(), b"quickly", *made_from)
+        if about * _PACKS_TO > budget:
+            return None
     known = kept.get(*made_from) if kept is not None else None
     if known is not None:
         return known.decode()

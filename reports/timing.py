@@ -30,9 +30,9 @@ class Measured:
 
 def measured(records: RunRecords) -> dict[str, list[Measured]]:
     """The timings of a run by case, by target and size, each variant beside the first that its case file names."""
-    groups: dict[tuple[str, str, int, str, str], list[Timing]] = defaultdict(list)
-    for t in records.timings:  # in a merged run, times of two nodes are not compared
-        groups[(t.key.case, t.key.target, t.elements, t.key.shape, t.node)].append(t)
+    groups: dict[tuple[str, str, int, str, str, str], list[Timing]] = defaultdict(list)
+    for t in records.timings:  # times by two assemblers, or in a merged run of two nodes, are not compared
+        groups[(t.key.case, t.key.target, t.elements, t.key.shape, t.node, t.key.assembler)].append(t)
     places = {(name, v): n for name, info in records.cases.items() for n, v in enumerate(info.variants)}
     found: dict[str, list[Measured]] = defaultdict(list)
     for (case, *_), members in sorted(groups.items()):

@@ -36,9 +36,13 @@ def _linked(source: Path, place: Path, copied: set[Path], inside: Path = Path())
     place.mkdir()
     for entry in source.iterdir():
         name = inside / entry.name
-        if name not in copied:
-            if entry.name != "__pycache__":
-                (place / entry.name).symlink_to(entry)
+        if entry.name == "__pycache__":  # compiled files of what is linked are good, and spare each process a second
+            (place / entry.name).mkdir()
+            for file in entry.iterdir():
+                if inside / f"{file.name.split('.')[0]}.py" not in copied:
+                    (place / entry.name / file.name).symlink_to(file)
+        elif name not in copied:
+            (place / entry.name).symlink_to(entry)
         elif entry.is_dir():
             _linked(entry, place / entry.name, copied, name)
         else:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from harness.jobs import Artifacts, Job, Outcome
-from harness.triton.assemble import Disassembly, disassemble
+from harness.triton.assemble import Disassembly, disassemble, disassemble_ahead, making_ahead
 from harness.triton.build import Built
 from harness.triton.compile import submit
 from harness.triton.diagnostics import Refusal
@@ -64,6 +64,23 @@ class AssemblerBackend:
         with contextlib.suppress(ValueError, TypeError, NoTriton):
             submit(launch_of(job).spec(job.target))
 
+    def disassemble_ahead(self, jobs: Sequence[Job]) -> None:
+        """See `harness.jobs.DisassemblingBackend`; each job is the first of its variant."""
+        wanted = [job for job in jobs if self._policy != "never" and self._is_disassembled(job.target)]
+        if len(wanted) < 2:
+            return
+        with making_ahead(str(wanted[0].path)):
+            for job in wanted:
+                self.prepare(job)
+            made = []
+            for job in wanted:
+                with contextlib.suppress(Exception):  # it is met again, and told, when the job runs
+                    made.append(launch_of(job).build(job.target))
+            disassemble_ahead([b.assembly for b in made if isinstance(b, Built)], str(tool("nvdisasm")))
+
+    def _is_disassembled(self, target: str) -> bool:
+        return self._disassembled is None or target in self._disassembled
+
     def _sass(self, job: Job, built: Built) -> Disassembly | None:
         key = (str(job.path), job.case_name, job.variant_name, job.target, job.setup.assembler)
         with self._lock:
@@ -71,7 +88,7 @@ class AssemblerBackend:
             self._seen.add(key)
         if self._policy == "never" or (self._policy == "once" and not first):
             return None
-        if self._disassembled is not None and job.target not in self._disassembled:
+        if not self._is_disassembled(job.target):
             return None
         sass = disassemble(built.assembly, str(tool("nvdisasm")))
         return sass if isinstance(sass, Disassembly) else None

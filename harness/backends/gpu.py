@@ -141,13 +141,8 @@ def launched(job: Job, guard: int = GUARD, made: Built | None = None) -> Outcome
     guard: bytes of the zones around tensors. made: what the driver API launches, where another process has built it.
     """
     launch = replace(launch_of(job), made=made)
-    if by_driver(launch):
-        try:
-            driver.bindings()
-        except driver.NoDriver as missing:
-            return Outcome("not run", str(missing))
-        if words := _not_launched(launch, job.target):
-            return Outcome("not run", words)
+    if words := unlaunched(launch, job.target):
+        return Outcome("not run", words)
     runs = [_run(job, launch, job.inputs, pattern, guard) for pattern in PATTERNS]
     return Outcome("ran", outputs=runs[0].outputs, findings=_findings(runs), evidence="hardware")
 
@@ -290,6 +285,17 @@ def _scratch(compilation: Compilation, launch: Launch) -> list[torch.Tensor]:
 
     size = compilation.scratch * max(1, math.prod(launch.grid))
     return [torch.zeros(size, dtype=torch.uint8, device=DEVICE)] if size else []
+
+
+def unlaunched(launch: Launch, target: str) -> str:
+    """Why a kernel that the driver API is to launch is not launched here; "" where it is, or Triton launches it."""
+    if not by_driver(launch):
+        return ""
+    try:
+        driver.bindings()
+    except driver.NoDriver as missing:
+        return str(missing)
+    return _not_launched(launch, target)
 
 
 def _not_launched(launch: Launch, target: str) -> str:

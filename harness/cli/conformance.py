@@ -6,6 +6,7 @@ import argparse
 import ast
 import json
 import textwrap
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -18,6 +19,10 @@ from harness.cli import UsageError, errorplot
 
 if TYPE_CHECKING:
     from harness.conformance.ledger import Entry, Ledger
+    from harness.conformance.measure import Tally
+
+INPUTS, TILES = 1 << 28, 1 << 20
+"""Inputs of a form, and tiles of a product of matrices, where nothing is said."""
 
 _EPILOG = """\
 examples: ptxdiff conformance cvt              the forms of one opcode
@@ -26,6 +31,7 @@ examples: ptxdiff conformance cvt              the forms of one opcode
           ptxdiff conformance ex2              with the largest errors over all inputs, and a plot of them
           ptxdiff conformance ex2 --plot ex2.svg
           ptxdiff conformance --device --seconds 300 --write
+          ptxdiff conformance mma wgmma --device --inputs 2**20 --seconds 500 --write --resume
           ptxdiff conformance --fit rsqrt      coefficients of the special function unit of the GPU at hand
 """
 
@@ -53,8 +59,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--fit", metavar="FUNCTION", help="fit the special function unit of the GPU at hand: rcp, rsqrt, sqrt, ex2, ..."
     )
     parser.add_argument("--seconds", type=float, default=600.0, help="with --device: time for all of it (default: 600)")
+    parser.add_argument(
+        "--inputs", type=_count, metavar="N",
+        help="with --device: inputs of a form that has very many, such as 2**30 (default: 2**28; tiles of products of "
+        "matrices: 2**20)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="with --device: of products, only the tiles that this device has not confirmed yet",
+    )
     for name, default, words in (
-        ("--inputs", "2**28", "inputs of a form that has very many, such as 2**30"),
         ("--everything", "2**32", "forms with so many inputs, or fewer, are tried on all of them"),
         ("--emulated", "2**20", "of those, inputs that go through the whole emulator"),
     ):
@@ -172,20 +187,36 @@ def _matches(form: str, wanted: str) -> bool:
 def _measure(args: argparse.Namespace, book: Ledger, entries: Mapping[str, Entry], path: Path) -> int:
     from rich.console import Console
 
-    from harness.conformance import campaign, ledger, productforms, products
+    from harness.conformance import campaign, forms, ledger, productcampaign, productforms
     from harness.conformance.cuda import NoDevice
     from harness.triton.installation import NoTriton
 
     console = Console(stderr=True, highlight=False)
-    plan = campaign.Plan(args.seconds, args.inputs, args.everything, args.emulated)
+    tiles, ends = args.inputs or TILES, time.monotonic() + args.seconds
+    of_matrices = [form for form in entries if form in productforms.bounds_of()]
+    snippets = [form for form in entries if form in forms.bounds_of()]
+    seconds = args.seconds / 2 if snippets and of_matrices else args.seconds
+    plan = campaign.Plan(seconds, args.inputs or INPUTS, args.everything, args.emulated)
+    if args.resume:
+        of_matrices = productcampaign.left_to_do(of_matrices, tiles, entries)
+    written = time.monotonic()
+
+    def keep(tally: Tally) -> None:
+        """Write every half minute, so that a machine that is taken away takes little with it."""
+        nonlocal written
+        outcome.tallies[tally.form] = [tally]
+        if args.write and time.monotonic() > written + 30:
+            path.write_text(ledger.updated(book, outcome, date.today()).text(), encoding="utf-8")
+            written = time.monotonic()
+
     try:
-        of_matrices = [form for form in entries if form in productforms.bounds_of()]
-        snippets = [form for form in entries if form not in productforms.bounds_of()]
         outcome = campaign.run(snippets, plan, workers=args.workers, progress=console.print)
         if of_matrices:
-            outcome.tallies |= products.campaign(
-                of_matrices, args.emulated, seconds=args.seconds, workers=args.workers, progress=console.print
-            )
+            productcampaign.campaign(
+                of_matrices, tiles, outcome.identity.target, seconds=ends - time.monotonic(), workers=args.workers,
+                progress=console.print, found=keep,
+                before=productcampaign.before_of(of_matrices, outcome.identity, book) if args.resume else {},
+            )  # fmt: skip
     except (NoDevice, NoTriton) as e:
         raise UsageError(str(e)) from None
     after = ledger.updated(book, outcome, date.today())

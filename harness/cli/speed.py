@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cli import NAMES, UsageError, named
 
 if TYPE_CHECKING:
+    from harness.model.assemblers import PtxasChoice
     from harness.records import Timing
     from harness.timing import Session
 
@@ -28,6 +30,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="time elementwise variants in registers alone, as throughput and latency (default: in memory and so)",
     )  # fmt: skip
     where.add_argument("--in-memory", action="store_true", help="time variants on tensors in memory alone")
+    parser.add_argument(
+        "--ptx-assembler", action="append", metavar="PATH",
+        help="the ptxas that makes the machine code: the path of a program, or bundled for Triton's own (repeatable)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--ptx-opt", action="append", type=int, choices=(0, 1, 2, 3), help="its level (repeatable; default: 3)"
+    )
     parser.add_argument("--seconds", type=float, default=1.0, metavar="S", help="of launches at each size (default: 1)")
 
 
@@ -46,6 +55,7 @@ def main(args: argparse.Namespace) -> int:
     if not gpus():
         raise UsageError("there is no NVIDIA GPU here")
     target = gpus()[0].target
+    assemblers = _assemblers(args, target)
     if elsewhere := [n for n in chosen if n.target not in ("", target) or n.backend not in ("", "gpu")]:
         there = f"{elsewhere[0].target}-{elsewhere[0].backend}"
         raise UsageError(f"variants are timed on the GPU here, which is {target}, and the name says {there}")
@@ -60,16 +70,33 @@ def main(args: argparse.Namespace) -> int:
             continue
         try:
             session = time_on_device(
-                None, str(loaded.path.resolve()), loaded.attribute, target, variants, sizes, args.seconds
+                None, str(loaded.path.resolve()), loaded.attribute, target, assemblers, variants, sizes, args.seconds
             )
         except (CannotTime, DeviceFault) as error:
             console.print(f"{loaded.name}: {error}", markup=False, highlight=False, soft_wrap=True)
             missed += 1
             continue
         _print(console, loaded.name, session)
-        if not args.in_memory and loaded.case.elementwise and loaded.case.inputs:
+        if None in assemblers and not args.in_memory and loaded.case.elementwise and loaded.case.inputs:
             missed += not time_case(console, loaded, target, variants)
     return 1 if missed else 0
+
+
+def _assemblers(args: argparse.Namespace, target: str) -> tuple[PtxasChoice | None, ...]:
+    """Who assembles what is timed: each gives tables of its own."""
+    if not (args.ptx_assembler or args.ptx_opt):
+        return (None,)
+    from harness.running.assemblers import AssemblerChoice, parsed
+    from harness.triton.installation import NoTriton
+    from harness.triton.ptxas import NoAssembler
+
+    if args.in_registers:
+        raise UsageError("loops in registers are timed as Triton assembles them: leave out --ptx-assembler, --ptx-opt")
+    try:
+        places = [parsed(place, Path.cwd()) for place in args.ptx_assembler or []]
+        return AssemblerChoice.of(places, args.ptx_opt, "quick").resolved("gpu", target)
+    except (NoAssembler, NoTriton) as error:
+        raise UsageError(f"--ptx-assembler: {error}") from None
 
 
 def _size(word: str) -> str | int:
@@ -89,11 +116,12 @@ def _print(console: object, name: str, session: Session) -> None:
     from rich.text import Text
 
     assert isinstance(console, Console)
-    sizes = dict.fromkeys(t.key.shape for t in session.timings)
-    for shape in sizes:
-        timings = [t for t in session.timings if t.key.shape == shape]
+    for shape, assembler in dict.fromkeys((t.key.shape, t.key.assembler) for t in session.timings):
+        timings = [t for t in session.timings if (t.key.shape, t.key.assembler) == (shape, assembler)]
         first = timings[0]
-        table = Table(title=Text(f"{name}, {shape} elements on {first.key.target}"), title_justify="left", box=None)
+        by = f", by {assembler}" if assembler else ""
+        title = Text(f"{name}, {shape} elements on {first.key.target}{by}")
+        table = Table(title=title, title_justify="left", box=None)
         for heading in ("", "median", "95% interval", "bytes", "elements", "of the copy", "beside the first"):
             table.add_column(heading, justify="left" if heading in ("", "beside the first") else "right", no_wrap=True)
         for t in timings:

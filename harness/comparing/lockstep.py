@@ -5,25 +5,20 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from harness.backends.compiled import CompiledKernel, PlacedKernel, compile_job, placed
-from harness.comparing.parting import Parting, held_in, parted_by_branches, parting
+from harness.comparing.parting import Parting, Reached, held_in, parted_by_branches, parting, reached
 from harness.jobs import Job, Outcome
 from harness.ptx.errors import PtxError
-from harness.ptx.kernel.following import (
-    Launched,
-    SeenOperand,
-    Stored,
-    ThreadStep,
-    ThreadTrace,
-    TooLong,
-    followed,
-    storing_thread,
-)
+from harness.ptx.kernel.following import Launched, followed, storing_thread
+from harness.ptx.kernel.origins import Stored
+from harness.ptx.kernel.traced import SeenOperand, ThreadStep, ThreadTrace, TooLong
 
-HOPS = 8
-"""From thread to thread that a value is followed at most."""
+HOPS = 64
+"""From instruction to instruction that a value is followed between threads at most; each may run both kernels again."""
+KEPT = 8
+"""Traces of a file that are kept while a value is followed."""
 _WHO = re.compile(r"thread (\d+) of block \((\d+), (\d+), (\d+)\)")
 
 
@@ -35,10 +30,19 @@ class Followed:
     job: Job
     kernel: CompiledKernel
     fuse: bool
+    traces: dict[int, ThreadTrace] = field(default_factory=dict)
 
     def placed(self) -> PlacedKernel:
         """The kernel with memory that no run has touched."""
         return placed(self.job, self.kernel, fuse=self.fuse)
+
+    def trace(self, thread: int) -> ThreadTrace:
+        """What a thread of the grid does. Raises TooLong."""
+        if thread not in self.traces:
+            if len(self.traces) == KEPT:
+                del self.traces[next(iter(self.traces))]
+            self.traces[thread] = followed(_launched(self.placed()), thread)
+        return self.traces[thread]
 
 
 @dataclass(frozen=True)
@@ -81,18 +85,18 @@ def part_at(a: Followed, b: Followed, output: str, unit: int) -> FoundParting:
             return _nothing(f"no thread of either file stores to {output}[{unit}]")
         first = one or other
         assert first is not None
-        traces = _trace(a, (one or first).thread), _trace(b, (other or first).thread)
-        sinks = _sink(a, traces[0], output, unit), _sink(b, traces[1], output, unit)
-        if one is None or other is None or sinks[0] is None or sinks[1] is None:
-            return _one_sided((a, b), traces, sinks, f"{output}[{unit}]")
-        alike = launched_alike(a, b)
-        if alike:
-            return _through_threads((a, b), traces, (sinks[0], sinks[1]))
-        narrow = tuple(_of_unit(s, sink, output, unit) for s, sink in zip((a, b), (sinks[0], sinks[1]), strict=True))
+        traces = a.trace((one or first).thread), b.trace((other or first).thread)
+        left, right = (None if s is None else reached(t, s) for t, s in zip(traces, stored, strict=True))
+        if left is None or right is None:
+            steps = tuple(None if r is None else r.step for r in (left, right))
+            return _one_sided((a, b), traces, (steps[0], steps[1]), f"{output}[{unit}]")
+        if launched_alike(a, b):
+            return _through_threads((a, b), traces, (left, right))
+        narrow = _of_unit(a, left, output, unit), _of_unit(b, right, output, unit)
         if narrow[0] is None or narrow[1] is None:
             lost = (a, b)[0 if narrow[0] is None else 1].name
             words = f"both files store {output}[{unit}], and which register of {lost} holds it cannot be told"
-            found = Parting("values", sinks[0], sinks[1])
+            found = Parting("values", left.step, right.step)
             return replace(_found((a, b), traces, found, 0), words=words, basis=_NOT_ALIGNED)
         return _through_threads((a, b), traces, (narrow[0], narrow[1]), alike=False)
     except TooLong as error:
@@ -111,7 +115,7 @@ def part_at_fault(a: Followed, b: Followed) -> FoundParting:
             return _nothing(f"the fault names no thread: {fault.message}")
         if not launched_alike(a, b):
             return _fault_alone(wrong, (a, b), thread, fault)
-        traces = _trace(a, thread), _trace(b, thread)
+        traces = a.trace(thread), b.trace(thread)
         mine, theirs = traces if wrong is a else traces[::-1]
         if not mine.steps:
             return _nothing("the thread executes nothing before the fault")
@@ -122,7 +126,7 @@ def part_at_fault(a: Followed, b: Followed) -> FoundParting:
         pair = (at, counterpart) if wrong is a else (counterpart, at)
         if pair[0] is None or pair[1] is None:
             return _one_sided((a, b), traces, pair, "the place of the fault")
-        found = _found((a, b), traces, parting(*traces, (pair[0], pair[1])), hops=0)
+        found = _found((a, b), traces, parting(*traces, (Reached(pair[0]), Reached(pair[1]))), hops=0)
         refused = found.steps[0 if wrong is a else 1]
         if refused is not None and refused.line == at.line and counterpart is not None:
             words = f"{wrong.name} goes where it must not: {fault.message}"
@@ -140,42 +144,46 @@ def launched_alike(a: Followed, b: Followed) -> bool:
 
 def _fault_alone(wrong: Followed, sides: tuple[Followed, Followed], thread: int, fault: PtxError) -> FoundParting:
     """The place of a fault, where no thread of the other file does the same."""
-    trace = _trace(wrong, thread)
+    trace = wrong.trace(thread)
     last = _shown(wrong.name, trace, trace.steps[-1]) if trace.steps else None
     words = f"{wrong.name} goes where it must not: {fault.message}"
     return FoundParting(words, _NO_THREAD, (last, None) if wrong is sides[0] else (None, last))
 
 
-def _of_unit(one: Followed, sink: ThreadStep, output: str, unit: int) -> ThreadStep | None:
+def _of_unit(one: Followed, sink: Reached, output: str, unit: int) -> Reached | None:
     """A store with the one register alone that holds a unit; None where that cannot be told."""
-    tensor = one.placed().tensors[output]
-    assert sink.memory is not None
-    first = tensor.place(unit) - sink.memory[1]
+    tensor, step = one.placed().tensors[output], sink.step
+    if step.memory is None:  # a copy, which holds it in no register
+        return sink
+    first = tensor.place(unit) - step.memory[1]
     size = tensor.layout.unit
-    for low, high, register in held_in(sink):
+    for low, high, register in held_in(step):
         if low <= first and first + size <= high:
-            memory = (sink.memory[0], sink.memory[1] + low, high - low)
-            return replace(sink, reads=(register,), memory=memory, data=sink.data[low:high])
+            memory = (step.memory[0], step.memory[1] + low, high - low)
+            return Reached(replace(step, reads=(register,), memory=memory, data=step.data[low:high]))
     return None
 
 
 def _through_threads(
     sides: tuple[Followed, Followed],
     traces: tuple[ThreadTrace, ThreadTrace],
-    at: tuple[ThreadStep, ThreadStep],
+    at: tuple[Reached, Reached],
     alike: bool = True,
 ) -> FoundParting:
     """The walk back, from thread to thread where a value came from another one."""
-    for hop in range(HOPS):
+    threads = 0
+    for _ in range(HOPS):
         found = parting(*traces, at, alike)
         if found.elsewhere is None:
-            return _found(sides, traces, found, hop, alike)
-        there = tuple(_trace(s, stored.thread) for s, stored in zip(sides, found.elsewhere, strict=True))
-        steps = tuple(t.at(stored.time) for t, stored in zip(there, found.elsewhere, strict=True))
-        if steps[0] is None or steps[1] is None or (there[0].thread, steps[0].time) == (traces[0].thread, at[0].time):
-            return _found(sides, traces, found, hop, alike)
+            return _found(sides, traces, found, threads, alike)
+        there = tuple(s.trace(stored.thread) for s, stored in zip(sides, found.elsewhere, strict=True))
+        steps = tuple(reached(t, stored) for t, stored in zip(there, found.elsewhere, strict=True))
+        if steps[0] is None or steps[1] is None or steps[0] == at[0]:
+            return _found(sides, traces, found, threads, alike)
+        threads += there[0].thread != traces[0].thread
         traces, at = (there[0], there[1]), (steps[0], steps[1])
-    return _found(sides, traces, found, HOPS, alike)
+    far = _found(sides, traces, Parting("values", at[0].step, at[1].step), threads, alike)
+    return replace(far, words=f"followed through {HOPS} instructions of other threads, and not further", basis=_FAR)
 
 
 def _launched(placed_kernel: PlacedKernel) -> Launched:
@@ -190,24 +198,8 @@ def _stored(one: Followed, output: str, unit: int) -> Stored | None:
     return storing_thread(_launched(made), tensor.buffer, tensor.place(unit), tensor.layout.unit)
 
 
-def _trace(one: Followed, thread: int) -> ThreadTrace:
-    return followed(_launched(one.placed()), thread)
-
-
-def _sink(one: Followed, trace: ThreadTrace, output: str, unit: int) -> ThreadStep | None:
-    """The thread's last store to a unit of an output."""
-    tensor = one.placed().tensors[output]
-    first, size = tensor.place(unit), tensor.layout.unit
-    for step in reversed(trace.steps):
-        if step.stores and step.memory is not None and step.memory[0] == tensor.buffer.name:
-            begin, end = step.memory[1], step.memory[1] + step.memory[2]
-            if begin < first + size and first < end:
-                return step
-    return None
-
-
 def _fault(one: Followed) -> PtxError | None:
-    return _trace(one, -2).fault  # no thread: the run alone
+    return one.trace(-2).fault  # no thread: the run alone
 
 
 def _thread_of(fault: PtxError, one: Followed) -> int | None:
@@ -240,13 +232,18 @@ _UNLIKE = (
     "followed back from there. Addresses, guards and branches are not compared, as they hold numbers of threads. "
 )
 _NOT_ALIGNED = f"{_UNLIKE}Here the values are not followed: what is shown are the two stores."
+_FAR = (
+    "What is shown are the instructions at which the walk stopped: their values differ already, so the cause lies "
+    "before them."
+)
 _NO_THREAD = (
     "The files are launched in different ways, so that no thread of the other file does the same: nothing is aligned "
     "with the access at which the run stops."
 )
 _BASIS: Mapping[str, str] = {
     "operands": "The walk goes back from the values that differ, in each file by its own registers, as long as both "
-    "have the same opcode. Here the operands have equal values in both files, and the results differ.",
+    "have the same opcode; through copies, products and atomics it goes by the first element that differs. Here the "
+    "operands have equal values in both files, and the results differ.",
     "values": "The two files compute this in different ways, so they are aligned by values, not by instructions: of "
     "each is shown the first instruction on the way to the difference whose value the other file's thread never has, "
     "or the one at which the opcodes part. All that it reads, the other has too. A value that is equal by coincidence "
@@ -254,7 +251,8 @@ _BASIS: Mapping[str, str] = {
     "addresses": "These loads bring in what the other file's thread does not load from there.",
     "branch": "Branches are aligned by the values that their conditions compare; a branch turned round counts as the "
     "same. Whether the difference in the output comes from this branch is not shown by it.",
-    "elsewhere": "The values came from another thread, or from an asynchronous copy, and could not be followed there.",
+    "elsewhere": "The values came from another thread, or from an asynchronous copy, and could not be followed there: "
+    "in the run that follows that thread it did not make them.",
 }
 
 

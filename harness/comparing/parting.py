@@ -9,7 +9,14 @@ the walk goes on at the instructions that made the others. It ends
   there and whose value the other trace never has ("values").
 
 Before that, predicates of branches are compared: a branch that one takes and the other does not comes first
-("branch"). What was loaded is followed to the store behind it; where another thread made that, the walk goes on there.
+("branch"). What an instruction takes from memory or from other threads (a load, a copy, a product of tensor cores, an
+atomic) is compared element by element: the first that differs is followed to the instruction that made it. Where
+another thread made it, the walk goes on there.
+
+It cannot follow, and ends at the values that are then shown: two instructions of different opcodes, as when one file
+copies with cp.async what the other loads and stores; equal launches that lay shared memory out in different ways, whose
+addresses part first; metadata of a sparse product in tensor memory; atomics that threads reach in another order, where
+what each finds differs though nothing is wrong.
 
 Of files with different launches no thread of one does what a thread of the other does: two threads have only the
 element in common that both store. Then the walk begins at the values stored, leaves addresses and guards aside, as
@@ -23,10 +30,13 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Literal
 
-from harness.ptx.kernel.following import WARP, SeenOperand, Stored, ThreadStep, ThreadTrace
+from harness.ptx.kernel.noting import PRODUCTS
+from harness.ptx.kernel.origins import LOCAL, SHARED, TENSOR, Focus, Stored, Taken
+from harness.ptx.kernel.taken import WARP
+from harness.ptx.kernel.traced import SeenOperand, ThreadStep, ThreadTrace
 
 Kind = Literal["operands", "addresses", "values", "branch", "elsewhere"]
-OWN_MEMORY = ("shared memory", "local memory")
+OWN_MEMORY = (SHARED, LOCAL, TENSOR)
 MOST_BRANCHES = 3000
 """Branches of a thread that are compared at most."""
 
@@ -44,13 +54,40 @@ class Parting:
     elsewhere: tuple[Stored, Stored] | None = None
 
 
-def parting(a: ThreadTrace, b: ThreadTrace, at: tuple[ThreadStep, ThreadStep], alike: bool = True) -> Parting:
+@dataclass(frozen=True)
+class Reached:
+    """An instruction at which a walk has arrived, and the part of its result that differs; None: all of it.
+
+    sent: what differs is not what it gives its own thread, but what others get by it.
+    """
+
+    step: ThreadStep
+    focus: Focus | None = None
+    sent: bool = False
+
+    def made_of(self) -> Sequence[Taken]:
+        """What the part takes from elsewhere than the thread's registers."""
+        return self.step.made_of(self.focus)
+
+
+def reached(trace: ThreadTrace, stored: Stored) -> Reached | None:
+    """The instruction of a thread that made a value; None where the trace does not have it."""
+    step = trace.at(stored.time)
+    if step is None:
+        return None
+    if stored.operand < 0:
+        return Reached(step, stored.byte, sent=stored.byte is None)
+    operand = step.reads[stored.operand]
+    return Reached(trace.steps[operand.maker], operand.name) if operand.maker >= 0 else Reached(step, sent=True)
+
+
+def parting(a: ThreadTrace, b: ThreadTrace, at: tuple[Reached, Reached], alike: bool = True) -> Parting:
     """Where two traces part, seen from two instructions that leave other values in memory or with other threads.
 
     alike: whether both files are launched in one way, so that equal threads do equal work.
     """
     both = _Sides(_Known(a, alike), _Known(b, alike), alike)
-    found = both.walk(*at, sent=bool(at[0].warp or at[1].warp))
+    found = both.walk(*at)
     if not alike:
         return found
     branch = both.branches()
@@ -88,15 +125,16 @@ def held_in(store: ThreadStep) -> list[tuple[int, int, SeenOperand]]:
     return []
 
 
-def of_register(load: ThreadStep, register: SeenOperand) -> ThreadStep:
+def of_register(load: ThreadStep, register: str) -> ThreadStep:
     """A load of a vector with what one of its registers got alone; any other instruction as it is."""
     at = 0
     if load.loads and load.memory is not None and sum(w.width for w in load.writes) == 8 * len(load.data):
         for written in load.writes:
             size = written.width // 8
-            if written.name == register.name:
+            if written.name == register:
                 memory = (load.memory[0], load.memory[1] + at, size)
-                return replace(load, memory=memory, data=load.data[at : at + size], writes=(written,))
+                part = slice(at, at + size)
+                return replace(load, memory=memory, data=load.data[part], origins=load.origins[part], writes=(written,))
             at += size
     return load
 
@@ -134,35 +172,33 @@ class _Known:
         if operand.width == 1:
             return False  # every trace has both
         if made.loads and made.memory is not None:
-            name, first, _ = (made := made if self.alike else of_register(made, operand)).memory or ("", 0, 0)
+            name, first, _ = (made := made if self.alike else of_register(made, operand.name)).memory or ("", 0, 0)
             return all((name, first + k, byte) in self.loaded for k, byte in enumerate(made.data))
         return operand.value in self.values
 
     def own_store(self, step: ThreadStep) -> ThreadStep | None:
         """The store of this thread behind what a step loaded."""
-        stored = step.stored
+        stored = next((s for s in step.origins if s is not None), None)
         if stored is None or stored.thread != self.trace.thread:
             return None
         found = self.trace.at(stored.time)
-        return found if found is not None and found.stores else None  # an asynchronous copy lands at another step
+        return found if found is not None and found.stores else None
 
 
 class _Sides:
     def __init__(self, a: _Known, b: _Known, alike: bool = True) -> None:
         self.a, self.b, self.alike = a, b, alike
 
-    def walk(self, one: ThreadStep, other: ThreadStep, sent: bool = False) -> Parting:
-        """Back from two instructions with different results. Numbers fall with every turn, so that it ends.
-
-        sent: what differs is not what the two give their threads, but what these give to others by them.
-        """
-        while one.opcode == other.opcode:
-            came = None if sent else self._loaded(one, other) or self._shuffled(one, other)
-            sent, loaded = False, came or self._guarded(one, other)
-            if isinstance(loaded, Parting):
-                return loaded
-            if loaded is not None:
-                one, other = loaded
+    def walk(self, at: Reached, beside: Reached) -> Parting:
+        """Back from two instructions with different results. Time falls with every turn, so that it ends."""
+        while (one := at.step).opcode == (other := beside.step).opcode:
+            found = None if at.sent or beside.sent else self._elsewhere(at, beside)
+            if found is None:
+                found = self._guarded(one, other)
+            if isinstance(found, Parting):
+                return found
+            if found is not None:
+                at, beside = found
                 continue
             if not self.alike and one.loads and other.loads:
                 return Parting("addresses", one, other)
@@ -179,12 +215,54 @@ class _Sides:
             mine, theirs = pairs[0]
             assert mine is not None
             assert theirs is not None  # they are followable
-            one, other = mine, theirs
-            if not self.alike:
-                one, other = of_register(one, left[0]), of_register(other, right[0])
+            at, beside = Reached(mine, left[0].name), Reached(theirs, right[0].name)
         first = _first(self.a, self.b, one), _first(self.b, self.a, other)
         both_load = first[0].loads and first[1].loads and not self.alike
         return Parting("addresses" if both_load else "values", *first)
+
+    def _elsewhere(self, at: Reached, beside: Reached) -> Parting | tuple[Reached, Reached] | None:
+        """What came from memory or from other threads, where that differs; None where it does not, or nothing did."""
+        one, other = at.step, beside.step
+        if one.loads and other.loads:
+            return self._taken(_loaded(at), _loaded(beside), one, other)
+        mine, theirs = at.made_of(), beside.made_of()
+        if bool(mine) and len(mine) == len(theirs):
+            found = self._taken(mine, theirs, one, other)
+            if found is None and one.step.kind in _WHOLE and _equal(mine, theirs):
+                return Parting("operands", one, other)  # registers with other elements do not count
+            return found
+        if mine or theirs:
+            return Parting("values", one, other)
+        return self._shuffled(one, other)
+
+    def _taken(
+        self, mine: Sequence[Taken], theirs: Sequence[Taken], one: ThreadStep, other: ThreadStep
+    ) -> Parting | tuple[Reached, Reached] | None:
+        """The first of two instructions' elements that differs, followed to those who made it."""
+        pair = next(((x, y) for x, y in zip(mine, theirs, strict=False) if x.value != y.value), None)
+        if pair is None:
+            return None
+        x, y = pair
+        if x.memory != y.memory and (self.alike or not _own_memory(x, y)):
+            return None  # they look elsewhere: what made their addresses comes first
+        if x.stored is None and y.stored is None:
+            return Parting("values", one, other)
+        if x.stored is not None and y.stored is not None:
+            found = self._own(x.stored, y.stored)
+            return found or Parting("elsewhere", one, other, (x.stored, y.stored))
+        by = self.a.trace.at(x.stored.time) if x.stored is not None and self._is_own(self.a, x.stored) else None
+        to = self.b.trace.at(y.stored.time) if y.stored is not None and self._is_own(self.b, y.stored) else None
+        return Parting("values", by or one, to or other)
+
+    def _is_own(self, side: _Known, stored: Stored) -> bool:
+        return stored.thread == side.trace.thread
+
+    def _own(self, one: Stored, other: Stored) -> tuple[Reached, Reached] | None:
+        """The instructions of these two threads that made values; None where another thread did."""
+        if not (self._is_own(self.a, one) and self._is_own(self.b, other)):
+            return None
+        found = reached(self.a.trace, one), reached(self.b.trace, other)
+        return (found[0], found[1]) if found[0] is not None and found[1] is not None else None
 
     def _followable(
         self, stores: bool, x: SeenOperand, y: SeenOperand, one: ThreadStep | None, other: ThreadStep | None
@@ -194,23 +272,6 @@ class _Sides:
             return False
         alike = one.opcode == other.opcode or x.width == y.width == 1
         return stores or alike or not (self.b.has(x, one) or self.a.has(y, other))
-
-    def _loaded(self, one: ThreadStep, other: ThreadStep) -> Parting | tuple[ThreadStep, ThreadStep] | None:
-        """For two loads of one place with other bytes: the two stores behind them."""
-        if not (one.loads and other.loads) or one.data == other.data:
-            return None
-        if one.memory != other.memory and (self.alike or not self._own_memory(one, other)):
-            return None
-        mine, theirs = self.a.own_store(one), self.b.own_store(other)
-        if mine is not None and theirs is not None:
-            return mine, theirs
-        if mine is None and theirs is None and one.stored is not None and other.stored is not None:
-            return Parting("elsewhere", one, other, (one.stored, other.stored))
-        return Parting("values", mine or one, theirs or other)
-
-    def _own_memory(self, one: ThreadStep, other: ThreadStep) -> bool:
-        """Whether both read what a block, or a thread, keeps for itself: each file lays it out in its own way."""
-        return all(s.memory is not None and s.memory[0] in OWN_MEMORY for s in (one, other))
 
     def _shuffled(self, one: ThreadStep, other: ThreadStep) -> Parting | None:
         """For two shuffles that give other values: the lane whose value came in, where that is not this one."""
@@ -226,14 +287,14 @@ class _Sides:
         a, b = (side.trace.thread // WARP * WARP + lane for side in (self.a, self.b))
         return Parting("elsewhere", one, other, (Stored(a, one.time), Stored(b, other.time)))
 
-    def _guarded(self, one: ThreadStep, other: ThreadStep) -> tuple[ThreadStep, ThreadStep] | None:
+    def _guarded(self, one: ThreadStep, other: ThreadStep) -> tuple[Reached, Reached] | None:
         """For two instructions of which a guard kept one from running: what made the guards."""
         if not self.alike or one.executed == other.executed or one.step.guard < 0 or other.step.guard < 0:
             return None
         if one.reads[-1].value == other.reads[-1].value:
             return None  # one of them is negated: that is where they part
         mine, theirs = self.a.maker(one.reads[-1]), self.b.maker(other.reads[-1])
-        return (mine, theirs) if mine is not None and theirs is not None else None
+        return (Reached(mine), Reached(theirs)) if mine is not None and theirs is not None else None
 
     def _alike(self, one: ThreadStep, other: ThreadStep) -> Parting:
         """Equal operands and other results: the instruction itself, or what other threads of the warp give it."""
@@ -241,9 +302,6 @@ class _Sides:
             pairs = zip(one.warp, other.warp, strict=True)
             lane = next(k for mine, theirs in pairs for k in range(len(mine)) if mine[k] != theirs[k])
             return self._in_lane(lane, one, other)
-        for (mine, first), (theirs, second) in zip(one.rows, other.rows, strict=False):
-            if mine != theirs and first is not None and second is not None:
-                return Parting("elsewhere", one, other, (first, second))
         return Parting("operands", one, other)
 
     # branches ----------------------------------------------------------------------------------------------------
@@ -264,7 +322,7 @@ class _Sides:
                     return Parting("branch", a[first + k], b[begin + k])
                 if [w.value for w in x.made.writes] == [w.value for w in y.made.writes]:
                     return Parting("branch", a[first + k], b[begin + k])  # the predicate is turned round
-                found = self.walk(x.made, y.made)
+                found = self.walk(Reached(x.made), Reached(y.made))
                 return Parting("branch", x.made, y.made) if found.a is x.made and found.b is y.made else found
         return None
 
@@ -280,6 +338,31 @@ class _Sides:
             x, y, word = y, x, _MIRRORED.get(word, word)
         relation, holds = (_FLOAT if floats else _INTEGER).get(word, (word, True))
         return _Condition((x, y), relation, (guard.value == 1) == holds, branch.executed, made)
+
+
+_WHOLE = PRODUCTS | {"wgmma"}
+"""Kinds of instructions that make each element of their result of what they take, and of nothing else."""
+
+
+def _loaded(at: Reached) -> list[Taken]:
+    """The bytes that a load got, or those for the register that is asked about."""
+    step = of_register(at.step, at.focus) if isinstance(at.focus, str) else at.step
+    assert step.memory is not None  # it loads
+    name, first, _ = step.memory
+    origins = step.origins or (None,) * len(step.data)
+    return [
+        Taken("a byte", value, stored, (name, first + k))
+        for k, (value, stored) in enumerate(zip(step.data, origins, strict=True))
+    ]
+
+
+def _equal(mine: Sequence[Taken], theirs: Sequence[Taken]) -> bool:
+    return all(x.value == y.value for x, y in zip(mine, theirs, strict=True))
+
+
+def _own_memory(one: Taken, other: Taken) -> bool:
+    """Whether both lie in what a block, or a thread, keeps for itself: each file lays it out in its own way."""
+    return all(t.memory is not None and t.memory[0] in OWN_MEMORY for t in (one, other))
 
 
 @dataclass(frozen=True)

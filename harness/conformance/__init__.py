@@ -19,6 +19,10 @@ The result is a line of `ledger.jsonl`. Two comparisons are made of each form:
 | `fetch` | what a campaign needs of a device, and the GPU that gives it |
 | `measure` | one form, measured |
 | `campaign` | all forms, on all cores, within a time budget |
+| `products`, `otherproducts`, `groupproducts` | products of matrices on tiles: dense, sparse and scaled mma; wgmma |
+| `grouprounds`, `devicemodel` | wgmma on very many tiles, compared by the GPU; the arithmetic as its kernel |
+| `productcampaign` | all of these, on all cores and GPUs, within a time budget |
+| `tensorforms` | the forms of tcgen05, which no device at hand has |
 | `ledger` | the file, what it says of a form, and what of it is out of date |
 | `bounds` | what the ISA promises of approximate instructions |
 | `errors` | their largest errors over all inputs |

@@ -84,6 +84,7 @@ class GroupKernel:
     """A form's kernel as PTX, what the emulator makes of the instruction, and its image of shared memory.
 
     `chunks`: of a (None: in registers) and b, the offset in the image of every 16 bytes. `size`: bytes of the image.
+    `apart`: the same kernel with two images as its first parameters: what a lies in is of the first, b of the second.
     """
 
     text: str
@@ -91,6 +92,7 @@ class GroupKernel:
     layout: GroupLayout
     chunks: tuple[Array | None, Array]
     size: int
+    apart: str = ""
 
     @property
     def bits(self) -> int:
@@ -113,7 +115,7 @@ def program(form: str, target: str, layout: GroupLayout) -> GroupKernel:
     stored = k // 2 if thin else k
     a = Matrix(64, stored, kind, layout.across_a, layout.negative_a)
     b = Matrix(n, k, kind_b, layout.across_b, layout.negative_b)
-    size, codes = 0, []
+    size, codes, split = 0, [], 0
     chunks: list[Array | None] = []
     for matrix, swizzle in ((a, layout.a), (b, layout.b)):
         if not swizzle:
@@ -122,23 +124,30 @@ def program(form: str, target: str, layout: GroupLayout) -> GroupKernel:
             continue
         found, room = placed(matrix, swizzle, size)
         chunks.append(addresses(found, matrix.across, matrix.rows, matrix.depth))
+        split = size  # of the last of them, which is b
         codes.append(found.code)
         size = -(-(size + room) // 1024) * 1024
     size = -(-size // 2048) * 2048  # what 128 threads copy at a time
     bits = BITS[bound.modifiers["dtype"] or ""]
     count = 64 * n * bits // 4096
     of_a = 0 if layout.a else 64 * stored * BITS[kind] // 4096
-    text = _text(bound.spelling, target, layout, size, codes, count, of_a, kind, thin)
+    text, apart = (
+        _text(bound.spelling, target, layout, size, codes, count, of_a, kind, thin, x) for x in (None, split)
+    )
     step = next(s for s in load_kernel(text).program.steps if s.kind == "wgmma")
     assert chunks[1] is not None
-    return GroupKernel(text, step.detail, layout, (chunks[0], chunks[1]), size)
+    return GroupKernel(text, step.detail, layout, (chunks[0], chunks[1]), size, apart)
 
 
 def _text(
     spelling: str, target: str, layout: GroupLayout, size: int, codes: list[int], count: int, of_a: int, kind: str,
-    thin: bool,
+    thin: bool, split: int | None,
 ) -> str:  # fmt: skip
-    names = ["image", "a", "c", *(["m"] if thin else []), "d", "tiles"]
+    """split: where the second image begins to count; None: there is one."""
+    second = [] if split is None else ["other"]
+    row = "mul.lo.u64 %q3, %q1, {}; add.s64 {}, {}, %q3;".format
+    choice = f" setp.lt.u32 %p2, %r5, {split}; selp.b64 %q3, %q2, %q10, %p2;" if second else " mov.b64 %q3, %q2;"
+    names = ["image", *second, "a", "c", *(["m"] if thin else []), "d", "tiles"]
     lines = [
         ".version 8.8", f".target {target}", ".address_size 64",
         f".visible .entry product({', '.join(f'.param .u64 {name}' for name in names)})",
@@ -151,10 +160,11 @@ def _text(
         *(f"  mov.b64 %q{5 + i}, {code}; add.s64 %q{5 + i}, %q{5 + i}, %q4;" for i, code in enumerate(codes)),
         "AGAIN:",
         "  cvt.u64.u32 %q1, %r1; setp.ge.u64 %p0, %q1, %q0; @%p0 bra DONE;",
-        f"  ld.param.u64 %q2, [image]; mul.lo.u64 %q3, %q1, {size}; add.s64 %q2, %q2, %q3;",
+        f"  ld.param.u64 %q2, [image]; {row(size, '%q2', '%q2')}",
+        *(f"  ld.param.u64 %q10, [other]; {row(size, '%q10', '%q10')}" for _ in second),
         "  shl.b32 %r5, %r0, 4;",
         "COPY:",
-        "  cvt.u64.u32 %q3, %r5; add.s64 %q3, %q2, %q3; ld.global.v4.b32 {%x0, %x1, %x2, %x3}, [%q3];",
+        f" {choice} cvt.u64.u32 %q11, %r5; add.s64 %q3, %q3, %q11; ld.global.v4.b32 {{%x0, %x1, %x2, %x3}}, [%q3];",
         "  add.u32 %r6, %r3, %r5; st.shared.v4.b32 [%r6], {%x0, %x1, %x2, %x3};",
         f"  add.u32 %r5, %r5, 2048; setp.lt.u32 %p0, %r5, {size}; @%p0 bra COPY;",
         *_moves("a", "ld", of_a), *_moves("c", "ld", count, "d"), *_moves("m", "ld", int(thin)),
@@ -301,7 +311,7 @@ def measured(device: products.ProductDevice, form: str, count: int, seconds: flo
                 part = emulated(kernel, [x[:few] for x in given])
                 assert np.array_equal(part, expected[:few]), f"{form}: {kernel.layout}"
                 tally.hosted += len(part)
-            _compare(tally, kernel, given, expected, on_device(device, kernel, given))
+            compare(tally, kernel, given, expected, on_device(device, kernel, given))
             tally.reached += some
             turn += 1
     except NotElementwise as e:
@@ -311,7 +321,8 @@ def measured(device: products.ProductDevice, form: str, count: int, seconds: flo
     return tally
 
 
-def _compare(tally: Tally, kernel: GroupKernel, given: list[Array], expected: Array, got: Array) -> None:
+def compare(tally: Tally, kernel: GroupKernel, given: list[Array], expected: Array, got: Array) -> None:
+    """Count the tiles whose registers differ, and keep some of them."""
     wrong = np.flatnonzero((expected != got).any(axis=(1, 2)))
     tally.mismatches += len(wrong)
     for tile in wrong[: OFFENDERS - len(tally.offenders)].tolist():

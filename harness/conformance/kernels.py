@@ -63,9 +63,9 @@ def source(snippets: Sequence[FormSnippet], cpu: str, checks: bool) -> str:
     if names:
         parts = [_definition(draw, "draw"), _definition(distance, "distance")]
         parts += [_definition(function, name) for function, name in names.items()]
-    head = [_HEAD, _declare("draw", 9), _declare("distance", 6)] if names else [_HEAD]
+    head = [HEAD, _declare("draw", 9), _declare("distance", 6)] if names else [HEAD]
     head += [_declare(name, function.__code__.co_argcount) for function, name in names.items()]
-    return _lowered("\n".join(head + kernels), parts, cpu)
+    return lowered("\n".join(head + kernels), parts, cpu)
 
 
 def _declare(name: str, arguments: int) -> str:
@@ -74,7 +74,7 @@ def _declare(name: str, arguments: int) -> str:
 
 # LLVM -----------------------------------------------------------------------------------------------------
 
-_HEAD = """\
+HEAD = """\
 declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
 declare i32 @llvm.nvvm.read.ptx.sreg.ntid.x()
 declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
@@ -284,7 +284,11 @@ def _definition(function: Callable[..., int], name: str) -> str:
     signature = numba.int64(*[numba.int64] * len(names))
     with wrapping():
         compiled = numba.cfunc(signature, nopython=True, error_model="numpy")(scope["model"])
-    text = str(compiled._library.get_llvm_str())
+    return portable(str(compiled._library.get_llvm_str()), name)
+
+
+def portable(text: str, name: str) -> str:
+    """numba's LLVM code of a C function, renamed, without what ties it to the host. Raises NoDefinition."""
     found = re.search(r"@(cfunc\.[\w.$]+)\(", text)
     assert found is not None
     text = text.replace(found[1], name)
@@ -308,7 +312,8 @@ def _back_end(cpu: str) -> tuple[Any, Any]:
     return llvm, machine
 
 
-def _lowered(kernels: str, parts: Sequence[str], cpu: str) -> str:
+def lowered(kernels: str, parts: Sequence[str], cpu: str) -> str:
+    """PTX of kernels and of the functions that they call, all in LLVM's language."""
     llvm, machine = _back_end(cpu)
     module = llvm.parse_assembly(kernels)
     for part in parts:
@@ -323,7 +328,7 @@ def _lowered(kernels: str, parts: Sequence[str], cpu: str) -> str:
     module.triple = _TRIPLE
     module.data_layout = str(machine.target_data)
     for function in module.functions:
-        if not function.is_declaration and not function.name.startswith(("run_", "check_")):
+        if not function.is_declaration and not function.name.startswith(("run_", "check")):
             function.linkage = "internal"
             # So that nothing is left of what the modifiers and types rule out, and no call: numba's code returns
             # values through memory.

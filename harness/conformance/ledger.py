@@ -150,18 +150,20 @@ def read(path: Path = PATH) -> Ledger:
 
 @cache
 def known() -> Mapping[str, Bound]:
-    """Every form that has an entry, by name and sorted: those that a snippet can hold, and products of matrices."""
-    from harness.conformance import forms, productforms
+    """Every form that has an entry, by name and sorted: what a snippet can hold, products of matrices, tcgen05."""
+    from harness.conformance import forms, productforms, tensorforms
 
-    found = {**forms.bounds_of(), **productforms.bounds_of()}
+    found = {**forms.bounds_of(), **productforms.bounds_of(), **tensorforms.bounds_of()}
     return {name: found[name] for name in sorted(found)}
 
 
 def bound_of(form: str) -> Bound | None:
     """The form of that name in `known`; None where there is none. It looks at forms with the same opcode alone."""
-    from harness.conformance import forms, productforms
+    from harness.conformance import forms, productforms, tensorforms
 
     opcode = re.split(r"[. ]", form, maxsplit=1)[0]
+    if opcode == tensorforms.OPCODE:
+        return tensorforms.bounds_of().get(form)
     products = productforms.bounds_of() if opcode in ("mma", "wgmma") else {}
     return products.get(form) or forms.bounds_with(opcode).get(form)
 
@@ -231,6 +233,8 @@ def _confirmed(form: str) -> bool:
 
 def updated(book: Ledger, outcome: Measured, day: date) -> Ledger:
     """The ledger with what a campaign found; forms that it did not measure keep their entries."""
+    from harness.conformance import productforms
+
     identity = outcome.identity
     run = Campaign(identity.device, identity.target, identity.driver, identity.ptxas, day.isoformat())
     name = _name(book, run)
@@ -239,11 +243,20 @@ def updated(book: Ledger, outcome: Measured, day: date) -> Ledger:
         entry, had = entry_of(form, tallies, name), book.entries.get(form)
         if had is not None and had.definition == entry.definition:
             entry = replace(entry, errors=had.errors)
+            if form in productforms.bounds_of() and had.status == entry.status == CONFIRMED:
+                # There is rarely time for all tiles of all forms: a shorter run takes nothing from a longer one.
+                entry = max(had, entry, key=lambda e: e.inputs)
+        elif form in productforms.bounds_of() and entry.status == UNCONFIRMED and had and _stands(had, form):
+            entry = had  # it could not be measured this time, which says nothing against it
         entries[form] = entry
     for form in known():
         if form not in entries:
             entries[form] = _unmeasured(form, identity)
     return Ledger({**book.runs, name: run}, entries)
+
+
+def _stands(entry: Entry, form: str) -> bool:
+    return entry.status == CONFIRMED and entry.definition == digest(form)
 
 
 def with_opinions(book: Ledger, agreed: Mapping[str, Mapping[str, int]]) -> Ledger:
@@ -275,12 +288,14 @@ def _name(book: Ledger, run: Campaign) -> str:
 
 
 def _unmeasured(form: str, identity: Identity) -> Entry:
-    from harness.conformance import bounds, forms, productforms
+    from harness.conformance import bounds, forms, tensorforms
 
+    if known()[form].form.operation in tensorforms.REFUSED:
+        return Entry(form, UNCONFIRMED, why="the emulator refuses it")
     lacking = known()[form].requirement_unmet(Target.parse(identity.target))
     if lacking:
         return Entry(form, SPECIFICATION, why=f"needs {lacking}", bound=bounds.bound(form))
-    compared = form in productforms.bounds_of() or forms.has_snippets(form)
+    compared = form not in forms.bounds_of() or forms.has_snippets(form)
     why = "never run on hardware" if compared else "has no result to compare"
     return Entry(form, UNCONFIRMED, why=why, bound=bounds.bound(form))
 

@@ -40,7 +40,8 @@ class Tally:
     `edges`: combinations of edge values tried; `hosted`, `reached`: numbered inputs tried from number 0 on, by way of
     the emulator and on the device. `total`: numbered inputs that there are, where all could be tried. `distance`: the
     greatest, in ulp, of an approximate form, at `worst`; `errors`: the greatest in the measures of `bounds`, of what
-    went through the emulator. `refused`: the assembler's words. `failure`: why it could not be measured.
+    went through the emulator. `before`: inputs that an earlier run of this device tried, all others, without a
+    mismatch. `refused`: the assembler's words. `failure`: why it could not be measured.
     """
 
     form: str
@@ -54,6 +55,7 @@ class Tally:
     distance: int = 0
     worst: WrongInput | None = None
     errors: tuple[float, ...] = ()
+    before: int = 0
     refused: str = ""
     failure: str = ""
 
@@ -65,7 +67,7 @@ class Tally:
     @property
     def inputs(self) -> int:
         """Inputs tried, each counted once as far as is known."""
-        return self.total if self.exhausted else self.edges + max(self.hosted, self.reached)
+        return self.total if self.exhausted else self.edges + max(self.hosted, self.reached) + self.before
 
     @property
     def emulated(self) -> int:

@@ -19,13 +19,17 @@ from harness.conformance import products, sparsetiles
 from harness.conformance.measure import Tally
 from harness.conformance.productforms import bounds_of
 from harness.ptx.errors import NotElementwise, PtxError
+from harness.ptx.kernel import sparse
 from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
 from harness.ptx.numeric.vectorise import Array
 
 TILES = 1 << 13
 """Tiles of one launch."""
 _WARPS = 4
-_BEHIND = {"mma_sp": "%x{at}, 0", "mma_scaled": "%x{at}, {{0, 0}}, %x{next}, {{0, 0}}"}
+_SCALES = "%x{0}, {{0, 0}}, %x{1}, {{0, 0}}"
+_BEHIND = {"mma_sp": (1, "%x{0}, 0"), "mma_scaled": (2, _SCALES)}
+_BEHIND["mma_sp_scaled"] = (3, "%x{0}, 0, %x{1}, {{0, 0}}, %x{2}, {{0, 0}}")
+"""Registers of further operands, and how they are written."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +52,9 @@ def program(form: str, target: str) -> OtherKernel:
     """The kernel of a form. Raises PtxError where the emulator refuses it."""
     bound = bounds_of()[form]
     kind = bound.form.operation
-    extra = 1 if kind == "mma_sp" else 2
+    extra, behind = _BEHIND[kind]
     counts = _counts(form)
-    names = [*"abc", *"xy"[:extra], "d"]
+    names = [*"abc", *"xyz"[:extra], "d"]
     head = ", ".join(f".param .u64 {name}" for name in [*names, "tiles"])
     lines = [
         ".version 8.8", f".target {target}", ".address_size 64", f".visible .entry product({head}) {{",
@@ -67,7 +71,7 @@ def program(form: str, target: str) -> OtherKernel:
         groups.append("{" + ", ".join(f"%x{at + i}" for i in range(count)) + "}")
         moves.append(_moves(name, "st" if name == "d" else "ld", count, at))
         at += count
-    behind = _BEHIND[kind].format(at=sum(counts[1:]), next=sum(counts[1:]) + 1)
+    behind = behind.format(*range(sum(counts[1:]), sum(counts[1:]) + extra))
     lines += [line for some in moves[:-1] for line in some]
     lines.append(f"  {bound.spelling} {groups[-1]}, {', '.join(groups[:3])}, {behind};")
     lines += [*moves[-1], "  add.u32 %r2, %r2, %r5; bra AGAIN;", "DONE:", "  ret;", "}"]
@@ -84,11 +88,12 @@ def _counts(form: str) -> tuple[int, int, int, int]:
     chosen = bound.modifiers
     k = int((chosen["shape"] or "").rpartition("k")[2])
     of_a, of_b = BITS[chosen["atype"] or ""], BITS[chosen["btype"] or ""]
-    if bound.form.operation == "mma_scaled":
-        of_d, stored = 32, k
-        of_a, of_b = (4, 4) if k == 64 else (8, 8)
+    stored = k // 2 if bound.form.operation != "mma_scaled" else k
+    if "scaled" in bound.form.operation:
+        of_d = 32
+        of_a, of_b = (4, 4) if k == (128 if stored < k else 64) else (8, 8)
     else:
-        of_d, stored = BITS[chosen["dtype"] or ""], k // 2
+        of_d = BITS[chosen["dtype"] or ""]
     return of_d // 8, 16 * stored * of_a // 1024, 8 * k * of_b // 1024, of_d // 8
 
 
@@ -108,10 +113,16 @@ def _moves(name: str, opcode: str, count: int, at: int) -> list[str]:
 def drawn(form: str, target: str, start: int, count: int) -> list[Array]:
     """Registers of a, b, c and the further operands, tiles x registers x lanes; the same whoever asks."""
     known = program(form, target)
+    return loaded(known, drawn_codes(form, target, start, count))
+
+
+def drawn_codes(form: str, target: str, start: int, count: int) -> list[Array]:
+    """Codes of a, b and c as matrices, and the words of the further operands, tiles x 1 x lanes."""
+    known = program(form, target)
     seed = int.from_bytes(hashlib.sha256(f"{form} {start}".encode()).digest()[:7], "big")
     rng = np.random.default_rng(seed)
     kind = np.arange(count) % len(products.KINDS)
-    scaled = known.kind == "mma_scaled"
+    scaled = "scaled" in known.kind
     types = ("f32", *known.product.types[:2], "f32") if scaled else known.product.arithmetic.types
     found = []
     for operand in (1, 2, 3):
@@ -119,11 +130,23 @@ def drawn(form: str, target: str, start: int, count: int) -> list[Array]:
         codes = products.codes(rng, types[operand], (count, *table.shape[1:]), kind, operand)
         if scaled and known.product.widths[operand] == 4:
             codes = codes >> np.uint64(2)  # e2m1 of 4 bits; those in a byte have two more below
-        words = products.registers(known.product, operand, codes)
-        found.append(words.reshape(count, known.product.counts[operand], 32))
-    if scaled:
-        return found + [_scales(rng, known, count) for _ in range(2)]
-    return [*found, sparsetiles.metadata(rng, known.product.storage, (count, 1, 32))]
+        found.append(codes)
+    scales = [_scales(rng, known, count) for _ in range(2)] if scaled else []
+    if known.kind == "mma_scaled":
+        return [*found, *scales]
+    metadata = sparsetiles.metadata(rng, known.product.storage, (count, 1, 32))
+    if not scaled:
+        sparsetiles.cancel(rng, types, known.product.storage, found[0], found[1], kind)
+    return [*found, metadata, *scales]
+
+
+def loaded(known: OtherKernel, codes: list[Array]) -> list[Array]:
+    """Registers of what `drawn_codes` gives."""
+    found = []
+    for operand in (1, 2, 3):
+        words = products.registers(known.product, operand, codes[operand - 1])
+        found.append(words.reshape(len(codes[0]), known.product.counts[operand], 32))
+    return [*found, *codes[3:]]
 
 
 def _scales(rng: np.random.Generator, known: OtherKernel, count: int) -> Array:
@@ -148,6 +171,20 @@ def emulated(known: OtherKernel, operands: list[Array]) -> Array:
     return result
 
 
+def computed(known: OtherKernel, codes: list[Array], operands: list[Array]) -> Array:
+    """Registers of d: by the definition's code where a is sparse, else as `emulated`.
+
+    codes: what `drawn_codes` gives, narrowed. operands: the registers of these.
+    """
+    if known.kind != "mma_sp":
+        return emulated(known, operands)
+    product = known.product
+    words = codes[3].reshape(-1, 32)
+    where = sparse.kept(sparse.chunks_of(words, product.storage), product.storage)
+    result = sparse.multiplied(product.arithmetic, codes[0], codes[1], codes[2], where)
+    return products.registers(product, 0, result).reshape(len(words), product.counts[0], 32)
+
+
 def on_device(device: products.ProductDevice, known: OtherKernel, operands: list[Array]) -> Array:
     """Registers of d by the GPU. Raises PtxError with ptxas's words."""
     result = np.zeros((len(operands[0]), known.product.counts[0], 32), np.uint32)
@@ -155,19 +192,34 @@ def on_device(device: products.ProductDevice, known: OtherKernel, operands: list
     return result
 
 
-def measured(device: products.ProductDevice, form: str, count: int, seconds: float = math.inf) -> Tally:
-    """Compare the emulator with the device on `count` tiles, or as many as there is time for."""
+def measured(device: products.ProductDevice, form: str, count: int, seconds: float = math.inf, start: int = 0) -> Tally:
+    """Compare the emulator with the device on `count` tiles, or as many as there is time for.
+
+    The first TILES go through whole kernels. Further ones have a, b, c and what is behind of four of these. start:
+    tells tiles of one run from those of another.
+    """
     tally = Tally(form, "")
     ends = time.monotonic() + seconds
     try:
         known = program(form, device.identity.target)
-        while tally.reached < count and time.monotonic() < ends:
-            operands = drawn(form, device.identity.target, tally.reached, min(TILES, count - tally.reached))
-            products._compare(tally, operands, emulated(known, operands), on_device(device, known, operands))
-            tally.reached += len(operands[0])
-            tally.hosted = tally.reached
-            if tally.mismatches > tally.reached // 8:
-                break
+        codes = drawn_codes(form, device.identity.target, start, min(TILES, count))
+        operands = loaded(known, codes)
+        codes = [products.narrow(x, w) for x, w in zip(codes, [*known.product.widths[1:], 32, 32, 32], strict=False)]
+        expected = emulated(known, operands)
+        if not np.array_equal(expected, computed(known, codes, operands)):
+            tally.failure = products.APART
+            return tally
+        products.compare(tally, operands, expected, on_device(device, known, operands))
+        tally.hosted = tally.reached = len(expected)
+        turn = 0
+        while tally.reached < count and time.monotonic() < ends and tally.mismatches <= tally.reached // 8:
+            turn += 1
+            some, moved = (
+                [np.roll(x, turn * place * len(products.KINDS), axis=0) for place, x in enumerate(arrays)]
+                for arrays in (codes, operands)
+            )
+            products.compare(tally, moved, computed(known, some, moved), on_device(device, known, moved))
+            tally.reached += len(expected)
     except NotElementwise as e:
         tally.failure = str(e).splitlines()[0]
     except PtxError as e:

@@ -11,7 +11,7 @@ from harness.ptx import isa
 from harness.ptx.isa.forms import FORMS, Bound, Form
 from harness.ptx.targets import Target
 
-OPERATIONS = ("mma", "mma_sp", "mma_scaled", "wgmma", "wgmma_sp")
+OPERATIONS = ("mma", "mma_sp", "mma_scaled", "mma_sp_scaled", "wgmma", "wgmma_sp")
 """The operations that multiply matrices."""
 
 
@@ -52,7 +52,7 @@ def definition(form: str, code: Callable[[Callable[..., object]], str], digest: 
     bound = bounds_of()[form]
     if bound.form.operation in ("wgmma", "wgmma_sp"):
         return _of_a_warpgroup(form, bound, code)
-    if bound.form.operation in ("mma_sp", "mma_scaled"):
+    if bound.form.operation in ("mma_sp", "mma_scaled", "mma_sp_scaled"):
         return _of_another(form, bound, code)
     how = tensor.arithmetic_of(bound, Target.parse(target_of(bound)))
     functions: list[Any] = [
@@ -82,8 +82,8 @@ def _of_a_warpgroup(form: str, bound: Bound, code: Callable[[Callable[..., objec
 
 
 def _of_another(form: str, bound: Bound, code: Callable[[Callable[..., object]], str]) -> str:
-    """See `definition`: a sparse or a block-scaled mma."""
-    from harness.ptx.kernel import fragments, multiply, scaled, sparse
+    """See `definition`: a sparse or a block-scaled mma, or both."""
+    from harness.ptx.kernel import fragments, multiply, scaled, sparse, sparsescaled
     from harness.ptx.numeric import scaledproducts, tensorcore
 
     functions: list[Any] = [fragments.of_a, fragments.of_b, fragments.of_c]
@@ -95,6 +95,8 @@ def _of_another(form: str, bound: Bound, code: Callable[[Callable[..., object]],
         ]  # fmt: skip
     else:
         how = scaledproducts.BLACKWELL
-        functions += [scaled._scales, scaled._run_scaled, scaledproducts.dot, scaledproducts._dot]
+        functions += [scaled._scales, scaled.scales_of, scaled._run_scaled, scaledproducts.dot, scaledproducts._dot]
+        if bound.form.operation == "mma_sp_scaled":
+            functions += [sparse.storage, sparse.columns, sparse.kept, sparsescaled._run, sparsescaled.multiplied]
     parts = [code(getattr(f, "__wrapped__", f)) for f in functions]
     return f"{form} {how} {parts} {tensorcore.FLOATS} {tensorcore.BITS}"

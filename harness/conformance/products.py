@@ -7,12 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-import multiprocessing as mp
-import os
-import re
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -31,7 +26,6 @@ from harness.ptx.kernel.run import Buffer, load_kernel, run_kernel
 from harness.ptx.kernel.tensor import Product
 from harness.ptx.numeric.tensorcore import FLOATS, Float
 from harness.ptx.numeric.vectorise import UNSIGNED, Array
-from harness.ptx.targets import Target
 
 TILES = 1 << 15
 """Tiles that are drawn for a form, and of one launch; of further ones each has a, b and c of three of these."""
@@ -40,6 +34,8 @@ KINDS = ("any", "near", "wide", "cancelling", "tiny", "zeros", "special")
 _ROLLED = (0, len(KINDS), 2 * len(KINDS))
 """By how many tiles a, b and c move from round to round, so that all three keep the tile's kind."""
 _WARPS = 4
+APART = "the definition gives something else by itself than in a kernel of the emulator"
+"""Why a form was not measured."""
 
 
 @dataclass(frozen=True)
@@ -159,32 +155,32 @@ def codes(rng: np.random.Generator, name: str, shape: tuple[int, ...], kind: Arr
         assert bits
         return rng.integers(0, 1 << bits, shape, dtype=np.uint64)
     low = found.fraction + found.ignored
-    raw = rng.integers(0, 1 << 64, shape, dtype=np.uint64)
     total = low + found.exponent + 1
-    raw &= np.uint64((1 << total) - 1)
+    codes = rng.integers(0, 1 << total, shape, dtype=np.uint64)
     highest = (1 << found.exponent) - (2 if found.special == 2 else 1)
     # An accumulator lies about where products do: at twice the exponent of a factor near the format's least.
     twice = 2 if operand in (0, 3) else 1
     spread = {"near": 2, "wide": 12 * twice, "cancelling": 1, "tiny": 2 * twice, "zeros": 3, "special": 3}
-    field = raw >> np.uint64(low) & np.uint64((1 << found.exponent) - 1)
+    without = np.uint64((1 << low) - 1 | 1 << (total - 1))
     for number, word in enumerate(KINDS[1:], 1):
+        rows = np.flatnonzero(kind == number)
+        each = (len(rows), *shape[1:])
         middle = found.bias
         if word == "tiny":
             middle = found.bias // 2 if operand in (1, 2) else 2
-        drawn = np.clip(middle + rng.integers(-spread[word], spread[word] + 1, shape), 0, highest).astype(np.uint64)
-        field = np.where((kind == number)[:, None, None], drawn, field)
-    kept = raw & np.uint64((1 << low) - 1 | 1 << (total - 1))
-    codes: Array = kept | field << np.uint64(low)
-    least = (kind == KINDS.index("tiny"))[:, None, None] & (rng.random(shape) < 0.2)
-    codes = np.where(least, kept, codes)  # subnormal
-    none = (kind == KINDS.index("zeros"))[:, None, None] & (rng.random(shape) < 0.6)
-    codes = np.where(none, raw & np.uint64(1 << (total - 1)), codes)
-    if found.special:
-        odd = (kind == KINDS.index("special"))[:, None, None] & (rng.random(shape) < 0.02)
-        top = np.uint64(((1 << found.exponent) - 1) << low)
-        nan = rng.random(shape) < 0.3
-        special = raw & np.uint64(1 << (total - 1)) | top | np.where(nan, raw & np.uint64((1 << low) - 1), np.uint64(0))
-        codes = np.where(odd, special, codes)
+        field = np.clip(middle + rng.integers(-spread[word], spread[word] + 1, each), 0, highest).astype(np.uint64)
+        raw = codes[rows]
+        some = raw & without | field << np.uint64(low)
+        if word == "tiny":
+            some = np.where(rng.random(each) < 0.2, raw & without, some)  # subnormal
+        if word == "zeros":
+            some = np.where(rng.random(each) < 0.6, raw & np.uint64(1 << (total - 1)), some)
+        if word == "special" and found.special:
+            top = np.uint64(((1 << found.exponent) - 1) << low)
+            payload = np.where(rng.random(each) < 0.3, raw & np.uint64((1 << low) - 1), np.uint64(0))
+            special = raw & np.uint64(1 << (total - 1)) | top | payload
+            some = np.where(rng.random(each) < 0.02, special, some)
+        codes[rows] = some
     return codes
 
 
@@ -249,12 +245,12 @@ class ProductDevice:
         self.launch(self.kernel(known.text), [*operands, result], 32 * len(result))
         return result
 
-    def kernel(self, text: str) -> Any:
-        """A kernel `product`, loaded. Raises PtxError with ptxas's words."""
+    def kernel(self, text: str, name: str = "product") -> Any:
+        """A kernel, loaded. Raises PtxError with ptxas's words."""
         cubin = kernels.assembled(text, self.gpu.target, self._assembler)
         if not isinstance(cubin, bytes):
             raise PtxError(f"ptxas: {cubin.words[:500]}")
-        return self.gpu.kernel(self.gpu.load(cubin), "product")
+        return self.gpu.kernel(self.gpu.load(cubin), name)
 
     def launch(self, kernel: Any, arrays: list[Array], threads: int) -> None:
         """Run a kernel on copies of arrays, whose number of rows is its last parameter, and fetch the last of them."""
@@ -269,28 +265,31 @@ class ProductDevice:
                 self.gpu.free(place)
 
 
-def measured(device: ProductDevice, form: str, count: int, seconds: float = math.inf) -> Tally:
+def measured(device: ProductDevice, form: str, count: int, seconds: float = math.inf, start: int = 0) -> Tally:
     """Compare the emulator with the device on `count` tiles, or as many as there is time for.
 
-    The first TILES go through whole kernels, the others through the definition's code.
+    The first TILES go through whole kernels, the others through the definition's code. start: tells tiles of one run
+    from those of another.
     """
     tally = Tally(form, "")
     target, ends = device.identity.target, time.monotonic() + seconds
     try:
         known = program(form, target)
-        codes = drawn(form, target, 0, min(TILES, count))
+        codes = drawn(form, target, start, min(TILES, count))
         operands = _loaded(known, codes)
-        _compare(tally, operands, emulated(known, operands), device.run(known, operands))
+        codes = [narrow(x, w) for x, w in zip(codes, known.product.widths[1:], strict=True)]
+        expected = emulated(known, operands)
+        if not np.array_equal(expected, _computed(known, codes)):
+            tally.failure = APART
+            return tally
+        compare(tally, operands, expected, device.run(known, operands))
         tally.hosted = tally.reached = len(operands[0])
-        turn = 0
+        turn, each = 0, known.product.tables[0].shape[0]  # matrices of a tile
         while tally.reached < count and time.monotonic() < ends and tally.mismatches < tally.hosted // 8:
             turn += 1
-            each = known.product.tables[0].shape[0]
             some = [np.roll(x, turn * n * each, axis=0) for x, n in zip(codes, _ROLLED, strict=True)]
-            operands = _loaded(known, some)
-            result = known.product.arithmetic(*map(_narrow, some, known.product.widths[1:]))
-            expected = registers(known.product, 0, result)
-            _compare(tally, operands, expected.reshape(known.shape(0, TILES)), device.run(known, operands))
+            moved = [np.roll(x, turn * n, axis=0) for x, n in zip(operands, _ROLLED, strict=True)]
+            compare(tally, moved, _computed(known, some), device.run(known, moved))
             tally.reached += TILES
     except NotElementwise as e:
         tally.failure = str(e).splitlines()[0]
@@ -299,7 +298,16 @@ def measured(device: ProductDevice, form: str, count: int, seconds: float = math
     return tally
 
 
-def _narrow(codes: Array, width: int) -> Array:
+def _computed(known: ProductKernel, codes: list[Array]) -> Array:
+    """Registers of d by the definition's code, without a kernel; codes as `narrow` gives them."""
+    result = known.product.arithmetic(*codes)
+    return registers(known.product, 0, result).reshape(
+        known.shape(0, len(codes[0]) // known.product.tables[0].shape[0])
+    )
+
+
+def narrow(codes: Array, width: int) -> Array:
+    """Codes in the smallest words that hold them."""
     return codes.astype(UNSIGNED[8 if width < 8 else width])
 
 
@@ -308,7 +316,8 @@ def _loaded(known: ProductKernel, codes: list[Array]) -> list[Array]:
     return [registers(known.product, i, codes[i - 1]).reshape(known.shape(i, count)) for i in (1, 2, 3)]
 
 
-def _compare(tally: Tally, operands: list[Array], expected: Array, got: Array) -> None:
+def compare(tally: Tally, operands: list[Array], expected: Array, got: Array) -> None:
+    """Count the tiles whose registers differ, and keep some of them."""
     wrong = np.flatnonzero((expected != got).any(axis=(1, 2)))
     tally.mismatches += len(wrong)
     for place in wrong[: OFFENDERS - len(tally.offenders)]:
@@ -321,59 +330,3 @@ def _offender(place: int, operands: list[Array], expected: Array, got: Array) ->
     variant = f"tile of {KINDS[place % len(KINDS)]} magnitudes, register {at[0]} of lane {at[1]}"
     inputs = tuple(hex(int(x[place, 0, 0])) for x in operands)
     return WrongInput(variant, inputs, (hex(int(expected[place][at])),), (hex(int(got[place][at])),))
-
-
-_device: list[ProductDevice] = []
-
-
-def _begin(cores: Any) -> None:
-    """One core for each process: what a kernel's blocks run on in parallel would only crowd the others."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {cores.get()})
-
-
-def _measured(form: str, count: int, ends: float, share: float) -> Tally:
-    from harness.conformance import groupproducts, otherproducts
-
-    if not _device:
-        _device.append(ProductDevice())
-    left = ends - time.time()
-    if form.startswith("wgmma"):
-        return groupproducts.measured(_device[0], form, count, min(left, share))
-    if bounds_of()[form].form.operation != "mma":
-        return otherproducts.measured(_device[0], form, count, min(left, share))
-    return measured(_device[0], form, count, left)
-
-
-def campaign(
-    names: Iterable[str],
-    count: int,
-    *,
-    seconds: float = math.inf,
-    workers: int | None = None,
-    progress: Callable[[str], None] = lambda words: None,
-) -> dict[str, list[Tally]]:
-    """Measure forms, each on `count` tiles, in several processes. Forms that the GPU lacks are left out."""
-    ends = time.time() + seconds
-    target = Target.parse(ProductDevice().identity.target)
-    chosen = [n for n in names if bounds_of()[n].requirement_unmet(target) is None]
-    # The slowest first: float64 by instructions, then what has the longest rows.
-    chosen.sort(key=lambda n: ("f64" not in n, -max(map(int, re.findall(r"k(\d+)", n)))))
-    context = mp.get_context("spawn")
-    free = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
-    number = workers or len(free)
-    found: dict[str, list[Tally]] = {}
-    with context.Manager() as manager:
-        cores = manager.Queue()
-        for place in range(number):
-            cores.put(free[place % len(free)])
-        with ProcessPoolExecutor(number, context, _begin, (cores,)) as pool:
-            # A tile of wgmma is a hundred of mma's: each form gets its share of the time.
-            share = seconds * number / max(len(chosen), 1)
-            waiting = {name: pool.submit(_measured, name, count, ends, share) for name in chosen}
-            for name, future in waiting.items():
-                tally = future.result()
-                found[name] = [tally]
-                words = tally.refused or tally.failure or f"{tally.mismatches:,} of {tally.inputs:,} tiles differ"
-                progress(f"{name}: {words}")
-    return found

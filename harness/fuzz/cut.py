@@ -140,8 +140,8 @@ def _read(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
         for operand in (*piece.reads, piece.guard):
             if isinstance(operand, Variable):
                 readers.setdefault(operand, set()).add(place)
-    return tuple(
-        piece
-        for place, piece in enumerate(pieces)
-        if not piece.outs or piece.opcode in _ACT or any(readers.get(w, set()) - {place} for w in piece.writes)
-    )
+
+    def is_read(place: int, piece: Piece) -> bool:
+        return piece.carries or any(readers.get(w, set()) - {place} for w in piece.writes)
+
+    return tuple(p for k, p in enumerate(pieces) if not p.outs or p.opcode in _ACT or is_read(k, p))

@@ -16,7 +16,8 @@ from harness.fuzz.execution import MachineCodeRunner
 from harness.fuzz.generate import program
 from harness.fuzz.oracle import Words, expected, inputs_of, text_of
 from harness.fuzz.program import RandomProgram
-from harness.fuzz.reduce import candidates, reduced
+from harness.fuzz.reduce import Shows, candidates, reduced_by_rounds
+from harness.fuzz.unroll import unrolled_random
 from harness.ptx import PtxError
 
 
@@ -147,7 +148,7 @@ class BatchJudge:
         if not all(self._wrong([program], inputs, one)[0] for _ in range(2)):
             self.findings.append(self._finding("unsettled", program, seed, one))
             return
-        small = reduced(program, lambda programs: self._wrong(programs, inputs, one), candidates)
+        small = _smallest(program, lambda programs: self._wrong(programs, inputs, one))
         self.findings.append(self._finding("wrong", small, seed, one))
 
     def _wrong(self, programs: Sequence[RandomProgram], inputs: Words, one: Ptxas) -> list[bool]:
@@ -186,7 +187,7 @@ class BatchJudge:
             def shows(programs: Sequence[RandomProgram], ended: str = ended) -> list[bool]:
                 return [one.assemble(text_of([p], self.plan.target), self.plan.target).ended == ended for p in programs]
 
-            small = reduced(made, shows, candidates)
+            small = _smallest(made, shows)
             said = one.assemble(text_of([small], self.plan.target), self.plan.target).words
             self.findings.append(replace(self._finding(ended, small, seed, one), words=said or words))
 
@@ -235,6 +236,10 @@ class BatchJudge:
                 self.known += 1
                 return True
         return False
+
+
+def _smallest(program: RandomProgram, shows: Shows[RandomProgram]) -> RandomProgram:
+    return reduced_by_rounds(program, shows, candidates, unrolled_random, lambda p: p.size)
 
 
 def _within(few: Sequence[str], many: Sequence[str]) -> bool:

@@ -37,6 +37,11 @@ class Piece:
         return self.text.split(None, 1)[0].partition(".")[0] if self.text else ""
 
     @property
+    def carries(self) -> bool:
+        """Whether it leaves a carry, which no register holds."""
+        return "cc" in self.text.partition(" ")[0].split(".")
+
+    @property
     def writes(self) -> tuple[Operand, ...]:
         """The registers that it writes."""
         return self.operands[: self.outs]

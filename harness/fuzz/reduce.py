@@ -59,6 +59,51 @@ def reduced(
             return program
 
 
+def reduced_by_rounds(
+    program: P,
+    shows: Shows[P],
+    smaller: Callable[[P], Iterable[Making[P]]],
+    unrolled: Callable[[P], Iterable[Sequence[Making[P]]]],
+    size: Callable[[P], int],
+    *,
+    seconds: float = math.inf,
+    at_once: int = _AT_ONCE,
+    onwards: bool = False,
+) -> P:
+    """As `reduced`; then each loop that is left is unrolled, and what comes of it kept where it is smaller.
+
+    unrolled: for each loop the ways to unroll it, of which the first that shows the fault is cut down.
+    """
+    until = time.monotonic() + seconds
+
+    def cut(one: P) -> P:
+        left = max(0.0, until - time.monotonic())
+        return reduced(one, shows, smaller, seconds=left, at_once=at_once, onwards=onwards)
+
+    program, vain = cut(program), set[P]()
+    while True:
+        for ways in unrolled(program):
+            flat = _first_shown(ways, shows, vain, at_once, until)
+            if flat is not None and size(small := cut(flat)) < size(program):
+                program = small
+                break
+        else:
+            return program
+
+
+def _first_shown(ways: Sequence[Making[P]], shows: Shows[P], vain: set[P], at_once: int, until: float) -> P | None:
+    """The first of some programs that shows the fault and was not asked about before."""
+    waiting = iter(range(len(ways)))
+    while asked := [one for _, one in _untried(waiting, ways, vain, at_once)]:
+        if time.monotonic() >= until:
+            return None
+        vain |= set(asked)
+        found = next((one for one, shown in zip(asked, shows(asked), strict=True) if shown), None)
+        if found is not None:
+            return found
+    return None
+
+
 def _untried(waiting: Iterator[int], made: Sequence[Making[P]], vain: Container[P], most: int) -> list[tuple[int, P]]:
     """The next candidates, with their numbers; without those that were asked about in vain."""
     new = ((number, one) for number in waiting if (one := made[number]()) not in vain)

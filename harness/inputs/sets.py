@@ -15,6 +15,7 @@ from harness.inputs.generated import Counted, Generator, Stratified
 from harness.inputs.outputs import output_inputs
 from harness.inputs.patterns import pattern_inputs
 from harness.inputs.rounding import rounding_inputs
+from harness.inputs.specials import combinations, special_units
 from harness.inputs.ties import tie_codes
 from harness.model.arguments import format_of
 from harness.model.case import Case
@@ -127,6 +128,7 @@ def _make(case: Case, case_name: str, effort: str) -> Iterator[InputSet]:
     else:
         builders += [
             _edge_builder(formats, effort, size),
+            ("specials/1", lambda rng: _specials(formats, effort, rng)),
             (f"ties{size}/1", lambda rng: _ties(case, formats, effort, rng)),
             (f"outputs{size}/1", lambda rng: output_inputs(case, formats, effort, rng, inside)),
             (f"rounding{size}/1", lambda rng: rounding_inputs(formats, results, effort, rng)),
@@ -145,6 +147,14 @@ def _edge_builder(
 ) -> tuple[str, Callable[[np.random.Generator], list[Codes]]]:
     columns = [edge_units(f) for f in formats.values()]
     return f"edges{size}/1", lambda rng: product(columns, _EDGE_ROWS[effort], rng)
+
+
+def _specials(formats: Mapping[str, Format], effort: str, rng: np.random.Generator) -> list[Codes]:
+    """Combinations of few values, where the edges are a sample of theirs; else none."""
+    edges = np.prod([len(edge_units(f)) for f in formats.values()], dtype=object)
+    if len(formats) < 2 or edges <= _EDGE_ROWS[effort]:
+        return [np.zeros(0, dtype=np.int64)] * len(formats)
+    return combinations([special_units(f) for f in formats.values()], rng)
 
 
 def named_set(case: Case, case_name: str, effort: str, name: str) -> InputSet:

@@ -262,7 +262,8 @@ def _speed(old: Iterable[Timing], new: Iterable[Timing]) -> Iterator[Change]:
         found = b.beside(a, least=BETWEEN_RUNS)
         if found.verdict in ("slower", "faster"):
             slower = found.verdict == "slower"
-            yield Change("speed", b.key, f"{a.median:.4g} s", f"{b.median:.4g} s", slower, change_of(found))
+            by = f"; assembled by {a.ptxas}, then by {b.ptxas}" if a.ptxas and b.ptxas and a.ptxas != b.ptxas else ""
+            yield Change("speed", b.key, f"{a.median:.4g} s", f"{b.median:.4g} s", slower, change_of(found) + by)
 
 
 def elsewhere(a: Timing | InRegisters, b: Timing | InRegisters) -> str:

@@ -74,6 +74,8 @@ def _grid(grid: Grid) -> None:
 
 
 def _timing(t: Timing) -> None:
+    if t.key.assembler and t.ptxas != t.key.assembler:
+        raise ContradictionError(f"the key names {t.key.assembler!a}, and ptxas was {t.ptxas!a}")
     if not 0 < t.low <= t.median <= t.high:
         raise ContradictionError(f"median {t.median} s, within {t.low} to {t.high}")
 

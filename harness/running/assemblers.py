@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pytest
+
 from harness.model.assemblers import TRITONS_LEVEL, PtxasChoice
 from harness.running.plan import WorkItem
 from harness.triton.installation import NoTriton
@@ -64,6 +66,17 @@ class AssemblerChoice:
             return []
         named = [(place, level) for place in self.places for level in self.levels]
         return [f"{BUNDLED} -O{level}" if p == BUNDLED else assembler_at(p, level).label for p, level in named]
+
+
+def timed_by(config: pytest.Config, target: str | None) -> tuple[Chosen, ...]:
+    """The assemblers that are timed: those that options name; full effort adds none. Raises UsageError."""
+    places, levels = config.option.ptx_assembler, config.option.ptx_opt
+    if target is None or not (places or levels):
+        return (None,)
+    try:
+        return AssemblerChoice.of(places, levels, "quick").resolved("gpu", target)
+    except (NoTriton, NoAssembler) as e:
+        raise pytest.UsageError(f"--ptx-assembler: {e}") from None
 
 
 def tritons_own(target: str, compiler: str = "", level: int = TRITONS_LEVEL) -> PtxasChoice:

@@ -21,11 +21,12 @@ from harness.processes.gpus import gpus
 from harness.records import Sent, sent
 from harness.records.shown import OwnWords, line
 from harness.running import reuse
-from harness.running.assemblers import AssemblerChoice, Chosen
+from harness.running.assemblers import AssemblerChoice, Chosen, timed_by
 from harness.running.item import Item, ItemResults, fingerprint_of
 from harness.running.linting import lint_items
 from harness.running.replay import TokenError, parse
 from harness.running.run import run_item
+from harness.running.together import Together
 from harness.timing.items import benchmark_items, only_benchmarks, timing_item
 from harness.triton.installation import NoTriton
 from harness.triton.ptxas import NoAssembler
@@ -36,6 +37,7 @@ OFFERED = pytest.StashKey[tuple[str, ...]]()
 FALLEN = pytest.StashKey[tuple[str, ...]]()
 """Likewise: targets whose GPU items became the emulator's, as no node has such a GPU."""
 
+_TOGETHER = pytest.StashKey[Together]()
 _BACKENDS = pytest.StashKey[dict[str, Backend]]()
 _TARGETS = pytest.StashKey[tuple[str, ...]]()
 _FILES = pytest.StashKey[dict[str, Path]]()
@@ -107,7 +109,7 @@ def items(parent: pytest.Collector, loaded: loader.LoadedCase) -> Iterator[pytes
     """One item for each variant, target and backend that this run is to have; or what times them."""
     if only_benchmarks(parent.config):
         for target in _devices(parent.config):
-            yield from benchmark_items(parent, loaded, target)
+            yield from benchmark_items(parent, loaded, target, timed_by(parent.config, target))
         return
     for variant in loaded.case.variants:
         for backend, target in places(parent.config):
@@ -116,7 +118,7 @@ def items(parent: pytest.Collector, loaded: loader.LoadedCase) -> Iterator[pytes
             yield VariantItem.from_parent(parent, name=item.label, nodeid=f"{parent.nodeid}::{item.label}", item=item)
     if parent.config.option.ptx_timing:
         for target in _devices(parent.config):
-            yield timing_item(parent, loaded, target)
+            yield timing_item(parent, loaded, target, timed_by(parent.config, target))
 
 
 def check_replay(config: pytest.Config, collected: Iterable[pytest.Item]) -> None:
@@ -264,15 +266,13 @@ class VariantItem(OwnWords, pytest.Item):
         backend = backend_of(self.config, self.item.backend)
         effort = self.config.option.ptx_effort
         replay = self._replay(self.item.loaded.case)
-        dump = self.config.option.ptx_dump
+        dump = Path(self.config.option.ptx_dump) if self.config.option.ptx_dump else None
+        if replay is None and OFFERED not in self.config.stash:  # a node of a cluster runs few items of many files
+            ours = (i for i in self.session.items if isinstance(i, VariantItem) and i.assemblers == (None,))
+            together = self.config.stash.setdefault(_TOGETHER, Together())
+            together(self.item, backend, effort, (i.item for i in ours if not is_done(i)))
         found = run_item(
-            self.item,
-            backend,
-            effort,
-            node=self.address,
-            replay=replay,
-            dump=Path(dump) if dump else None,
-            assemblers=self.assemblers,
+            self.item, backend, effort, node=self.address, replay=replay, dump=dump, assemblers=self.assemblers
         )
         if self._reusable:
             reuse.keep(self.item, found, run_id(self.config), *self._settings)

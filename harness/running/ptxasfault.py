@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from harness.backends.compiled import CompiledKernel, compile_job, run_compiled
+from harness.backends.compiled import CompiledKernel, compile_job, placed, run_compiled
 from harness.fuzz.cut import smaller
 from harness.fuzz.fromptx import NotApart, taken_apart
 from harness.fuzz.pieces import FlowProgram
-from harness.fuzz.reduce import reduced
+from harness.fuzz.reduce import reduced_by_rounds
+from harness.fuzz.unroll import unrolled
 from harness.jobs import Job, MachineCodeBackend, Outcome
 from harness.judging.judge import judge_same
 from harness.model.assemblers import LEVELS, PtxasChoice
@@ -29,6 +30,7 @@ from harness.model.compilers import compiler_of
 from harness.model.policies import policies
 from harness.model.reference import ReferenceFault
 from harness.model.variants import CaseError
+from harness.ptx.kernel.memory import Buffer, BufferPointer
 from harness.ptx.limits import KERNEL_SECONDS
 from harness.records import Offender
 from harness.running.assemblers import Chosen, tritons_own
@@ -73,6 +75,8 @@ class PtxasBlame:
     evidence: str = ""
     of_smaller: Offender | None = None
     """The same of the smaller text, on the same inputs."""
+    launch: tuple[str, ...] = ()
+    """How the kernel is launched, in words: blocks and threads, and what each parameter is."""
 
 
 class _PtxOnly:
@@ -185,14 +189,17 @@ def _blame(
     compilation = _compilation(job)
     if compilation is None:
         return None
+    launch = _launched(job, compilation)
     if outcome.status == "error":  # its outputs are nobody's; each step of a reduction would cost a process
         options = _options(compilation, pair[0])
-        return PtxasBlame("stopped", *pair, compilation.ptx, options, job.target, evidence=meant.evidence)
+        return PtxasBlame(
+            "stopped", *pair, compilation.ptx, options, job.target, evidence=meant.evidence, launch=launch
+        )
     judgement = judge_same(job.case, job.inputs, meant.outputs, outcome.outputs, job.setup.pack)
     found = PtxasBlame(
         "wrong", *pair, compilation.ptx, _options(compilation, pair[0]), job.target,
         first=judgement.offenders[0] if judgement.offenders else None, differ=judgement.different,
-        evidence=meant.evidence,
+        evidence=meant.evidence, launch=launch,
     )  # fmt: skip
     if not smallest:
         return found
@@ -203,6 +210,22 @@ def _blame(
         return replace(found, ptx=compilation.ptx, smaller=False)
     offenders = judge_same(job.case, job.inputs, *outputs, job.setup.pack).offenders
     return replace(found, of_smaller=offenders[0] if offenders else None)
+
+
+def _launched(job: Job, compilation: Compilation) -> tuple[str, ...]:
+    """How a kernel is launched, for someone who has its PTX alone."""
+    made = placed(job, CompiledKernel(launch_of(job), compilation), fuse=False)
+    grid, block = ("x".join(map(str, s)) for s in (made.grid, made.block))
+    shared = f", {made.shared} bytes of dynamic shared memory" if made.shared else ""
+    given = [_parameter(p) for p in made.parameters]
+    return (f"launch: {grid} blocks of {block} threads{shared}", f"parameters: {', '.join(given)}")
+
+
+def _parameter(given: Any) -> str:
+    if isinstance(given, Buffer | BufferPointer):
+        buffer = given.buffer if isinstance(given, BufferPointer) else given
+        return f"address of {buffer.name or 'memory'} ({buffer.size} bytes)"
+    return str(given) if isinstance(given, int | float) else type(given).__name__
 
 
 def ended_badly(job: Job, outcome: Outcome, others: Sequence[Chosen]) -> PtxasBlame | None:
@@ -299,5 +322,7 @@ def _smaller(found: PtxasBlame, shows: Callable[[str], bool]) -> PtxasBlame:
     def each(programs: Sequence[FlowProgram]) -> list[bool]:
         return [shows(apart.text(p)) for p in programs]
 
-    small = reduced(apart.program, each, smaller, seconds=REDUCING, at_once=1, onwards=True)
+    small = reduced_by_rounds(
+        apart.program, each, smaller, unrolled, lambda p: p.size, seconds=REDUCING, at_once=1, onwards=True
+    )
     return replace(found, ptx=apart.text(small), smaller=True)

@@ -22,6 +22,9 @@ _WHAT = {
     "crashed": "crashes on this PTX, where it should assemble it or say what is wrong with it",
     "hung": "does not come to an end on this PTX",
 }
+_TITLES = {
+    "wrong": "gives wrong results", "stopped": "makes code that stops the GPU", "crashed": "crashes", "hung": "hangs",
+}  # fmt: skip
 _FOR_TRITON = "Triton takes it from TRITON_PTXAS_PATH and TRITON_PTXAS_BLACKWELL_PATH, which one by target and release"
 _LAUNCHED = ("wrong", "stopped")
 WIDTH = 12
@@ -42,31 +45,51 @@ def told(blame: PtxasBlame, attachment: str) -> list[str]:
 
 
 def _rows(blame: PtxasBlame, attachment: str) -> list[tuple[str, str]]:
-    rows = [("at fault", f"{blame.faulty.label}, {blame.faulty.path}")]
+    rows = [
+        ("what it is", "ptxas is NVIDIA's assembler: it turns PTX, which compilers write, into a GPU's machine code."),
+        ("", "It optimises, and has mistakes as any compiler has. Nothing in the kernel's source is wrong."),
+        ("at fault", f"{blame.faulty.label}, {blame.faulty.path}"),
+    ]
     if blame.right is not None:
         does = "gives the emulator's bits for the same PTX, on all inputs"
         rows.append(("right", f"{blame.right.label}: {does if blame.kind in _LAUNCHED else 'assembles the same PTX'}"))
     rows += _values(blame)
     if blame.first is not None:
         rows.append(("", f"output {blame.first.output}, code {blame.first.index}; {blame.differ} codes differ in all"))
-    rows += [
-        (
-            "what it is",
-            "ptxas is NVIDIA's assembler: it turns PTX, which compilers write, into a GPU's machine code. It",
-        ),
-        ("", "optimises, and has mistakes as any compiler has. Nothing in the kernel's source is wrong."),
-        ("report to", "NVIDIA: developer.nvidia.com/bugs, a bug of the CUDA toolkit's ptxas, with its version"),
-    ]
+    rows += _known_by(blame)
+    rows += [("work round" if n == 0 else "", text) for n, text in enumerate(work_round(blame))]
+    rows.append(("report to", "NVIDIA: developer.nvidia.com/bugs (with an account there), a bug of CUDA's ptxas"))
     if blame.faulty.bundled:
         words = "Triton, which carries this ptxas: an issue at github.com/triton-lang/triton, so that others are warned"
         rows.append(("", words))
-    rows.append(("attach", attachment))
+    rows += [("title", title(blame)), ("attach", attachment)]
     if blame.smaller:
         rows.append(("", "it is cut down to what shows the fault, and takes the kernel's own arguments"))
+    rows.append(("say also", "your GPU and driver (nvidia-smi shows both), and where ptxas comes from"))
     rows.append(("by hand", command(blame, blame.faulty, "wrong")))
     if blame.right is not None:
         rows.append(("", command(blame, blame.right, "right")))
-    return rows + [("work round" if n == 0 else "", text) for n, text in enumerate(work_round(blame))]
+        shown = "; nvdisasm -c shows the machine code of each" if blame.kind in _LAUNCHED else ""
+        rows.append(("", f"kernel.ptx is the attached file{shown}"))
+    return rows
+
+
+def _known_by(blame: PtxasBlame) -> list[tuple[str, str]]:
+    """Why it is ptxas, for someone who doubts it."""
+    if blame.right is None or blame.kind not in _LAUNCHED:
+        return []
+    own = blame.faulty.name
+    does = "stops the device" if blame.kind == "stopped" else "gives others, twice the same"
+    return [
+        ("known by", "three opinions on one PTX: ptxdiff's emulator runs it, as NVIDIA's PTX ISA defines each"),
+        ("", f"instruction; the machine code of {blame.right.name} gives the same bits, and that of {own} {does}"),
+    ]
+
+
+def title(blame: PtxasBlame) -> str:
+    """A headline for a report of the fault."""
+    right = f", {blame.right.name} does not" if blame.right else ""
+    return f"{blame.faulty.name} {_TITLES[blame.kind]} for {blame.target}{right}"
 
 
 def _values(blame: PtxasBlame) -> list[tuple[str, str]]:
@@ -100,6 +123,7 @@ def work_round(blame: PtxasBlame) -> list[str]:
         lines.append(
             f"assemble at {level}: ptx_options='{level}' among a Triton kernel's options, nvcc -Xptxas {level}"
         )
+        lines.append(f"it may be slower then: ptxdiff speed NAME --ptx-opt={right.level} --ptx-opt=3 shows both times")
         if right.level == 0:
             lines.append("for all of Triton's kernels: DISABLE_PTXAS_OPT=1")
     elif right is not None:
@@ -117,7 +141,7 @@ def work_round(blame: PtxasBlame) -> list[str]:
 def attached(folder: Path | None, key: Key, blame: PtxasBlame) -> str:
     """Write the PTX to a folder, and say where it is; without a folder, how one gets it."""
     if folder is None:
-        return "the PTX: repeat this with --ptx-dump=DIR, which writes it to that folder"
+        return "the PTX: repeat this with --ptx-dump=DIR (the command behind 'repeat'), which writes it to that folder"
     path = folder / file_name(key).replace(".npz", ".ptx")
     try:
         path.write_text(_commented(blame), encoding="utf-8")
@@ -128,7 +152,7 @@ def attached(folder: Path | None, key: Key, blame: PtxasBlame) -> str:
 
 def _commented(blame: PtxasBlame) -> str:
     """The PTX with what it shows in comments before it."""
-    words: Sequence[str] = [f"{blame.faulty.name} {_WHAT[blame.kind]}", in_brief(blame)]
+    words: Sequence[str] = [title(blame), f"{blame.faulty.name} {_WHAT[blame.kind]}", in_brief(blame), *blame.launch]
     if blame.smaller:
         words = [*words, "cut down to what shows the fault; parameters and launch are the kernel's own"]
     rows = [f"{name}: {text}" for name, text in _values(replace(blame, first=blame.of_smaller or blame.first)) if name]

@@ -40,6 +40,7 @@ from harness.running.ptxastrial import PtxasTrial
 from harness.running.replay import Replay, check_formats
 from harness.sweep import LARGE, OracleFault, Swept
 from harness.sweep.dispatch import sweep
+from harness.triton.spec import digested_once
 
 Units = dict[str, NDArray[np.generic]]
 
@@ -63,7 +64,8 @@ def run_item(
     A compiler's or device's complaint ends the item, for one assembler: what one setup cannot do, the rest would only
     repeat.
     """
-    return _ItemRun(item, backend, effort, node, dump).all(replay, stop, assemblers)
+    with digested_once():
+        return _ItemRun(item, backend, effort, node, dump).all(replay, stop, assemblers)
 
 
 def judge_job(item: Item, backend: Backend, job: Job, outcome: Outcome) -> Judgement:

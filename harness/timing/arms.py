@@ -16,6 +16,7 @@ from harness.backends import gpu
 from harness.inputs.sets import seed_of
 from harness.jobs import Job, Setup
 from harness.model.arguments import format_of
+from harness.model.assemblers import PtxasChoice
 from harness.model.case import Case
 from harness.model.compilers import compiler_of
 from harness.model.load import LoadedCase
@@ -46,8 +47,10 @@ class Arms:
     ptxas: Mapping[str, str] = field(default_factory=dict)
 
 
-def arms_of(loaded: LoadedCase, target: str, size: Size, variants: Sequence[str] = ()) -> Arms:
-    """A case's arms at a size; variants: those to take, all if none is named.
+def arms_of(
+    loaded: LoadedCase, target: str, size: Size, variants: Sequence[str] = (), assembler: PtxasChoice | None = None
+) -> Arms:
+    """A case's arms at a size; variants: those to take, all if none is named. assembler: None for Triton's own.
 
     Raises ValueError where none can be built here, with the compiler's words.
     """
@@ -62,12 +65,15 @@ def arms_of(loaded: LoadedCase, target: str, size: Size, variants: Sequence[str]
         if compiler := compiler_of(case, case.variants[name]):
             notes.append(f"{name}: compiled by {compiler}, whose kernels are not launched here")
             continue
-        setup = setup_of(case, case.variants[name], size)
+        setup = replace(setup_of(case, case.variants[name], size), assembler=assembler)
         job = Job(case, loaded.name, loaded.path, name, case.variants[name], target, setup, scalars)
         launch = launch_of(job)
         built = launch.build(target)
         if isinstance(built, Refusal):
             notes.append(f"{name}: {built.kind}: {built.words}")
+            continue
+        if words := gpu.unlaunched(launch, target):
+            notes.append(f"{name}: {words}")
             continue
         for t in launch.outputs:
             outputs.setdefault(t.name, _tensor(t.format, t.extent))
@@ -78,7 +84,7 @@ def arms_of(loaded: LoadedCase, target: str, size: Size, variants: Sequence[str]
     if not launches:
         raise ValueError("; ".join(notes))
     first = next(iter(launches.values()))
-    if case.pytorch is not None and not variants:
+    if case.pytorch is not None and not variants and assembler is None:  # it has no PTX for another ptxas
         try:
             launches[PYTORCH] = _compiled(case, tensors)
             setups[PYTORCH] = replace(setup_of(case, next(iter(case.variants.values())), size), pack=1)

@@ -12,6 +12,7 @@ import torch
 
 from harness.backends.gpu import device_target
 from harness.inputs.sets import seed_of
+from harness.model.assemblers import PtxasChoice
 from harness.model.load import LoadedCase, load
 from harness.processes.locks import current
 from harness.records import Key, Timing
@@ -30,6 +31,7 @@ def time_case(
     path: str,
     attribute: str,
     target: str,
+    assemblers: Sequence[PtxasChoice | None] = (None,),
     variants: Sequence[str] = (),
     sizes: Sequence[str | int] = (),
     budget: float = BUDGET,
@@ -37,7 +39,8 @@ def time_case(
 ) -> Session:
     """Time a case on torch's current CUDA device. All arguments are names, so that any process can be asked.
 
-    path, attribute: the case file and the name that the case is bound to there. target: the device's. variants: those
+    path, attribute: the case file and the name that the case is bound to there. target: the device's. assemblers: of
+    the machine code, each timed in rounds of its own, with an A/A run of its own; None is Triton's. variants: those
     to time, by default all, with the case's expression in PyTorch if it has one. sizes: names ("small", "L2",
     "large") or numbers of elements; by default the three. budget: seconds of rounds at each size. least: rounds.
     Raises CannotTime.
@@ -58,10 +61,19 @@ def time_case(
         if 2.2 * size.bytes > free:  # the tensors, and the copy's
             notes.append(f"{size.elements} elements: {size.bytes >> 20} MiB and a copy do not fit into the device")
             continue
-        timed, arms = room.at(size, variants)
-        found += timed
-        notes += [n for n in arms.notes if n not in notes]
-        torch.cuda.empty_cache()
+        for assembler in assemblers:
+            try:
+                timed, arms = room.at(size, variants, assembler)
+            except CannotTime as error:
+                if len(assemblers) == 1:
+                    raise
+                notes.append(f"{assembler.name if assembler else 'Triton'}: {error}")
+                continue
+            found += timed
+            notes += [n for n in arms.notes if n not in notes]
+            torch.cuda.empty_cache()
+    if not found and len(assemblers) > 1:
+        raise CannotTime("; ".join(notes))
     return Session(tuple(found), tuple(notes))
 
 
@@ -89,11 +101,11 @@ class _Room:
     budget: float
     least: int
 
-    def at(self, size: Size, variants: Sequence[str]) -> tuple[list[Timing], Arms]:
-        """The case at one size."""
+    def at(self, size: Size, variants: Sequence[str], assembler: PtxasChoice | None) -> tuple[list[Timing], Arms]:
+        """The case at one size, by one assembler."""
         name = self.loaded.name
         try:
-            arms = arms_of(self.loaded, self.target, size, variants)
+            arms = arms_of(self.loaded, self.target, size, variants, assembler)
         except (ValueError, TypeError) as error:
             raise CannotTime(str(error)) from error
         seed = seed_of(name, f"{INPUT_SET} {size.elements}")
@@ -108,10 +120,11 @@ class _Room:
         common = Common(
             size, self.timer.name, seed, self.budget, clocks.summary, clocks.limits, clocks.uuid, arms.ptxas
         )
+        by = assembler.label if assembler else ""
         keys = {
             arm: Key(
                 name, arm, self.target, "gpu", pack=s.pack, shape=s.shape_text, alignment=s.alignment,
-                num_warps=s.num_warps, fusion=s.fusion, input_set=INPUT_SET,
+                num_warps=s.num_warps, fusion=s.fusion, input_set=INPUT_SET, assembler=by,
             )
             for arm, s in arms.setups.items()
         }  # fmt: skip

@@ -6,6 +6,7 @@ Triton calls ptxas too, but where that fails it prints the whole PTX and hides t
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import json
 import os
@@ -14,13 +15,14 @@ import signal
 import subprocess
 import tempfile
 import zlib
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.diskcache import DiskCache
 from harness.model.identity.experiment import harness
+from harness.triton.cubins import MOST, MachineKernel, kernel_of, merged, parted
 from harness.triton.diagnostics import Complaint, Ended, Refusal, kind_of, main_line, ptxas_complaints, with_hint
 from harness.triton.ptxtext import asm_line, blamed_line
 from harness.triton.spec import Compilation, Memo
@@ -244,12 +246,11 @@ def resources(said: str) -> dict[str, int]:
 
 def disassemble(assembly: Assembly, nvdisasm: str) -> Disassembly | Refusal:
     """Disassemble with the nvdisasm at a path: a quarter of a second, once, as the text is kept between runs."""
-    status = os.stat(nvdisasm)
-    key = (assembly.cubin, f"{nvdisasm} {status.st_size} {status.st_mtime_ns} {DISASSEMBLE}".encode())
-    kept = _kept.get(*key)
-    if kept is not None:
+    key = assembly.cubin, _reader(nvdisasm)
+    text = _ahead.pop(key, None)
+    if text is None and (kept := _kept.get(*key)) is not None:
         text = kept.decode()
-    else:
+    if text is None:
         made = _disassemble(assembly.cubin, nvdisasm)
         if isinstance(made, Refusal):
             return made
@@ -258,9 +259,43 @@ def disassemble(assembly: Assembly, nvdisasm: str) -> Disassembly | Refusal:
     return Disassembly(text, opcodes(text))
 
 
+def disassemble_ahead(assemblies: Iterable[Assembly], nvdisasm: str) -> None:
+    """Have at hand what `disassemble` will be asked for: one call of nvdisasm for all that it can read together.
+
+    What it cannot, and what does not come back as it would alone, is left to `disassemble`.
+    """
+    reader = _reader(nvdisasm)
+    groups: dict[object, list[tuple[bytes, MachineKernel]]] = {}
+    for cubin in dict.fromkeys(a.cubin for a in assemblies):
+        if (cubin, reader) not in _ahead and _kept.get(cubin, reader) is None and (kernel := kernel_of(cubin)):
+            groups.setdefault(kernel.alike, []).append((cubin, kernel))
+    for group in groups.values():
+        for first in range(0, len(group), MOST):
+            part = group[first : first + MOST]
+            said = _disassemble(merged([k for _, k in part]), nvdisasm) if len(part) > 1 else None
+            texts = parted([k for _, k in part], said) if isinstance(said, str) else None
+            for (cubin, _), text in zip(part, texts or (), strict=texts is not None):
+                _kept.put(text.encode(), cubin, reader)
+                _ahead[cubin, reader] = text
+    while len(_ahead) > MOST:
+        _ahead.popitem(last=False)
+
+
+def _reader(nvdisasm: str) -> bytes:
+    """What decides how machine code reads: the file of nvdisasm, and its options."""
+    status = os.stat(nvdisasm)
+    return f"{nvdisasm} {status.st_size} {status.st_mtime_ns} {DISASSEMBLE}".encode()
+
+
 # Code sections only, each instruction with its line of PTX; no analysis of the data flow, which costs a third more.
 DISASSEMBLE = ("-c", "-gp", "-ndf")
 _kept = DiskCache("sass")
+_ahead: OrderedDict[tuple[bytes, bytes], str] = OrderedDict()  # by cubin and reader, until they are asked for
+
+
+def making_ahead(path: str) -> contextlib.AbstractContextManager[None]:
+    """While one process disassembles a case file's kernels ahead, others that would do so wait, to find them."""
+    return _kept.making(b"ahead", path.encode())
 
 
 def _disassemble(cubin: bytes, nvdisasm: str) -> str | Refusal:

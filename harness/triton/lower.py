@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
+import gc
 import importlib
 import importlib.util
 import linecache
@@ -43,6 +44,8 @@ def lower(spec: KernelSpec, held: Mapping[FunctionRef, Any] | None = None) -> Lo
     held: functions that are here already, as in a fork of the process that made them; the others are loaded.
     """
     function = load(spec.function, held)
+    if not held:  # a worker, which compiles more; a fork ends
+        _collect_seldom()
     constants = {place: _loaded(value, held) for place, value in spec.constants}
     forget_output()
     attributes = {place: [["tt.divisibility", 16]] for place in spec.divisible}
@@ -75,6 +78,14 @@ def _but_for_contraction(spec: KernelSpec, held: Mapping[FunctionRef, Any] | Non
     if held or spec.swaps:
         return ""
     return digest_with_code(replace(spec, enable_fp_fusion=False), exact=True)
+
+
+@functools.cache
+def _collect_seldom() -> None:
+    """Let the collector of cycles pass over what is imported, and look less often: it took a twelfth of compiling."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @contextlib.contextmanager

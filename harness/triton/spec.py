@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import inspect
 import os
 import sys
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -55,9 +58,15 @@ class FunctionRef:
         plain = getattr(function, "fn", None)
         if not inspect.isfunction(plain) or not hasattr(function, "arg_names"):
             raise ValueError(f"{_name(function)} is a {type(function).__name__}, not a @triton.jit function")
+        met = _met.get()
+        if met is not None and (id(function), portable) in met:
+            return met[id(function), portable][1]
         path = str(Path(plain.__code__.co_filename).resolve())
         code = digest_with_code(function, exact=not portable)
-        return cls(plain.__module__, path, plain.__qualname__, code, portable)
+        made = cls(plain.__module__, path, plain.__qualname__, code, portable)
+        if met is not None:
+            met[id(function), portable] = function, made  # the function too, so that no other gets its id
+        return made
 
     def is_found(self, function: Any) -> bool:
         """Whether a worker that imports this reference's module finds `function` there, as far as can be told here.
@@ -72,6 +81,22 @@ class FunctionRef:
         for part in self.qualname.split("."):
             found = getattr(found, part, None)
         return found is function
+
+
+_met: ContextVar[dict[tuple[int, bool], tuple[Any, FunctionRef]] | None] = ContextVar("_met", default=None)
+
+
+@contextlib.contextmanager
+def digested_once() -> Iterator[None]:
+    """Within this block, digest each function once: it is the same one in all jobs of an item.
+
+    What changes a function's globals in here, in this process, changes no kernel: a worker compiles what the file says.
+    """
+    before = _met.set({})
+    try:
+        yield
+    finally:
+        _met.reset(before)
 
 
 def _name(function: Any) -> str:

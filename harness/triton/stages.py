@@ -110,7 +110,7 @@ def _to_ptx(source: Any, backend: Any, options: Any, target: GPUTarget, key: str
         backend.load_dialects(context)
         codegen = backend.get_codegen_implementation(options)
         module = source.make_ir(target, options, codegen, backend.get_module_map(), context)
-        dialect = str(module)  # of Gluon's dialect, which has no stage of the name below
+        dialect = "" if "ttir" in stages else str(module)  # Gluon has no such stage
         for name, stage in stages.items():
             module = stage(module, metadata)
             if name == "ttir":

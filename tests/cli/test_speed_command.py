@@ -1,6 +1,7 @@
 """`ptxdiff speed` and `ptxdiff run --timing`, on a model of a device."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -17,17 +18,20 @@ from tests.records.test_inregisters import loop, untimed
 GPU = Gpu("0", "A GPU", "GPU-1", "sm_90a", 1 << 37)
 
 
-def session(limit, path, attribute, target, variants, sizes, budget):
-    """Three variants at a size: the second as fast as the first, the third a tenth slower."""
+def session(limit, path, attribute, target, assemblers, variants, sizes, budget):
+    """Three variants at a size: the second as fast as the first, the third a tenth slower; slower by level."""
     assert (target, variants, budget) == ("sm_90a", (), 0.5)
     found = []
-    for k, (variant, level) in enumerate([("first", 60e-6), ("like-it", 60e-6), ("torch.compile", 66e-6)]):
+    variants = [("first", 60e-6), ("like-it", 60e-6), ("torch.compile", 66e-6)]
+    for k, ((variant, level), by) in enumerate(itertools.product(variants, assemblers)):
+        label = by.label if by else ""
+        level *= 1 if by is None else 4 - by.level
         samples = tuple(level * (1 + 0.001 * np.random.default_rng(k).standard_normal(48)))
         known = median(samples)
-        key = Key("flip", variant, target, "gpu", shape=str(sizes[0]))
+        key = Key("flip", variant, target, "gpu", shape=str(sizes[0]), assembler=label)
         notes = ("clocks held down: power cap",)
         found.append(Timing(key, 1 << 25, 8 << 25, samples, known.value, known.low, known.high, 61e-6, 0.002, 5e-7,
-                            {"sm_min": 1905}, timer="cupti", notes=notes))  # fmt: skip
+                            {"sm_min": 1905}, timer="cupti", notes=notes, ptxas=label))  # fmt: skip
     return Session(tuple(found), ("cvt: unsupported: needs sm_100a",))
 
 
@@ -60,6 +64,27 @@ def test_the_table_has_medians_intervals_the_floor_and_verdicts(here, capsys):
     assert "A/A 0.20%; empty kernel 0.50 µs; 48 samples each by cupti; sm_min 1905 MHz" in out
     assert "note: cvt: unsupported: needs sm_100a" in out
     assert out.count("clocks held down: power cap") == 1
+
+
+def test_each_assembler_has_a_table_of_its_own(here, capsys):
+    """At level 0 all variants take three times as long here, and none is called slower for it."""
+    words = ["speed", "flip.py", "--size", "2^25", "--seconds", "0.5", "--ptx-opt", "1", "--ptx-opt", "3"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert out.count("flip, 33554432 elements on sm_90a") == 2
+    assert out.count(" -O1") == 2  # a title, and who assembled
+    assert out.count("slower +10") == 2
+    assert "+200" not in out
+    assert "in registers" in out  # Triton's own is among them
+    assert main([*words[:6], "--ptx-opt", "0"]) == 0
+    assert "in registers" not in capsys.readouterr().out
+
+
+def test_an_assembler_that_is_none_is_refused(here, capsys):
+    assert main(["speed", "flip.py", "--ptx-assembler", "no/such/ptxas"]) == 2
+    assert "no/such/ptxas" in capsys.readouterr().err
+    assert main(["speed", "flip.py", "--in-registers", "--ptx-opt", "0"]) == 2
+    assert "timed as Triton assembles them" in capsys.readouterr().err
 
 
 def test_both_are_shown_and_where_the_faster_variant_pays(here, capsys):

@@ -64,13 +64,26 @@ FORMATS = {
         Narrow("ue5m3", 5, 3, 15, 0xFE, 0xFF, 8, unsigned=True),
         Narrow("f16", 5, 10, 15, 0x7BFF, 0x7FFF, 16),
         Narrow("bf16", 8, 7, 127, 0x7F7F, 0x7FFF, 16),
+        Narrow("tf32", 8, 10, 127, 0x3FBFF, 0x3FFFF, 19),
     )
 }
-"""What a NaN becomes in e2m3, e3m2 and e2m1, which have none, is the largest number."""
+"""What a NaN becomes in e2m3, e3m2 and e2m1, which have none, is the largest number. tf32: the upper 19 bits."""
 
 GFLOAT = {n: getattr(known, f"format_info_ocp_{n}") for n in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1")}
 GFLOAT |= {"ue8m0": known.format_info_ocp_e8m0, "s2f6": known.format_info_ocp_int8}
 GFLOAT |= {"f16": known.format_info_binary16, "bf16": known.format_info_bfloat16}
+GFLOAT["tf32"] = FormatInfo(
+    "tf32",
+    k=19,
+    precision=11,
+    bias=127,
+    is_signed=True,
+    domain=Domain.Extended,
+    has_nz=True,
+    num_high_nans=(1 << 10) - 1,
+    has_subnormals=True,
+    is_twos_complement=False,
+)
 GFLOAT["ue5m3"] = FormatInfo(
     "ue5m3",
     k=8,
@@ -144,6 +157,13 @@ def by_ml_dtypes(x: Any, name: str) -> Any:
     with np.errstate(all="ignore"):
         codes = np.minimum(np.abs(x), top).astype(np.float32).astype(CASTS[name]).view(np.uint8)
     return (codes & ((1 << FORMATS[name].bits) - 1)).astype(np.int64)
+
+
+def by_half_cast(x: Any, name: str) -> Any:
+    """Magnitude codes of float32 values by numpy's cast to float16, or that of ml_dtypes to bfloat16."""
+    with np.errstate(all="ignore"):
+        codes = np.abs(x).astype(np.float32).astype(np.float16 if name == "f16" else ml_dtypes.bfloat16)
+    return codes.view(np.uint16).astype(np.int64)
 
 
 def by_fields(patterns: Any, mode: str) -> Any:

@@ -125,7 +125,21 @@ def _paired(a: Any, b: Any, source: str) -> tuple[Any, ...]:
 @lru_cache(maxsize=1)
 def plain(source: str, strata: int = STRATA) -> Inputs:
     """Every pattern at both places of a pair, beside another one there."""
-    sizes = _magnitudes(source, strata)
+    return _with_signs(source, _magnitudes(source, strata))
+
+
+@lru_cache(maxsize=1)
+def to_halves(strata: int = STRATA) -> Inputs:
+    """float32 patterns as in `plain`, and all ties of float16, bfloat16 and tf32 with their neighbours."""
+    with np.errstate(invalid="ignore"):
+        halves = values("f16", np.arange(0x7C01))
+    ties = [0xFFF, 0x1000, 0x1001, 0x2FFF, 0x3000, 0x3001, 0x7FFF, 0x8000, 0x8001]
+    upper = np.arange(1 << 15)[:, None] << 16 | np.array(ties)
+    middles = _around((halves[1:-1] + halves[:-2]) / 2)
+    return _with_signs("f32", np.unique(np.concatenate([_magnitudes("f32", strata), upper.ravel(), middles])))
+
+
+def _with_signs(source: str, sizes: Any) -> Inputs:
     patterns = np.concatenate([sizes, sizes | (1 << (31 if source == "f32" else 15))])
     order = np.random.default_rng(3).permutation(len(patterns))
     which = np.concatenate([np.arange(len(patterns)), order])

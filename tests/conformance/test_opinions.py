@@ -21,6 +21,7 @@ from harness.ptx.isa import convert_narrow, convert_scale
 known = cache(conversions)
 """Digests of all definitions decide it: seconds, for the worker that runs this file alone."""
 
+INPUTS = (narrow_inputs.plain, narrow_inputs.to_halves, narrow_inputs.scaled, narrow_inputs.stochastic)
 FEW = 2
 """Lower halves of float32 patterns in quick tests: zeros and ones alone, beside all boundaries."""
 
@@ -148,6 +149,10 @@ def off_by_one(made: Callable[..., Any]) -> Callable[..., Any]:
         ("cvt.rz.satfinite.s2f6x2.bf16x2", "s2f6_exact", EXACT),
         ("cvt.rs.satfinite.e4m3x4.f32", "stochastic_sum", EXACT),
         ("cvt.rs.f16x2.f32", "stochastic_integers", "exact integers"),
+        ("cvt.rn.pzo.tf32.f32", "exact", EXACT),
+        ("cvt.rz.relu.satfinite.pzo.bf16x2.f32", "by_gfloat", GFLOAT),
+        ("cvt.rn.pzo.f16.f32", "by_half_cast", "numpy"),
+        ("cvt.rn.ftz.pzo.bf16.f32", "by_half_cast", ML_DTYPES),
         ("cvt.rn.f16x2.e2m3x2", "wide_exact", EXACT),
         ("cvt.rn.relu.scaled::n2::ue8m0.bf16x2.s2f6x2", "s2f6_wide_gfloat", GFLOAT),
     ],
@@ -157,10 +162,10 @@ def test_one_wrong_answer_of_one_reference_is_named(
 ) -> None:
     """The form and this reference are named, and no other one."""
     monkeypatch.setattr(d, function, off_by_one(getattr(d, function)))
-    for cached in (narrow_inputs.plain, narrow_inputs.scaled, narrow_inputs.stochastic):
+    for cached in INPUTS:
         cached.cache_clear()
     against = judged(form).against
-    for cached in (narrow_inputs.plain, narrow_inputs.scaled, narrow_inputs.stochastic):
+    for cached in INPUTS:
         cached.cache_clear()
     assert against
     assert all(text.startswith(f"{form}: ") and f", {name} says " in text for text in against)
@@ -198,6 +203,15 @@ WRONG = [
     ("cvt.rs.satfinite.e5m2x4.f32", columns(lambda a, b, e, f, r: [b, a, e, f, r])),
     ("cvt.rs.satfinite.e5m2x4.f32", columns(lambda a, b, e, f, r: [a, b, e, f, r & ~1])),
     ("cvt.rs.f16x2.f32", columns(lambda a, b, r: [a, b, r & 0xFFFF0FFF])),
+    ("cvt.rn.pzo.f16.f32", instead("cvt.rn", "cvt.rz")),
+    ("cvt.rm.ftz.pzo.bf16.f32", instead("cvt.rm", "cvt.rp")),
+    ("cvt.rz.pzo.tf32.f32", instead("rz.pzo", "rz")),
+    ("cvt.rn.satfinite.tf32.f32", instead(".satfinite", "")),
+    ("cvt.rn.satfinite.tf32.f32", columns(lambda a: [np.where(a & 0x3FFF == 0x1000, a | 1, a)])),
+    ("cvt.rn.pzo.f16.f32", columns(lambda a: [np.where(a & 0x3FFF == 0x3000, a & ~1, a) - (a & 0x3FFF == 0x3000)])),
+    ("cvt.rn.relu.satfinite.pzo.bf16x2.f32", instead(".relu", "")),
+    ("cvt.rz.satfinite.pzo.f16x2.f32", columns(lambda a, b: [b, a])),
+    ("cvt.rp.ftz.pzo.bf16.f32", columns(lambda a: [np.where(a == 0x007FFFFF, a + 1, a)])),
     ("cvt.rn.bf16x2.e2m1x2", columns(lambda a: [np.where(a & 0xF == 8, a ^ 8, a)])),
     ("cvt.rn.scaled::n2::ue8m0.bf16x2.e3m2x2", columns(lambda a, s: [a, np.where(s & 0xFF == 0, s | 1, s)])),
 ]

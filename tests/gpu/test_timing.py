@@ -112,6 +112,25 @@ def session(path):
     return time_case(str(path), "case", device_target())
 
 
+def test_another_level_is_timed_beside_an_a_a_run_of_its_own(path):
+    """At -O0 the same PTX is timed by the driver API; the record names program and level."""
+    from harness.backends.gpu import device_target
+    from harness.running.assemblers import tritons_own
+    from harness.timing.session import time_case
+
+    pytest.importorskip("cuda.bindings", reason="needs cuda-python")
+    target = device_target()
+    lowest = tritons_own(target, level=0)
+    found = time_case(str(path), "case", target, (None, lowest), (), ("L2",)).timings
+    by = {label: [t for t in found if t.key.assembler == label] for label in ("", lowest.label)}
+    assert {t.key.variant for t in by[lowest.label]} == {"plain", "asm", "two-passes"}
+    assert all(t.ptxas == lowest.label for t in by[lowest.label])
+    assert all(t.key.variant == "torch.compile" or t.ptxas not in ("", lowest.label) for t in by[""])
+    for timings in by.values():
+        assert len({t.noise for t in timings}) == 1
+        assert 0 < timings[0].noise < 0.1
+
+
 def test_every_variant_is_timed_at_every_size(session):
     assert {(t.key.variant, t.size) for t in session.timings} == {
         (v, s) for v in ("plain", "asm", "two-passes", "torch.compile") for s in ("small", "L2", "large")

@@ -63,7 +63,8 @@ def copies() -> list[str]:
         found.append(f"cp.async.bulk{to}{what}{TELLS}{several}{hint} [%b32_0], {source}, %b32_2, [%b32_3]{more};")
         if what == ".global":
             box = "[%b32_0], [%b64_1, {%b32_1, %b32_2}], [%b32_3]" + more
-            found.append(f"cp.async.bulk.tensor.2d{to}.global{TELLS}{several}{hint} {box};")
+            for group in ("", ".cta_group::1", ".cta_group::2"):
+                found.append(f"cp.async.bulk.tensor.2d{to}.global{TELLS}{several}{group}{hint} {box};")
     for hint, mask in itertools.product(("", ".L2::cache_hint"), ("", ".cp_mask")):
         more = ", %b64_5" * bool(hint) + ", %b16_4" * bool(mask)
         found.append(f"cp.async.bulk.global.shared::cta.bulk_group{hint}{mask} [%b64_0], [%b32_1], %b32_2{more};")

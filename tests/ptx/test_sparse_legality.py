@@ -60,6 +60,20 @@ def scaled_lines() -> list[str]:
     return found
 
 
+def sparse_scaled_lines() -> list[str]:
+    """As `scaled_lines`, of both shapes of a sparse matrix."""
+    found = []
+    four, tail = "{%b32_0, %b32_1, %b32_2, %b32_3}", "%b32_4, 0, %b32_5, {0, 0}, %b32_6, {0, 0};"
+    pairs = [("e4m3", "e4m3"), ("e4m3", "e2m1"), ("e2m1", "e2m1"), ("e5m2", "e3m2"), ("e2m3", "e2m3")]
+    for variant, kind, shape, vector, (a, b), scale in itertools.product(
+        VARIANTS, ("mxf8f6f4", "mxf4", "mxf4nvf4"), ("m16n8k64", "m16n8k128"),
+        ("", ".scale_vec::1X", ".scale_vec::2X", ".scale_vec::4X"), pairs, ("ue8m0", "ue4m3"),
+    ):  # fmt: skip
+        head = f"mma.{variant}.sync.aligned.{shape}.row.col.kind::{kind}.block_scale{vector}.f32.{a}.{b}.f32.{scale}"
+        found.append(f"{head} {four}, {four}, {four}, {four}, {tail}")
+    return found
+
+
 def compared(asked: list[str], target: str) -> list[str]:
     needs(target)
     isa.load()
@@ -84,4 +98,4 @@ def test_the_table_of_sparse_forms_has_what_ptxas_takes(target: str) -> None:
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a", "sm_120", "sm_120a", "sm_120f", "sm_121a"])
 def test_the_table_of_scaled_forms_has_what_ptxas_takes(target: str) -> None:
     """Slow: ptxas is run until it has named each of hundreds of lines that it refuses."""
-    assert compared(scaled_lines(), target) == []
+    assert compared(scaled_lines() + sparse_scaled_lines(), target) == []

@@ -159,6 +159,32 @@ def test_scaled_products(product: Product) -> None:
     np.testing.assert_array_equal(ran(product, a, b, cells), scaled_reference(product, a, b, x, y, c))
 
 
+def test_scales_of_half_as_many_rows_are_refused() -> None:
+    product = replace(SCALED[0], m=128)
+    a, b = drawn(product, 11)
+    x, y = scales(product, 12)
+    _, cells = accumulator(product, 13, 32)
+    for block in range(2):
+        put(cells[block], SCALE_A, np.concatenate([x, x])[:128], product.parts[0])
+        put(cells[block], SCALE_B, y, product.parts[1])
+    with pytest.raises(ExecutionError, match=r"has 128 rows for a pair .* take 256 rows, or .cta_group::1 with 128"):
+        ran(product, a, b, cells)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "words"),
+    [
+        ("mma.cta_group::1.kind::f16.ashift [%r1], [%r2], %rd1, %r3, %p1", r"\.ashift.*; shift a by tcgen05.shift"),
+        ("ld.red.sync.aligned.32x32b.x2.min.u32 {%r1, %r2}, %r4, [%r3]", r"loads that reduce .*; load by tcgen05.ld"),
+    ],
+)
+def test_what_is_not_run_is_told_with_what_to_do(instruction: str, words: str) -> None:
+    target = "sm_103f" if ".red" in instruction else "sm_100a"
+    head = f".version 9.0\n.target {target}\n.address_size 64\n.visible .entry k()"
+    with pytest.raises(NotElementwise, match=words):
+        load_kernel(f"{head} {{ .reg .b32 %r<5>; .reg .b64 %rd<2>; .reg .pred %p<2>; tcgen05.{instruction}; ret; }}")
+
+
 def test_a_in_tensor_memory() -> None:
     product = Product("f16", "f16", "f16", m=256, n=32, swizzle=(None, 0))
     a, b = drawn(product, 5)

@@ -392,13 +392,13 @@ def test_the_library_of_charts_is_kept_where_told_and_a_folder_that_cannot_be_wr
 
 
 class Shelf(dict):
-    """What was kept, by what it was made from; `given` counts what was taken from it."""
+    """What was kept, by what it was made from; `given` counts the packets that were taken from it."""
 
     given = 0
 
     def get(self, *parts):
         found = dict.get(self, parts)
-        self.given += found is not None
+        self.given += found is not None and parts[0] != b"quickly"
         return found
 
     def put(self, data, *parts):

@@ -44,6 +44,17 @@ def test_times_of_two_nodes_do_not_stand_beside_each_other():
     assert {r.against is None for r in rows if r.timing.node == "two/2b"} == {True}
 
 
+def test_times_by_two_assemblers_do_not_stand_beside_each_other():
+    run = synthetic.catalogue(1, per_cell=2)
+    second = [t for t in run.timings if t.key.variant == synthetic.VARIANTS[1]]
+    by = "ptxas 13.0.1 -O0 (0123456789ab)"
+    run.timings = [replace(t, key=replace(t.key, assembler=by), ptxas=by) if t in second else t for t in run.timings]
+    rows = measured(run)["rcp"]
+    assert {r.against is None for r in rows if r.timing.key.assembler} == {True}
+    past, newest = history([run])
+    assert by in page(view(newest), past, None)
+
+
 @pytest.fixture
 def registers():
     """A run with figures in registers of one case, in an order of their own."""

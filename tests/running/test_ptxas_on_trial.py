@@ -204,7 +204,12 @@ def test_machine_code_that_is_wrong_at_one_level_alone_is_the_assembler_s(backen
         "at fault    ptxas 99.9.1 -O3 (",
         "right       ptxas 99.9.1 -O0 (",
         "what it is  ptxas is NVIDIA's assembler",
+        "known by    three opinions on one PTX: ptxdiff's emulator",
+        "the machine code of ptxas 99.9.1 -O0 gives the same bits, and that of ptxas 99.9.1 -O3 gives others",
         "report to   NVIDIA: developer.nvidia.com/bugs",
+        "title       ptxas 99.9.1 -O3 gives wrong results for sm_90a, ptxas 99.9.1 -O0 does not",
+        "say also    your GPU and driver (nvidia-smi",
+        "kernel.ptx is the attached file; nvdisasm -c",
         f"attach      {tmp_path}/",
         f"by hand     {FLIPPING} -O3 --fmad=false --gpu-name=sm_90a kernel.ptx -o wrong.cubin",
         f"{FLIPPING} -O0 --fmad=false --gpu-name=sm_90a kernel.ptx -o right.cubin",
@@ -228,7 +233,10 @@ def test_the_attachment_is_cut_down_and_shows_the_fault(backend, tried, tmp_path
     tried(backend, "right", dump=tmp_path)
     (file,) = tmp_path.glob("*.ptx")
     text = file.read_text()
-    assert text.startswith("// ptxas 99.9.1 -O3 makes machine code that gives other bits")
+    assert text.startswith("// ptxas 99.9.1 -O3 gives wrong results for sm_90a, ptxas 99.9.1 -O0 does not\n")
+    assert "// ptxas 99.9.1 -O3 makes machine code that gives other bits" in text
+    assert "// launch: 1 blocks of 128 threads" in text
+    assert "// parameters: address of x (256 bytes), address of y (256 bytes), 256" in text
     assert "xor.b32" in text
     assert ".loc" not in text
     assert ".section" not in text

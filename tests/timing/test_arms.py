@@ -5,7 +5,7 @@ import torch
 
 from harness.backends import gpu
 from harness.model.load import load
-from harness.running.assemblers import label_of
+from harness.running.assemblers import label_of, tritons_own
 from harness.timing import arms
 from harness.timing.rounds import COPY, EMPTY, TWIN
 from harness.timing.sizes import sized
@@ -59,6 +59,20 @@ def test_all_variants_run_on_the_same_buffers(loaded, prepared):
     assert made.ptxas == dict.fromkeys(("mov", "or"), label_of(None, "gpu", "sm_90a", ""))
     (note,) = made.notes
     assert note.startswith("refused: error: ")
+
+
+def test_another_assembler_makes_what_it_is_named_for(loaded, prepared, monkeypatch):
+    """PyTorch's kernels are not assembled here, so they stand beside Triton's own alone."""
+    lowest = tritons_own("sm_90a", level=0)
+    size = sized(loaded[0].case, 1 << 12)
+    monkeypatch.setattr(gpu, "unlaunched", lambda launch, target: "")
+    made = arms.arms_of(loaded[0], "sm_90a", size, (), lowest)
+    assert list(made.launches) == ["mov", "or", TWIN, COPY, EMPTY]
+    assert set(made.ptxas.values()) == {lowest.label}
+    assert {s.assembler for s in made.setups.values()} == {lowest}
+    monkeypatch.setattr(gpu, "unlaunched", lambda launch, target: "not by the driver API")
+    with pytest.raises(ValueError, match="mov: not by the driver API"):
+        arms.arms_of(loaded[0], "sm_90a", size, (), lowest)
 
 
 def test_the_copy_reads_and_writes_as_many_bytes_in_all(loaded, prepared):

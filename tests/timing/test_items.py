@@ -3,6 +3,7 @@
 The device is a model: `time_case` gives samples of known levels, so that everything around it is the real thing.
 """
 
+import itertools
 import json
 from dataclasses import replace
 
@@ -29,19 +30,20 @@ other = case
 LEVELS = {"plain": 1e-5, "or": 1.3e-5}
 
 
-def model(path, attribute, target, variants=(), sizes=(), budget=1.0, least=32):
+def model(path, attribute, target, assemblers=(None,), variants=(), sizes=(), budget=1.0, least=32):
     """What a session would give."""
     if attribute == "broken":
         raise RuntimeError("an illegal memory access was encountered")
     found = []
-    for size in sizes or ("small", "L2", "large"):
+    for size, by in itertools.product(sizes or ("small", "L2", "large"), assemblers):
         for variant in variants or LEVELS:
             rng = np.random.default_rng(len(found))
             samples = tuple(LEVELS[variant] * (1 + 0.002 * rng.standard_normal(least)))
             known = median(samples)
-            key = Key("move" if attribute == "case" else f"move.{attribute}", variant, target, "gpu", shape=size)
+            name, label = "move" if attribute == "case" else f"move.{attribute}", by.label if by else ""
+            key = Key(name, variant, target, "gpu", shape=size, assembler=label)
             found.append(Timing(key, 1 << 20, 8 << 20, samples, known.value, known.low, known.high, 9e-6, 0.003,
-                                5e-7, {"sm_min": 1980}, size=size, timer="cupti"))  # fmt: skip
+                                5e-7, {"sm_min": 1980}, size=size, timer="cupti", ptxas=label))  # fmt: skip
     return Session(tuple(found))
 
 
@@ -176,7 +178,7 @@ def test_benchmarks_heed_pytest_benchmarks_options(run_cases, device, pytester, 
     )
     words = ("--benchmark-only", "--ptx-backend=gpu", "--benchmark-max-time=0.25", "--benchmark-min-rounds=100")
     run_cases(*words, "-k", "plain and L2 and not other", move=SOURCE).assert_outcomes(passed=1)
-    assert asked == [(("plain",), ("L2",), 0.25, 100)]
+    assert asked == [((None,), ("plain",), ("L2",), 0.25, 100)]
 
 
 def test_benchmarks_are_saved_and_compared(run_cases, device, pytester, monkeypatch):
@@ -197,18 +199,53 @@ def test_an_ordinary_run_has_no_timing_items(run_cases, device):
     assert "large" not in done.stdout.str()
 
 
-@pytest.mark.parametrize("timing", ["--ptx-timing", "--benchmark-only"])
-@pytest.mark.parametrize("chosen", [["--ptx-opt=0"], ["--ptx-assembler=PATH"], ["--ptx-assembler=PATH", "--ptx-opt=3"]])
-def test_what_triton_does_not_launch_is_refused_and_not_timed_under_another_name(run_cases, timing, chosen, device):
+@pytest.mark.parametrize("chosen", [["--ptx-opt=0"], ["--ptx-assembler=PATH"], ["--ptx-assembler=PATH", "--ptx-opt=1"]])
+def test_a_named_assembler_is_timed_and_named(run_cases, chosen, device, tmp_path, monkeypatch):
+    """Loops in registers, which Triton assembles, are then left out."""
     from harness.running.assemblers import tritons_own
 
-    words = [w.replace("PATH", tritons_own("sm_90a").path) for w in chosen]
-    done = run_cases(timing, "--ptx-backend=gpu", *words, move=SOURCE)
-    assert done.ret == 4
-    assert f"{timing} times what Triton itself assembles" in done.stderr.str()
+    path = tritons_own("sm_90a").path
+    words = [w.replace("PATH", path) for w in chosen]
+    monkeypatch.setattr("harness.timing.inregisters.time_in_registers", None)
+    records = tmp_path / "run.jsonl"
+    run_cases("--ptx-timing", "--ptx-backend=gpu", "-k", "timing", f"--ptx-records={records}", *words, move=SOURCE)
+    level = int(next((w[-1] for w in chosen if "opt" in w), "3"))
+    assert {t.key.assembler for t in read(records).timings} == {t.ptxas for t in read(records).timings}
+    (label,) = {t.key.assembler for t in read(records).timings}
+    assert f" -O{level}" in label
+    assert not read(records).in_registers
+
+
+def test_benchmarks_of_two_assemblers_stand_in_two_tables(run_cases, device, pytester):
+    done = run_cases(
+        "--benchmark-only", "--ptx-backend=gpu", "--ptx-opt=0", "--ptx-opt=3", "--benchmark-json=b.json",
+        "-k", "large and not other", move=SOURCE,
+    )  # fmt: skip
+    done.assert_outcomes(passed=4)
+    stored = json.loads((pytester.path / "b.json").read_text())["benchmarks"]
+    groups = {b["group"] for b in stored}
+    assert len(groups) == 2
+    assert "move large" in groups
+    assert {b["extra_info"]["ptxas"] for b in stored if " by ptxas" in b["group"]} == {
+        g.partition(" by ")[2] for g in groups if " by " in g
+    }
+
+
+def test_a_resumed_run_times_nothing_again_and_by_nobody_else(run_cases, device, pytester, monkeypatch):
+    """Timings by Triton's own say nothing of another level: a file with the former takes none of the latter."""
+    words = ("--ptx-timing", "--ptx-backend=gpu", "--ptx-records=r.jsonl", "-k", "timing and not other")
+    both = ("--ptx-opt=0", "--ptx-opt=3")
+    run_cases(*words, *both, move=SOURCE).assert_outcomes(passed=1)
+    monkeypatch.setattr("harness.timing.items.time_on_device", None)
+    run_cases(*words, *both, "--ptx-resume", move=SOURCE).assert_outcomes(passed=1)
+    assert len({t.key.assembler for t in read(pytester.path / "r.jsonl").timings}) == 2
+    done = run_cases(*words, "--ptx-resume", move=SOURCE)
+    assert "was begun with" in done.stderr.str()
 
 
 def test_beside_other_assemblers_triton_s_own_is_timed(run_cases, device, tmp_path):
     words = ("--ptx-opt=0", "--ptx-opt=3", "-k", "timing", f"--ptx-records={tmp_path / 'run.jsonl'}")
     assert run_cases("--ptx-timing", "--ptx-backend=gpu", *words, move=SOURCE).ret == 0
-    assert read(tmp_path / "run.jsonl").timings
+    found = {t.key.assembler.partition(" (")[0] for t in read(tmp_path / "run.jsonl").timings}
+    assert len(found) == 2
+    assert "" in found

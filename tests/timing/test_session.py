@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 
 from harness.gating.gate import Policy, gate
+from harness.model.assemblers import PtxasChoice
 from harness.records import PYTORCH, End, Key, Run, RunRecords, Writer, read
 from harness.records.compare import compare
+from harness.records.rules import ContradictionError, check
 from harness.timing.rounds import COPY, EMPTY, TWIN, Samples, measure
 from harness.timing.session import Common, timings
 from harness.timing.sizes import Size
 from reports import html, tabular
 from reports.timing import measured
+from tests.case_sources import FLIP
 from tests.reports import synthetic
 
 SIZE = Size("large", 1 << 25, 8 << 25)
@@ -182,3 +185,55 @@ def test_page_and_comparison_give_one_verdict(run):
 
 def test_each_timing_says_who_assembled_what_was_timed():
     assert {(t.key.variant, t.ptxas) for t in session()} == {(n, f"ptxas of {n}") for n in LEVELS if n[0] != "/"}
+
+
+@pytest.fixture
+def device(monkeypatch):
+    """A device in place of torch's, on which nothing is launched."""
+    pytest.importorskip("torch")
+    import torch
+
+    from harness.timing import session as timed
+
+    said = {"is_available": True, "current_device": 0, "empty_cache": None, "mem_get_info": (1 << 40, 0)}
+    for name, value in said.items():
+        monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: type("Device", (), {"L2_cache_size": 1 << 20}))
+    monkeypatch.setattr(timed, "device_target", lambda: "sm_90a")
+    monkeypatch.setattr(timed, "_warm_up", lambda work: None)
+    monkeypatch.setattr(timed, "Clocks", lambda gpu: None)
+    monkeypatch.setattr(timed, "current", lambda: None)
+    monkeypatch.setattr(timed.timers, "timer", lambda size: (None, ""))
+    monkeypatch.setattr(timed.timers, "Flush", lambda size: None)
+    return timed
+
+
+def test_each_assembler_is_measured_by_itself(device, tmp_path, monkeypatch):
+    """One that cannot be timed is a note where others can, and no session where none can."""
+    (tmp_path / "flip.py").write_text(FLIP)
+    lowest = PtxasChoice("/no/ptxas", "13.0.1", 0, "0123456789ab")
+    broken = dataclasses.replace(lowest, digest="f" * 12, level=1)
+    asked = []
+
+    def at(room, size, variants, assembler):
+        asked.append((size.name, assembler))
+        if assembler == broken:
+            raise device.CannotTime("ptxas crashed")
+        return [assembler], device.Arms({}, {}, ())
+
+    monkeypatch.setattr(device._Room, "at", at)
+    words = (str(tmp_path / "flip.py"), "case", "sm_90a")
+    found = device.time_case(*words, (None, broken, lowest), (), ("small",))
+    assert asked == [("small", None), ("small", broken), ("small", lowest)]
+    assert found.timings == (None, lowest)
+    assert found.notes == ("ptxas 13.0.1 -O1: ptxas crashed",)
+    with pytest.raises(device.CannotTime, match="ptxas crashed"):
+        device.time_case(*words, (broken,), (), ("small",))
+
+
+def test_a_timing_by_another_assembler_than_its_key_names_is_refused():
+    timing = session()[0]
+    key = dataclasses.replace(timing.key, assembler="ptxas 13.0.1 -O0 (0123456789ab)")
+    wrong = dataclasses.replace(timing, key=key)
+    with pytest.raises(ContradictionError, match="the key names"):
+        check(wrong)

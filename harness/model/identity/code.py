@@ -226,10 +226,16 @@ class _Walk:
         name = module.__name__.encode()
         if file is None or top in _BY_VERSION:
             return tagged("package", name, *([_version(top)] if self.exact else []))
-        place = str(Path(file).resolve())
+        place = _resolved(file)
         if any(place.startswith(f"{p}/") for p in _PACKAGES):
             return tagged("package", name, file_text(place).encode())
         return tagged("package", name) if any(place.startswith(f"{p}/") for p in (*_LIBRARIES, _HARNESS)) else None
+
+
+@functools.cache
+def _resolved(file: str) -> str:
+    """Where a module's file is. Its folders were found when it was imported: asking again was a sixth of a walk."""
+    return str(Path(file).resolve())
 
 
 _OF_EVERY_CLASS = frozenset(

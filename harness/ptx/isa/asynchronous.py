@@ -52,26 +52,21 @@ operation(
 
 _TO = ".shared::cta .shared::cluster"
 _RANKS = " ".join(f".{rank}d" for rank in range(1, 6))
-operation(
-    "cp.async.bulk.tensor.rank.to.global{.mode}.mbarrier::complete_tx::bytes{.hint}",
-    "bulk_tensor_load",
-    section="9.7.9.27.1.2",
-    requires=90,
-    rank=_RANKS,
-    to=_TO,
-    mode=".tile",
-    hint=".L2::cache_hint",
-)
-operation(
-    "cp.async.bulk.tensor.rank.to.global{.mode}.mbarrier::complete_tx::bytes.multicast::cluster{.hint}",
-    "bulk_tensor_load",
-    section="9.7.9.27.1.2",
-    requires=90,
-    rank=_RANKS,
-    to=".shared::cluster",
-    mode=".tile",
-    hint=".L2::cache_hint",
-)
+# With .cta_group, mbarriers may lie in the other block of a pair (ISA 9.7.9.27.1.2; targets: ptxas 13.4).
+_GROUPS: tuple[tuple[str, int | str], ...] = (("", 90), (".group", "100f 110f"))
+for _several, _places in (("", _TO), (".multicast::cluster", ".shared::cluster")):
+    for _group, _needs in _GROUPS:
+        operation(
+            f"cp.async.bulk.tensor.rank.to.global{{.mode}}.mbarrier::complete_tx::bytes{_several}{_group}{{.hint}}",
+            "bulk_tensor_load",
+            section="9.7.9.27.1.2",
+            requires=_needs,
+            rank=_RANKS,
+            to=_places,
+            mode=".tile",
+            hint=".L2::cache_hint",
+            **({"group": ".cta_group::1 .cta_group::2"} if _group else {}),
+        )
 operation(
     "cp.async.bulk.tensor.rank.global.shared::cta{.mode}.bulk_group{.hint}",
     "bulk_tensor_store",

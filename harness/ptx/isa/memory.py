@@ -102,7 +102,18 @@ operation(
     l2=".L2::evict_last .L2::evict_normal .L2::evict_first .L2::evict_unchanged",
     second=".L2::evict_unchanged .L2::evict_first",
 )
+operation(
+    "createpolicy.range{.space}.l2{.second}.b64",
+    "policy_range",
+    section="9.7.9.15",
+    requires=80,
+    space=".global",
+    l2=".L2::evict_last .L2::evict_normal .L2::evict_first .L2::evict_unchanged",
+    second=".L2::evict_unchanged .L2::evict_first",
+)
+operation("createpolicy.cvt.L2.b64", "policy_cvt", section="9.7.9.15", requires=80)
 operation("prefetch{.space}.level", "nothing_here", section="9.7.9.14", space=".global .local", level=".L1 .L2")
+operation("prefetch{.space}.tensormap", "nothing_here", section="9.7.9.14", requires=90, space=".const .param")
 operation("prefetchu.L1", "nothing_here", section="9.7.9.14")
 _CP = {"space": ".shared .shared::cta", "hint": ".L2::cache_hint", "prefetch": ".L2::64B .L2::128B .L2::256B"}
 operation("cp.async.cop.space.global{.hint}{.prefetch}", "cp_async", section="9.7.9.25.3.1", cop=".ca .cg", **_CP)

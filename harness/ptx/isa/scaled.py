@@ -1,13 +1,14 @@
 """Products of block-scaled matrices by a warp's tensor cores: MXFP8, 6 and 4 and NVFP4 (ISA 9.7.14.3, 9.7.14.5.14).
 
-`harness.ptx.kernel.scaled` runs them. ptxas (13.4) takes scales of ue8m0 for sixteen elements too, which the ISA's
-table does not have.
+`harness.ptx.kernel.scaled` runs them, and `sparsescaled` beside it those of a sparse matrix (9.7.14.6.3). ptxas (13.4)
+takes scales of ue8m0 for sixteen elements too, which the ISA's table does not have.
 """
 
 from __future__ import annotations
 
 from harness.ptx.isa.registry import operation
 
+_SPARSE = {".m16n8k32": ".m16n8k64", ".m16n8k64": ".m16n8k128"}
 _F8F6F4 = ".e4m3 .e5m2 .e3m2 .e2m3 .e2m1"
 
 for _kind, _vector, _shape, _types, _scales in (
@@ -22,6 +23,16 @@ for _kind, _vector, _shape, _types, _scales in (
         section="9.7.14.5.14",
         requires="120f",
         shape=_shape,
+        atype=_types,
+        btype=_types,
+        stype=_scales,
+    )
+    operation(
+        f"mma.sp::ordered_metadata.sync.aligned.shape.row.col.kind::{_kind}.block_scale{_vector}.f32.atype.btype.f32.stype",
+        "mma_sp_scaled",
+        section="9.7.14.6.3",
+        requires="120f" if _kind == "mxf8f6f4" else "120a 121a",  # ptxas (13.4)
+        shape=_SPARSE[_shape],
         atype=_types,
         btype=_types,
         stype=_scales,

@@ -9,10 +9,10 @@ import numpy as np
 
 from harness.ptx.binding.braces import is_special
 from harness.ptx.binding.builder import binds, expect
-from harness.ptx.binding.program import ReadSlot, Step, WriteSlot
+from harness.ptx.binding.program import ReadSlot, Register, Step, WriteSlot
 from harness.ptx.errors import ExecutionError, OperandError
 from harness.ptx.isa.forms import Bound, find
-from harness.ptx.kernel.builder import KernelBuilder
+from harness.ptx.kernel.builder import KernelBuilder, PassedPart
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.kernel.memory import LOCAL_WINDOW, PARAMETER_WINDOW, SHARED_WINDOW, Access
 from harness.ptx.machine.operations import runs
@@ -75,11 +75,24 @@ def _bind_ld(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     if space == "param":
         passed = [builder.param_register(node.operands[1], i, kind.width) for i in range(len(writers))]
         if passed[0] is not None:
-            return Step("param_move", node, bound, tuple(ReadSlot(p.slot, kind.width) for p in passed if p), writers)
+            return _passed(builder, node, bound, [p for p in passed if p], writers)
         size = kind.width // 8 * len(writers)
         return Step("ld_param", node, bound, (), writers, detail=builder.parameter(node.operands[1], size))
     reader, displacement = address(builder, node.operands[1], space)
     return Step("ld", node, bound, (reader,), writers, detail=Access(space, displacement, kind.width, len(writers)))
+
+
+def _passed(
+    builder: KernelBuilder, node: Instruction, bound: Bound, passed: Sequence[Register], writers: tuple[WriteSlot, ...]
+) -> Step:
+    """A load of what a call passes, or gives back."""
+    width = TYPES[bound.modifiers["type"] or ""].width
+    parts = [builder.param_parts(p) for p in passed]
+    if not any(parts):
+        return Step("param_move", node, bound, tuple(ReadSlot(p.slot, width) for p in passed), writers)
+    whole = [found or (PassedPart(p.slot, width, 0, width, 0),) for p, found in zip(passed, parts, strict=True)]
+    readers = tuple(ReadSlot(part.slot, part.width) for found in whole for part in found)
+    return Step("param_parts", node, bound, readers, writers, detail=tuple(whole))
 
 
 @binds("ldu")
@@ -117,6 +130,7 @@ def _bind_st(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
         passed = [builder.param_register(node.operands[0], i, kind.width) for i in range(len(readers))]
         if passed[0] is None:
             raise builder.error(OperandError, "a kernel's parameters cannot be written", node.offset)
+        builder.note_stored(node, [p for p in passed if p])
         return Step("param_move", node, bound, readers, tuple(WriteSlot(p.slot, kind.width) for p in passed if p))
     base, displacement = address(builder, node.operands[0], space)
     return Step("st", node, bound, (base, *readers), (), detail=Access(space, displacement, kind.width, len(readers)))
@@ -297,9 +311,34 @@ def _bind_policy(builder: KernelBuilder, node: Instruction, bound: Bound) -> Ste
     return Step("policy", node, bound, (), (writer,))
 
 
+@binds("policy_range")
+def _bind_policy_range(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    """`policy, [first byte], primary size, total size`."""
+    expect(builder, node, 4)
+    writer = builder.destination(node.operands[0], TYPES["b64"], bound)
+    base, _ = address(builder, node.operands[1], _space(bound))
+    sizes = [builder.read(o, TYPES["u32"], False, f"a size of {bound.spelling}") for o in node.operands[2:]]
+    return Step("policy", node, bound, (base, *sizes), (writer,))
+
+
+@binds("policy_cvt")
+def _bind_policy_cvt(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
+    """`policy, property`: that of an access property of CUDA C++."""
+    expect(builder, node, 2)
+    writer = builder.destination(node.operands[0], TYPES["b64"], bound)
+    reader = builder.read(node.operands[1], TYPES["b64"], False, f"operand of {bound.spelling}")
+    return Step("policy", node, bound, (reader,), (writer,))
+
+
 @runs("policy")
 def _run_policy(frame: KernelFrame, step: Step, active: Array | None) -> None:
-    frame.write(step.destinations[0], frame.constant(0, 64), None, active)
+    """A policy is opaque, and decides no value. One that is made of undefined bits is undefined."""
+    doubt = np.zeros(frame.lanes, np.uint64)
+    for reader in step.sources:
+        _, mask = frame.read(reader)
+        if mask is not None:
+            doubt |= np.where(np.broadcast_to(mask, (frame.lanes,)) != 0, ~np.uint64(0), np.uint64(0))
+    frame.write(step.destinations[0], frame.constant(0, 64), doubt if doubt.any() else None, active)
 
 
 @binds("nothing_here")

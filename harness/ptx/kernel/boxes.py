@@ -144,7 +144,8 @@ def _bind_load(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     base, displacement, corner = _corner(builder, node, bound, node.operands[1])
     barrier, barrier_displacement = address(builder, node.operands[2], "shared")
     ranks = (builder.read(node.operands[3], TYPES["u16"], False, "the mask of a multicast"),) if several else ()
-    detail = (to_displacement, displacement, Access("shared", barrier_displacement, 64, 1), several)
+    group = bound.modifiers.get("group") or ""
+    detail = (to_displacement, displacement, Access("shared", barrier_displacement, 64, 1), several, group)
     return Step("bulk_tensor_load", node, bound, (to, barrier, base, *corner, *ranks), detail=detail)
 
 
@@ -184,13 +185,13 @@ def _run_load(frame: KernelFrame, step: Step, active: Array | None) -> None:
     if not len(lanes):
         return
     barriers = places(frame, step, step.sources[1], step.detail[2], lanes).tolist()
-    several = step.detail[3]
+    several, group = step.detail[3:]
     boxes = _boxes(frame, step, lanes, 2, -1 if several else None)
     masks = ranks_of(frame, step, lanes) if several else [0] * len(lanes)
     for (lane, tensor, corner, start), barrier, ranks in zip(boxes, barriers, masks, strict=True):
         if not several:
             barrier_at(frame, step, barrier, lane)
-        frame.bulk.load(step, tensor, lane, corner, start, barrier, ranks)
+        frame.bulk.load(step, tensor, lane, corner, start, barrier, ranks, group)
 
 
 def ranks_of(frame: KernelFrame, step: Step, lanes: Array) -> list[int]:

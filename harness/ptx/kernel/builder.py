@@ -1,10 +1,13 @@
 """From a module to the program of one of its kernels: variables in memory, parameters, and functions that it calls.
 
 The body of a function that is called is put in the place of the call. PTX passes arguments through variables in .param
-memory, of which each byte range is written and read by one spelling; a register for each range is the same thing.
+memory; a register stands for each byte range that is stored, and a load takes it, a part of it, or several.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from harness.ptx.binding.builder import Builder
 from harness.ptx.binding.program import ReadSlot, Register, Step
@@ -35,10 +38,24 @@ def passed_names(node: Instruction) -> list[list[Name]]:
     return [[e for o in group if isinstance(o, Vector) for e in o.elements if isinstance(e, Name)] for group in groups]
 
 
+@dataclass(frozen=True)
+class PassedPart:
+    """Bits of a load from a .param variable: the register they lie in, its width, from which bit on, how many, and
+    where they go.
+    """
+
+    slot: int
+    width: int
+    shift: int
+    bits: int
+    to: int
+
+
 class KernelBuilder(Builder):
     """A builder that knows variables in memory, kernel parameters, and the functions that a kernel calls.
 
-    `passed`: the registers that stand for .param variables, by declaration, offset and width; `calling`: the functions
+    `passed`: the registers that stand for .param variables, by declaration, offset and width; `stored`: those of them
+    that are written; `calling`: the functions
     whose bodies are being put in place; `tensor_group`: the .cta_group of tcgen05 instructions, which all share it.
     """
 
@@ -47,6 +64,7 @@ class KernelBuilder(Builder):
         self.module = module
         self.functions = {f.name: f for f in module.functions if not f.kernel and f.body is not None}
         self.passed: dict[tuple[int, int, int], Register] = {}
+        self.stored: set[tuple[int, int, int]] = set()
         self.calling: list[str] = []
         self.tensor_group = ""
         self.parameters = {p.name: p for p in function.parameters}
@@ -146,6 +164,35 @@ class KernelBuilder(Builder):
         if not 0 <= offset <= TYPES[declared.type].width // 8 * (declared.size or 1) - size:
             raise self.error(OperandError, f"{size} bytes lie outside {declared.name}", node.offset)
         return self.slot_of(declared, offset, width)
+
+    def param_parts(self, register: Register) -> tuple[PassedPart, ...]:
+        """The stored ranges that make a load of a .param variable; none where one was stored as it is loaded.
+
+        Compilers write a word and read one byte of it, or write bytes and read a word.
+        """
+        (variable, first, width), *_ = (k for k, r in self.passed.items() if r is register)
+        known = sorted(k[1:] for k in self.stored if k[0] == variable and k[2] <= 64)
+        parts, at, end = list[PassedPart](), first, first + width // 8
+        while (variable, first, width) not in self.stored and width <= 64 and at < end:
+            begin, wide = next(((b, w) for b, w in known if b <= at < b + w // 8), (at, 0))
+            if not wide:
+                return ()  # nobody stores it: it is undefined
+            behind = min(end, begin + wide // 8)
+            slot = self.passed[variable, begin, wide].slot
+            parts.append(PassedPart(slot, wide, 8 * (at - begin), 8 * (behind - at), 8 * (at - first)))
+            at = behind
+        return tuple(parts)
+
+    def note_stored(self, node: Instruction, registers: Iterable[Register]) -> None:
+        """Remember which ranges of .param variables are stored. Raises NotElementwise for two that overlap."""
+        slots = {r.slot for r in registers}
+        for variable, first, width in [k for k, r in self.passed.items() if r.slot in slots]:
+            for _, begin, wide in (k for k in self.stored if k[0] == variable):
+                meet = begin < first + width // 8 and first < begin + wide // 8
+                if meet and (begin, wide) != (first, width):
+                    text = "stores to one .param variable in two widths, which the emulator does not run"
+                    raise self.error(NotElementwise, f"{node.spelling}: {text}", node.offset)
+            self.stored.add((variable, first, width))
 
     def slot_of(self, declared: Declaration, offset: int, width: int) -> Register:
         """The register that stands for a byte range of a .param variable."""

@@ -79,11 +79,13 @@ class Bulk:
     # to shared memory ------------------------------------------------------------------------------------
 
     def load(
-        self, step: Step, found: TensorMap, lane: int, corner: list[int], start: int, barrier: int, ranks: int = 0
-    ) -> None:
+        self, step: Step, found: TensorMap, lane: int, corner: list[int], start: int, barrier: int, ranks: int = 0,
+        group: str = "",
+    ) -> None:  # fmt: skip
         """Issue a copy of the box at a corner to an address of shared memory.
 
         ranks: a bit for each block of the cluster that gets the box, at the same offset; 0: that of the address.
+        group: the modifier .cta_group, which says in which blocks mbarriers may lie; empty where there is none.
         """
         frame, shared = self.frame, self.frame.shared
         block, offset = frame.destination(step, lane, start)
@@ -91,7 +93,39 @@ class Bulk:
         for to in frame.receivers(step, lane, ranks) if ranks else [block]:
             offsets = self._chunks(step, found, lane, offset, to)
             told = barrier % shared.size + to * shared.size if ranks else barrier
+            if group:
+                told = self._told(step, lane, barrier, to, bool(ranks), group)
             self.issue(Coming(step, lane, offsets, data, undefined, told, found.swizzle))
+
+    def _told(self, step: Step, lane: int, barrier: int, to: int, several: bool, group: str) -> int:
+        """The mbarrier that a copy to block `to` tells. Raises ExecutionError where it lies in none that may be told.
+
+        Of a pair (blocks whose ranks differ in the lowest bit) either block's may be. A multicast tells, for each block
+        that gets the box, that of its pair whose rank is as odd as that of the block of the mbarrier given.
+        """
+        frame, size = self.frame, self.frame.shared.size
+        block, cluster = barrier // size, frame.grid.cluster_size
+        first = to - to % cluster
+        if group == "cta_group::1" and several:
+            block = to
+        elif group == "cta_group::2":
+            of_pair = first + ((to - first) & ~1 | (block % cluster) & 1)
+            if several:
+                block = of_pair
+            if block != of_pair or block >= first + cluster:
+                text = (
+                    f"{frame.who(lane)} copies to rank {to - first} of its cluster of {cluster}, and the mbarrier lies "
+                )
+                text += f"in rank {block - first}: with .cta_group::2 it lies in either block of the same pair"
+                raise frame.fault(ExecutionError, step, text)
+            return barrier % size + block * size
+        if block != to:
+            text = (
+                f"{frame.who(lane)} copies to rank {to - first} of its cluster of {cluster}, and the mbarrier lies in "
+            )
+            text += f"rank {block - first}: with .cta_group::1 it lies in the same block; use .cta_group::2 for a pair"
+            raise frame.fault(ExecutionError, step, text)
+        return barrier % size + block * size
 
     def issue(self, coming: Coming) -> None:
         """Bytes begin their way to shared memory. Raises MemoryFault where others use their places."""
@@ -161,7 +195,9 @@ class Bulk:
                 shared.swizzles = np.zeros(len(shared.bytes) // 16, np.uint8)
             shared.swizzles[one.offsets // 16] = one.swizzle
             if frame.grid.races:
-                shared.note_landing(one.offsets, one.size, frame.receiver(one.lane, one.offsets), frame.clock)
+                # Who waits at the mbarrier hears of them first, in whatever block they lie.
+                hears = frame.receiver(one.lane, np.full(len(one.offsets), one.barrier))
+                shared.note_landing(one.offsets, one.size, hears, frame.clock)
             frame.arrived(one.step, one.barrier, one.lane, one.data.size)
         return bool(coming)
 

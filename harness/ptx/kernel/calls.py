@@ -13,7 +13,7 @@ from harness.ptx.kernel.builder import KernelBuilder, called, passed_names
 from harness.ptx.kernel.frame import KernelFrame
 from harness.ptx.kernel.memory import Access
 from harness.ptx.machine.operations import runs
-from harness.ptx.numeric.vectorise import Array
+from harness.ptx.numeric.vectorise import UNSIGNED, Array
 from harness.ptx.text.nodes import Instruction
 
 RUNTIME = {"vprintf": (64, 64), "__assertfail": (64, 64, 32, 64, 64)}
@@ -24,6 +24,24 @@ RUNTIME = {"vprintf": (64, 64), "__assertfail": (64, 64, 32, 64, 64)}
 def _run_param_move(frame: KernelFrame, step: Step, active: Array | None) -> None:
     for reader, writer in zip(step.sources, step.destinations, strict=True):
         frame.write(writer, *frame.read(reader), active)
+
+
+@runs("param_parts")
+def _run_param_parts(frame: KernelFrame, step: Step, active: Array | None) -> None:
+    """Each destination is put together from bits of what was stored."""
+    readers = iter(step.sources)
+    for parts, writer in zip(step.detail, step.destinations, strict=True):
+        whole, doubt = np.zeros(frame.lanes, np.uint64), np.zeros(frame.lanes, np.uint64)
+        for part in parts:
+            ones = np.uint64((1 << part.bits) - 1)
+            value, mask = frame.read(next(readers))
+            for of, into in ((value, whole), (mask, doubt)):
+                if of is not None:
+                    wide = np.broadcast_to(of, (frame.lanes,)).astype(np.uint64)
+                    into |= (wide >> np.uint64(part.shift) & ones) << np.uint64(part.to)
+        kind = UNSIGNED[writer.width]
+        if writer.slot >= 0:
+            frame.write(writer, whole.astype(kind), doubt.astype(kind) if doubt.any() else None, active)
 
 
 @binds("call")
@@ -44,7 +62,9 @@ def _bind_call(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     slots = [builder.slot_of(p, 0, w) for p, w in zip(passed, widths, strict=True) if p is not None]
     readers = tuple(ReadSlot(s.slot, w) for s, w in zip(slots, widths, strict=True))
     given = builder.scope.variable(results[0].text) if results else None
-    writers = () if given is None else (WriteSlot(builder.slot_of(given, 0, 32).slot, 32),)
+    left = [] if given is None else [builder.slot_of(given, 0, 32)]
+    builder.note_stored(node, left)
+    writers = tuple(WriteSlot(r.slot, 32) for r in left)
     return Step("call", node, bound, readers, writers, detail=name.text)
 
 

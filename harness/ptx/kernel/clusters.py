@@ -220,7 +220,7 @@ class ClusterFrame(KernelFrame):
         return found
 
     def receiver(self, lane: int, offsets: Array) -> Array:
-        """See `KernelFrame`: a thread of the block that gets them, which its mbarrier tells."""
+        """See `KernelFrame`: a thread of the block whose mbarriers, at these offsets, are told."""
         return np.asarray(offsets // self.shared.size % self.size * self.grid.threads).astype(np.int32)
 
     def refuse_unmade(self, step: Step, offset: int, lane: int) -> None:

@@ -21,6 +21,7 @@ from harness.ptx.kernel import (
     mbarriers,
     scaled,
     sparse,
+    sparsescaled,
     tensor,
     tensorcolumns,
     tensorcommits,
@@ -39,8 +40,8 @@ from harness.ptx.text.nodes import Function, Module
 from harness.ptx.text.parser import parse_module
 
 _LOADED = (
-    control, moves, accesses, boxes, bulkcopies, calls, clusterops, matrices, mbarriers, scaled, sparse, tensor,
-    tensorcolumns, tensorcommits, tensorcopies, tensorloads, tensorproducts, warpgroup, warps,
+    control, moves, accesses, boxes, bulkcopies, calls, clusterops, matrices, mbarriers, scaled, sparse, sparsescaled,
+    tensor, tensorcolumns, tensorcommits, tensorcopies, tensorloads, tensorproducts, warpgroup, warps,
 )  # fmt: skip
 """What registers the binders of all operations, and the runners of a kernel's own."""
 

@@ -177,7 +177,9 @@ def _run_grid(grid: KernelGrid) -> Executed:
     grid.deadline.begin(total, "blocks")
     lanes = lanes_together(LANES, len(grid.program.registers), len(grid.program.steps))
     together = max(1, lanes // grid.threads)
-    if any(s.kind in ("mma", "mma_scaled", "mma_sp", "wgmma", "tcgen05_alloc") for s in grid.program.steps):
+    if any(
+        s.kind in ("mma", "mma_scaled", "mma_sp", "mma_sp_scaled", "wgmma", "tcgen05_alloc") for s in grid.program.steps
+    ):
         together = max(1, min(together, -(-total // cores())))  # a product is worth a core of its own
     if grid.shared_bytes:
         together = max(1, min(together, SHARED_BUDGET // grid.shared_bytes))

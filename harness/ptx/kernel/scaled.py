@@ -52,13 +52,15 @@ class BlockScaled:
         return "RTX Blackwell"
 
 
-def _kind(bound: Bound) -> str:
+def kind_of(bound: Bound) -> str:
+    """The word behind `.kind::`."""
     return next(w.partition("::")[2] for w in bound.chosen if w and w.startswith("kind::"))
 
 
-def _blocks(bound: Bound) -> int:
+def blocks_of(bound: Bound) -> int:
+    """Scales of a row of a, and of a column of b."""
     word = next((w for w in bound.chosen if w and w.startswith("scale_vec::")), "")
-    return int(word.removeprefix("scale_vec::")[0]) if word else _BLOCKS[_kind(bound)]
+    return int(word.removeprefix("scale_vec::")[0]) if word else _BLOCKS[kind_of(bound)]
 
 
 @binds("mma_scaled")
@@ -81,14 +83,21 @@ def _bind_scaled(builder: KernelBuilder, node: Instruction, bound: Bound) -> Ste
     kinds = [TYPES[t] for t in ("f32", "b32", "b32", "f32")]
     writers = tuple(builder.destination(e, kinds[0], bound) for e in slots[0])
     readers = [builder.read(e, kinds[i], False, f"element of {bound.spelling}") for i in (1, 2, 3) for e in slots[i]]
-    blocks = _blocks(bound)
-    for number, threads in ((4, 2), (6, 4)):
+    blocks = blocks_of(bound)
+    readers += scale_operands(builder, node, bound, 4)
+    detail = BlockScaled(tables, widths, counts, types, scaledproducts.BLACKWELL[kind_of(bound)], blocks)  # type: ignore[arg-type]
+    return Step("mma_scaled", node, bound, tuple(readers), writers, detail=detail)
+
+
+def scale_operands(builder: KernelBuilder, node: Instruction, bound: Bound, first: int) -> list[ReadSlot]:
+    """`scales-of-a, {byte, thread}, scales-of-b, {byte, thread}`, from operand number `first` on."""
+    blocks, readers = blocks_of(bound), []
+    for number, threads in ((first, 2), (first + 2, 4)):
         readers.append(builder.read(node.operands[number], TYPES["b32"], False, f"scales of {bound.spelling}"))
         pair = builder.elements(node.operands[number + 1], 2)
         readers.append(_selector(builder, node, pair[0], range(0, 4, blocks), "byte"))
         readers.append(_selector(builder, node, pair[1], range(threads), "thread"))
-    detail = BlockScaled(tables, widths, counts, types, scaledproducts.BLACKWELL[_kind(bound)], blocks)  # type: ignore[arg-type]
-    return Step("mma_scaled", node, bound, tuple(readers), writers, detail=detail)
+    return readers
 
 
 def _selector(builder: KernelBuilder, node: Instruction, operand: Operand, legal: range, what: str) -> ReadSlot:
@@ -103,10 +112,7 @@ def _run_scaled(frame: KernelFrame, step: Step, active: Array | None) -> None:
     product: BlockScaled = step.detail
     warps, lanes = active_warps(frame, step, active)
     operands, doubts = factors(frame, step, warps, product.tables, product.widths, product.counts)
-    at = sum(product.counts[1:])
-    rows = np.arange(16)
-    scales_of_a = _scales(frame, step, at, warps, 2, rows % 8 * 4 + rows // 8)
-    scales_of_b = _scales(frame, step, at + 3, warps, 1, np.arange(8) * 4)
+    scales_of_a, scales_of_b = scales_of(frame, step, warps, sum(product.counts[1:]))
     a, b, c = (np.ascontiguousarray(x, np.uint32) for x in operands)
     if product.widths[1] == 4:
         a, b = a << np.uint32(2), b << np.uint32(2)  # where codes of 4 bits stand in a byte
@@ -120,19 +126,26 @@ def _run_scaled(frame: KernelFrame, step: Step, active: Array | None) -> None:
     scattered(frame, step.destinations, lanes, product.tables[0], 32, result, doubt, active)
 
 
+def scales_of(frame: KernelFrame, step: Step, warps: Array, at: int) -> tuple[Array, Array]:
+    """The scales of rows of a and of columns of b, whose operands are sources number `at` and following."""
+    rows = np.arange(16)
+    of_a = _scales(frame, step, at, warps, 2, rows % 8 * 4 + rows // 8)
+    return of_a, _scales(frame, step, at + 3, warps, 1, np.arange(8) * 4)
+
+
 def _scales(frame: KernelFrame, step: Step, at: int, warps: Array, step_of: int, lanes: Array) -> Array:
     """The scales of rows, or columns: tiles x rows x blocks. Raises UndefinedBits and ExecutionError.
 
     lanes: of each row, that of thread 0. step_of: threads between one thread-id and the next.
     """
-    product: BlockScaled = step.detail
+    blocks: int = step.detail.blocks
     byte, thread = (_same(frame, step, step.sources[at + i], warps) for i in (1, 2))
-    if byte % product.blocks or byte > 3 or thread > 4 // step_of - 1:
+    if byte % blocks or byte > 3 or thread > 4 // step_of - 1:
         text = f"{frame.who(int(warps[0]) * 32)} picks the scales of byte {byte} and thread {thread}, which are none"
         raise frame.fault(ExecutionError, step, text)
     value, mask = frame.read(step.sources[at])
     giving = lanes + thread * step_of
-    shift = (8 * (byte + np.arange(product.blocks))).astype(np.uint32)
+    shift = (8 * (byte + np.arange(blocks))).astype(np.uint32)
     if mask is not None:
         whole = (warps[:, None] * 32 + giving).reshape(-1)
         doubt = np.broadcast_to(mask, (frame.lanes,))[whole][:, None] >> shift & np.uint32(255)

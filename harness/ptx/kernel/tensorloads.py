@@ -96,7 +96,7 @@ def _bind_st(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
     return Step("tcgen05_st", node, bound, (base, *readers), (), detail=detail)
 
 
-def _cells(frame: KernelFrame, step: Step, warps: Array, lanes: Array) -> Array:
+def cells_of(frame: KernelFrame, step: Step, warps: Array, lanes: Array) -> Array:
     """The cell of every register, by warp, register and thread. Raises MemoryFault."""
     found: Image = step.detail
     given = same(frame, step, step.sources[0], lanes, "the address in tensor memory") + found.behind
@@ -134,7 +134,7 @@ def _run_ld(frame: KernelFrame, step: Step, active: Array | None) -> None:
     warps, lanes = active_warps(frame, step, active)
     if not len(warps):
         return
-    cells = _cells(frame, step, warps, lanes)
+    cells = cells_of(frame, step, warps, lanes)
     _touch(frame, step, cells, warps, False)
     memory = frame.tensor.memory
     for number, writer in enumerate(step.destinations):
@@ -152,7 +152,7 @@ def _run_st(frame: KernelFrame, step: Step, active: Array | None) -> None:
     warps, lanes = active_warps(frame, step, active)
     if not len(warps):
         return
-    cells = _cells(frame, step, warps, lanes)
+    cells = cells_of(frame, step, warps, lanes)
     _touch(frame, step, cells, warps, True)
     memory = frame.tensor.memory
     half, low = np.uint32(16), np.uint32(0xFFFF)

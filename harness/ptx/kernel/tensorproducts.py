@@ -284,9 +284,8 @@ def _scales(
     factor's id there too. In a pair each block has the scales of its own rows of a, and of all columns of b.
     """
     if given and rows[0] != 128:
-        text = (
-            f"scales of {rows[0]} rows in each of two blocks: the emulator runs scaled products of a pair with 256 rows"
-        )
+        text = f"the instruction descriptor of {frame.who(lane)} has {2 * rows[0]} rows for a pair of blocks: where "
+        text += f"the scales of {rows[0]} rows of a block lie is unpublished; take 256 rows, or .cta_group::1 with 128"
         raise frame.fault(ExecutionError, step, text)
     found = []
     for first, count, name in zip(given, rows, "ab", strict=False):
@@ -356,13 +355,19 @@ def _computed(
     return np.asarray(how(a[None], np.ascontiguousarray(b.T)[None], c[None])[0])
 
 
-def _refuses(operation: str, what: str) -> None:
+_REFUSED = {
+    "tcgen05_ashift": "does not run products of a shifted a (.ashift), as the ISA leaves open what is in the row "
+    "that none is shifted to; shift a by tcgen05.shift.down before, without .ashift",
+    "tcgen05_ld_red": "does not run loads that reduce (.red); load by tcgen05.ld and reduce the registers",
+}
+"""What is not run, and what to do instead."""
+
+
+def _refuses(operation: str) -> None:
     @binds(operation)
     def bind(builder: KernelBuilder, node: Instruction, bound: Bound) -> Step:
-        raise builder.error(
-            NotElementwise, f"{node.spelling}: the emulator does not run {what} of tcgen05", node.offset
-        )
+        raise builder.error(NotElementwise, f"{node.spelling}: the emulator {_REFUSED[operation]}", node.offset)
 
 
-_refuses("tcgen05_ashift", "products of a shifted a")
-_refuses("tcgen05_ld_red", "reducing loads")
+for _operation in _REFUSED:
+    _refuses(_operation)

@@ -1,0 +1,197 @@
+"""All forms of products measured within a time budget: a process for each core, GPUs shared out among them.
+
+The cheapest forms come first. Where there is not time for all, none may take longer than a limit, which is such that
+as many forms as possible reach the goal and the others get about the same time.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing as mp
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from harness.conformance.measure import Tally
+from harness.conformance.productforms import bounds_of
+from harness.conformance.products import ProductDevice
+from harness.processes.gpus import gpus
+from harness.ptx.targets import Target
+
+if TYPE_CHECKING:
+    from harness.conformance.fetch import Identity
+    from harness.conformance.ledger import Ledger
+
+LEAST = 2.0
+"""Seconds that must be left for a form to be begun."""
+_device: list[ProductDevice] = []
+
+
+_SETUP, _TILE = 4.0, 3e-6
+_RATES = {
+    "mma": {"f64": 20e6, "f16": 150e6, "bf16": 150e6, "tf32": 100e6, "e4m3": 150e6, "e5m2": 150e6, "": 500e6},
+    "mma_sp": {"f16": 38e6, "bf16": 38e6, "tf32": 25e6, "e4m3": 30e6, "e5m2": 30e6, "s8": 150e6, "u8": 150e6, "": 76e6},
+    "wgmma": {"b1": 300e9, "s8": 40e9, "u8": 40e9, "": 10e9},
+    "wgmma_sp": {"s8": 40e9, "u8": 40e9, "": 10e9},
+}
+"""Multiplications a second of one process, by operation and type: of mma by a core; of wgmma a GPU's sixteenth."""
+
+
+def estimate(form: str, tiles: int) -> float:
+    """About how many seconds so many tiles of a form take a process, to share out time by."""
+    bound = bounds_of()[form]
+    m, rest = (bound.modifiers["shape"] or "")[1:].split("n")
+    n, k = rest.split("k")
+    thin = 2.0 if bound.form.operation.endswith("_sp") else 1.0
+    rates = _RATES.get(bound.form.operation, _RATES["mma"])
+    rate = rates.get(bound.modifiers.get("atype") or "", rates[""])
+    if "alayout" in bound.modifiers:
+        rate, thin = 27e6, 0.25  # four products at once, computed by instructions
+    return _SETUP + tiles * (_TILE + int(m) * int(n) * int(k) / thin / rate)
+
+
+def limit(estimates: Iterable[float], budget: float) -> float:
+    """The most seconds that each may take so that all of them together take no more than the budget."""
+    waiting = sorted(estimates)
+    for place, each in enumerate(waiting):
+        share = budget / (len(waiting) - place)
+        if share < each:
+            return share
+        budget -= each
+    return math.inf
+
+
+def in_turn(names: Iterable[str], tiles: int) -> list[str]:
+    """Forms in the order of their estimates, those that a GPU computes mixed with those that a core does."""
+    sides: dict[bool, list[str]] = {True: [], False: []}
+    for name in sorted(names, key=lambda n: (estimate(n, tiles), n)):
+        sides[name.startswith("wgmma")].append(name)
+    places = {name: n / len(side) for side in sides.values() for n, name in enumerate(side)}
+    return sorted(places, key=lambda n: (places[n], n))
+
+
+def left_to_do(names: Iterable[str], tiles: int, entries: Mapping[str, Any]) -> list[str]:
+    """The forms that hardware has not confirmed on so many tiles, by the entries of `ledger.current`."""
+    from harness.conformance.ledger import CONFIRMED
+
+    return [n for n in names if entries[n].status != CONFIRMED or entries[n].inputs < tiles]
+
+
+def before_of(names: Iterable[str], identity: Identity, book: Ledger) -> dict[str, int]:
+    """Tiles on which this very device, driver and assembler confirmed today's definitions of forms."""
+    from harness.conformance.ledger import CONFIRMED, current
+
+    entries = current(book)
+    facts = (identity.device, identity.target, identity.driver, identity.ptxas)
+    same = {n for n, r in book.runs.items() if (r.device, r.target, r.driver, r.ptxas) == facts}
+    return {n: entries[n].inputs for n in names if entries[n].status == CONFIRMED and entries[n].run in same}
+
+
+def _begin(places: Any) -> None:
+    """Give a process one core, as blocks of a kernel run in parallel would only crowd the others, and one GPU."""
+    core, gpu = places.get()
+    if core is not None and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {core})
+    if gpu is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+
+
+def measured_here(form: str, tiles: int, seconds: float, start: int) -> Tally:
+    """Measure a form on this process's GPU."""
+    from harness.conformance import grouprounds, otherproducts, products
+
+    if not _device:
+        _device.append(ProductDevice())
+    if form.startswith("wgmma"):
+        return grouprounds.measured(_device[0], form, tiles, seconds, start)
+    if bounds_of()[form].form.operation != "mma":
+        return otherproducts.measured(_device[0], form, tiles, seconds, start)
+    return products.measured(_device[0], form, tiles, seconds, start)
+
+
+def campaign(
+    names: Iterable[str],
+    tiles: int,
+    target: str,
+    *,
+    seconds: float = math.inf,
+    workers: int | None = None,
+    progress: Callable[[str], None] = lambda words: None,
+    found: Callable[[Tally], None] = lambda tally: None,
+    before: Mapping[str, int] = MappingProxyType({}),
+    measuring: Callable[[str, int, float, int], Tally] = measured_here,
+) -> dict[str, list[Tally]]:
+    """Measure forms, each on so many tiles or as many as there is time for. Forms that the target lacks are left out.
+
+    before: tiles on which an earlier run of this device found no mismatch; only others are tried, and all are counted.
+    found: called with each tally as it comes, in this process. measuring: called in the processes with a form, the
+    number of tiles, the seconds that it may take, and how many tiles came before; it must be picklable. Forms for which
+    no time is left are not measured. A process that dies, or very many errors, end the campaign; what was measured
+    until then counts.
+    """
+    ends = time.monotonic() + seconds
+    device = Target.parse(target)
+    todo = in_turn((n for n in names if bounds_of()[n].requirement_unmet(device) is None), tiles)
+    number = min(workers or len(_cores()), max(len(todo), 1))
+    done: dict[str, list[Tally]] = {}
+    running: dict[Future[Tally], str] = {}
+    failures = 0
+    context = mp.get_context("spawn")
+    with context.Manager() as manager:
+        places = manager.Queue()
+        for place in _places(number, target):
+            places.put(place)
+        with ProcessPoolExecutor(number, context, _begin, (places,)) as pool:
+            while todo or running:
+                while todo and len(running) < number:
+                    left = ends - time.monotonic()
+                    if left < LEAST:
+                        progress(f"no time is left for {len(todo)} forms, from {todo[0]} on")
+                        todo.clear()
+                        break
+                    unfinished = [estimate(n, tiles - before.get(n, 0)) for n in (*todo, *running.values())]
+                    share = min(left, limit(unfinished, left * number))
+                    name = todo.pop(0)
+                    running[pool.submit(measuring, name, tiles - before.get(name, 0), share, before.get(name, 0))] = (
+                        name
+                    )
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    name = running.pop(future)
+                    try:
+                        tally = future.result()
+                    except BrokenProcessPool:
+                        progress(f"a process died, perhaps in {', '.join([name, *running.values()])}; no more forms")
+                        return done
+                    except Exception as e:
+                        # Not of the form, but of the GPU, whose context is lost, or of this program.
+                        progress(f"{name}: not measured, {type(e).__name__}: {str(e).splitlines()[:1]}")
+                        failures += 1
+                        if failures > number:
+                            progress(f"{failures} forms in a row failed; no more forms")
+                            todo.clear()
+                        continue
+                    failures = 0
+                    if tally.reached:
+                        tally.before = before.get(name, 0)
+                    done[name] = [tally]
+                    found(tally)
+                    words = tally.refused or tally.failure or f"{tally.mismatches:,} of {tally.inputs:,} tiles differ"
+                    progress(f"{name}: {words}")
+    return done
+
+
+def _cores() -> list[int]:
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+
+
+def _places(number: int, target: str) -> list[tuple[int | None, str | None]]:
+    """A core and what CUDA_VISIBLE_DEVICES must be for each process; None for what is not to be chosen."""
+    cores: list[int | None] = [*_cores()] if hasattr(os, "sched_setaffinity") else [None]
+    fitting = [g for g in gpus() if g.target == target]
+    names = {g.name for g in fitting[:1]}
+    seen: list[str | None] = [g.visible for g in fitting if g.name in names] or [None]
+    return [(cores[n % len(cores)], seen[n % len(seen)]) for n in range(number)]

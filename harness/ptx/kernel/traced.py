@@ -1,0 +1,100 @@
+"""What one thread did, instruction by instruction: what each read, wrote, and took from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from harness.ptx.binding.program import Step
+from harness.ptx.errors import ExecutionError, PtxError
+from harness.ptx.kernel.origins import Focus, Stored, Taken, Takes
+
+
+class TooLong(ExecutionError):
+    """A thread that executes more instructions, or copies more bytes, than are noted."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenOperand:
+    """A register, or a constant, as one instruction saw it.
+
+    name: as written; "" for a constant. value: None where bits are undefined. maker: the number of the thread's
+    instruction that wrote it last; -1 for none.
+    """
+
+    name: str
+    kind: str
+    width: int
+    value: int | None
+    maker: int = -1
+
+
+@dataclass(slots=True)
+class ThreadStep:
+    """One instruction of the thread.
+
+    time: of the step in the whole run. reads: guard last; of one whose guard did not hold, what stood in its results.
+    executed: whether the guard held. memory: the name of the memory that it touched, the offset there and the size;
+    data: what it loaded or left there. origins: of each byte that it loaded, who made it. warp: of an exchange, what
+    each operand holds in the threads of the warp. takes: of a copy, a product, an atomic, a load of matrices: what it
+    takes from memory and from other threads.
+    """
+
+    number: int
+    time: int
+    step: Step
+    line: int
+    text: str
+    reads: tuple[SeenOperand, ...]
+    writes: tuple[SeenOperand, ...] = ()
+    executed: bool = True
+    memory: tuple[str, int, int] | None = None
+    data: bytes = b""
+    origins: tuple[Stored | None, ...] = ()
+    warp: tuple[tuple[int, ...], ...] = ()
+    takes: list[Takes] = field(default_factory=list)
+
+    @property
+    def loads(self) -> bool:
+        """Whether it reads memory into registers."""
+        return self.memory is not None and self.step.kind in ("ld", "ldu")
+
+    @property
+    def stores(self) -> bool:
+        """Whether it changes memory."""
+        return self.memory is not None and not self.loads
+
+    @property
+    def opcode(self) -> str:
+        """The first word of the instruction."""
+        return self.step.node.opcode
+
+    @property
+    def branches(self) -> bool:
+        """Whether it goes elsewhere under a predicate."""
+        return self.step.kind in ("branch", "exit") and self.step.guard >= 0
+
+    def made_of(self, focus: Focus | None) -> Sequence[Taken]:
+        """What a part of its result takes from elsewhere; nothing, where it is made of the thread's registers alone."""
+        if focus is None:
+            return ()
+        return next((found for t in self.takes if (found := t.of(focus)) is not None), ())
+
+
+@dataclass
+class ThreadTrace:
+    """What one thread did. thread: its number in the grid. who: the same in words. fault: what ended the run early."""
+
+    thread: int
+    who: str = ""
+    steps: list[ThreadStep] = field(default_factory=list)
+    fault: PtxError | None = None
+
+    @cached_property
+    def _by_time(self) -> dict[int, ThreadStep]:
+        return {s.time: s for s in self.steps}
+
+    def at(self, time: int) -> ThreadStep | None:
+        """The thread's instruction of a time, once the run is over."""
+        return self._by_time.get(time)

@@ -1,0 +1,38 @@
+"""What the items of a case file make together, before the first of them runs.
+
+nvdisasm takes a quarter of a second to start, and reads several kernels in hardly more. So the first item that wants
+SASS has its file's other variants compiled and assembled for the target too, and all of them disassembled at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from harness.jobs import Backend, DisassemblingBackend, Job
+from harness.running.item import Item
+from harness.running.run import jobs
+
+
+class Together:
+    """Files and targets whose kernels were made together in this process."""
+
+    def __init__(self) -> None:
+        self._made: set[tuple[Path, str]] = set()
+
+    def __call__(self, item: Item, backend: Backend, effort: str, items: Iterable[Item]) -> None:
+        """Make at once what `item` and those of its file among `items` will ask for; none of them fails by it."""
+        place = item.loaded.path, item.target
+        if not isinstance(backend, DisassemblingBackend) or place in self._made:
+            return
+        self._made.add(place)
+        beside = [i for i in items if (i.loaded.path, i.target, i.backend) == (*place, item.backend) and not i.compiler]
+        backend.disassemble_ahead([job for i in beside if (job := _first(i, backend, effort))])
+
+
+def _first(item: Item, backend: Backend, effort: str) -> Job | None:
+    """The first job of an item's plan; None where there is none. Why not is told when the item runs."""
+    with contextlib.suppress(Exception):
+        return next((job for _, job in jobs(item, backend, effort)), None)
+    return None

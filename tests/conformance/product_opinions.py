@@ -1,0 +1,185 @@
+"""Products of 8, 6 and 4-bit floats that no hardware at hand has, held to a definition independent of the emulator's.
+
+    python tests/conformance/product_opinions.py --write
+
+tries each form of mma, dense, sparse and block-scaled, on tiles of seven kinds of magnitudes, and puts into the ledger
+on how many elements of d the definition of `tensor_products` agreed. Registers go through a whole kernel, so that
+where elements, scales and metadata lie is tried too. A form that targets compute in different ways is tried on each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import product_tiles
+import tensor_products as t
+from opinions import Verdict
+from packed_opinions import finished
+from product_tiles import KINDS, Tiles
+
+from harness.conformance import ledger, otherproducts, productforms, products
+
+TILES = 56 * len(KINDS)
+"""Tiles of a form; each has 128 elements."""
+PUBLISHED = "published model in float64"
+_FORM = re.compile(
+    r"mma(?P<sparse>\.sp::ordered_metadata)?\.sync\.aligned\.m16n8k(?P<k>\d+)\.row\.col(?:\.kind::(?P<kind>\w+))?"
+    r"(?:\.block_scale(?:\.scale_vec::(?P<blocks>\d)X)?)?\.(?P<to>f32|f16)\.(?P<a>e\dm\d)\.(?P<b>e\dm\d)\.(?P=to)"
+    r"(?:\.(?P<scale>ue\dm\d))?(?P<other> ?)"
+)
+
+
+@dataclass(frozen=True)
+class Product:
+    """What the spelling of a form says. `blocks`: scales along k, 0 where there are none."""
+
+    form: str
+    sparse: bool
+    k: int
+    kind: str
+    to: str
+    names: tuple[str, str]
+    scale: str
+    blocks: int
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """A target that has the form, and sm_120a where that has it too and computes it in another way."""
+        bound = productforms.bounds_of()[self.form]
+        first = productforms.target_of(bound)
+        both = first != "sm_120a" and bound.requirement_unmet(products.Target.parse("sm_120a")) is None
+        return (first, "sm_120a") if both else (first,)
+
+    @property
+    def bits(self) -> int:
+        """Bits that an element of a or b takes."""
+        return 4 if self.k == 64 and self.scale else 8
+
+
+def product(form: str) -> Product | None:
+    """What a form multiplies; None for one that this module does not know."""
+    found = _FORM.fullmatch(form)
+    if found is None:
+        return None
+    w = found.groupdict()
+    blocks = int(w["blocks"] or (2 if w["k"] == "64" else 1)) if w["scale"] else 0
+    return Product(
+        form, bool(w["sparse"]), int(w["k"]), w["kind"] or "", w["to"], (w["a"], w["b"]), w["scale"] or "", blocks
+    )
+
+
+def known() -> dict[str, Product]:
+    """The forms of the ledger that this module has opinions on: those that hardware has not confirmed."""
+    found = {form: product(form) for form, e in ledger.current().items() if e.status == ledger.SPECIFICATION}
+    return {form: c for form, c in found.items() if c is not None}
+
+
+def tiles(c: Product, count: int) -> Tiles:
+    """The tiles of a form; the same whoever asks."""
+    seed = zlib.crc32(c.form.encode())
+    return product_tiles.drawn(c.names, c.k, c.to, count, c.scale, c.blocks, c.sparse, seed)
+
+
+def operands(c: Product, some: Tiles) -> list[Any]:
+    """Registers of a, b and c, and of scales or metadata."""
+    rng = np.random.default_rng(2)
+    a, b = some.a, some.b
+    if c.bits == 8:
+        a, b = (product_tiles.contained(x, n, rng) for x, n in zip((a, b), c.names, strict=True))
+    found = [product_tiles.of_rows(a, c.bits, True), product_tiles.of_rows(b, c.bits, False)]
+    found.append(product_tiles.of_c(some.c, 32 if c.to == "f32" else 16))
+    if c.sparse:
+        found.append(product_tiles.of_metadata(some.kept))
+    if c.scale:
+        found += [product_tiles.of_scales(some.a_scales), product_tiles.of_scales(some.b_scales)]
+    return found
+
+
+def expected(c: Product, some: Tiles, target: str) -> Any:
+    """Codes of d: tiles x 16 x 8."""
+    shape = (*some.c.shape, some.a.shape[-1])
+    a = np.broadcast_to(some.a[:, :, None, :], shape)
+    if c.sparse:
+        columns = np.broadcast_to(some.kept[:, :, None, :], shape)
+        rows = np.broadcast_to(some.b[:, None], (*some.c.shape, c.k))
+        b = np.take_along_axis(rows, columns, axis=-1)
+    else:
+        b = np.broadcast_to(some.b[:, None], shape)
+    if c.scale:
+        return _scaled(c, some, a, b)
+    if target.startswith(("sm_10", "sm_11")):
+        return t.widened(a, b, some.c, c.names, c.to)
+    return t.block(a, b, some.c, c.names, c.to)
+
+
+def _scaled(c: Product, some: Tiles, a: Any, b: Any) -> Any:
+    (x, x_exponent), (y, y_exponent) = (t.parts(s, c.scale) for s in (some.a_scales, some.b_scales))
+    scales = x[:, :, None] * y[:, None], x_exponent[:, :, None] + y_exponent[:, None]
+    if c.kind == "mxf8f6f4":
+        return t.block(a, b, some.c, c.names, c.to, scales=scales)
+    each = c.k // t.GROUP // c.blocks
+    return t.grouped(a, b, some.c, tuple(s.repeat(each, axis=-1) for s in scales))
+
+
+def run(c: Product, target: str, registers: list[Any]) -> Any:
+    """The emulator's registers of d."""
+    module = otherproducts if c.sparse or c.scale else products
+    return module.emulated(module.program(c.form, target), registers)
+
+
+def verdict_on(c: Product, count: int = TILES) -> Verdict:
+    """The verdict on one form, on each of its targets."""
+    found = Verdict()
+    some = tiles(c, count)
+    registers = operands(c, some)
+    for target in c.targets:
+        codes = product_tiles.of_c(expected(c, some, target), 32 if c.to == "f32" else 16)
+        got = run(c, target, registers)
+        if c.to == "f16":
+            codes, got = (x.astype(np.uint32).view(np.uint16) for x in (codes, got))
+        found.add(c.form, got.ravel().astype(np.int64), {PUBLISHED: codes.ravel().astype(np.int64)}, _shown(c, target))
+    return found
+
+
+def _shown(c: Product, target: str) -> Any:
+    halves = 2 if c.to == "f16" else 1
+
+    def shown(place: int) -> str:
+        lane = place // halves % 32
+        tile, register = divmod(place // halves // 32, 4 // halves)
+        return f"{target}: tile {tile} ({KINDS[tile % len(KINDS)]}), register {register} of lane {lane}"
+
+    return shown
+
+
+def verdicts(chosen: Iterable[Product], count: int = TILES) -> Iterator[dict[str, Verdict]]:
+    """The verdicts, as they come."""
+    for c in chosen:
+        yield {c.form: verdict_on(c, count)}
+
+
+def main() -> int:
+    """Try all forms, print what differs, and write the ledger if asked to and nothing does."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--tiles", type=int, default=TILES, help=f"tiles of a form (default: {TILES})")
+    parser.add_argument("--only", default="", help="forms that begin so")
+    parser.add_argument("--write", action="store_true", help="put the result into the ledger")
+    args = parser.parse_args()
+    chosen = [c for form, c in known().items() if form.startswith(args.only)]
+    started, found = time.process_time(), {}
+    for number, part in enumerate(verdicts(chosen, args.tiles), 1):
+        found |= part
+        if number % 20 == 0 or number == len(chosen):
+            print(f"{number} of {len(chosen)} forms, {time.process_time() - started:.0f} s", flush=True)
+    return finished(found, args.write)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

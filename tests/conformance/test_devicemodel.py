@@ -1,0 +1,65 @@
+"""The arithmetic of wgmma that a device compares with is the definition's, compiled for the host and as PTX."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hostgpu import HostGpu
+
+from harness.conformance import groupproducts, grouprounds
+from harness.conformance.grouprounds import KINDS
+
+FORMS = [
+    "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16",
+    "wgmma.mma_async.sync.aligned.m64n16k16.f16.f16.f16",
+    "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16",
+    "wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32",
+    "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e5m2",
+    "wgmma.mma_async.sync.aligned.m64n8k32.f16.e5m2.e4m3",
+    "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.u8",
+    "wgmma.mma_async.sync.aligned.m64n8k32.satfinite.s32.u8.s8",
+    "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc",
+    "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16",
+    "wgmma.mma_async.sp.sync.aligned.m64n8k16.f32.tf32.tf32",
+    "wgmma.mma_async.sp.sync.aligned.m64n8k64.f16.e4m3.e4m3",
+    "wgmma.mma_async.sp.sync.aligned.m64n8k64.s32.s8.s8",
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_arithmetic_is_the_definition_s(form: str) -> None:
+    """On all kinds of magnitudes, with matrices that meet others: every result agrees, and none when d is changed."""
+    layout = groupproducts.layouts_of(form)[2]
+    kernel = groupproducts.program(form, "sm_90a", layout)
+    tiles = 4 * KINDS
+    operands = groupproducts.drawn(kernel, form, tiles)
+    device = HostGpu()
+    rolls = [KINDS, 2 * KINDS, 3 * KINDS]
+    moved = [np.roll(x, -n, axis=0) for x, n in zip(operands, [*rolls[:2], 0, *rolls[2:]], strict=False)]
+    with grouprounds.loaded(device, kernel, operands) as rounds:
+        expected = groupproducts.computed(kernel, moved)
+        device.upload(rounds.places["d"], expected)
+        assert grouprounds._right(rounds.check(rolls, tiles), kernel).all()
+        device.upload(rounds.places["d"], expected ^ np.uint32(0x00010001))
+        assert not rounds.check(rolls, tiles).any()
+    assert not device.memory
+
+
+WHOLE = [FORMS[0], FORMS[6], FORMS[8], FORMS[9]]
+
+
+@pytest.mark.parametrize("form", WHOLE)
+def test_the_kernel_that_a_gpu_runs_gives_the_same(form: str) -> None:
+    """The PTX itself, in the emulator: it counts what the functions compiled for the host count."""
+    kernel = groupproducts.program(form, "sm_90a", groupproducts.layouts_of(form)[1])
+    operands = groupproducts.drawn(kernel, form, KINDS)
+    found = []
+    for whole in (False, True):
+        device = HostGpu(whole=whole)
+        with grouprounds.loaded(device, kernel, operands) as rounds:
+            expected = groupproducts.computed(kernel, operands)
+            expected[:, 0, 3:40:5] ^= np.uint32(1)
+            device.upload(rounds.places["d"], expected)
+            found.append(rounds.check([0, 0, 0], KINDS))
+    assert (found[0] == found[1]).all()
+    assert (found[0] == 64 * 8 - 8).all()

@@ -1,0 +1,39 @@
+"""Packets that are sure to be too large are not made, and the page is the one that it would be."""
+
+import pytest
+
+from reports import html, packing
+from tests.reports import synthetic
+from tests.reports.test_html import written
+
+
+@pytest.fixture(scope="module")
+def base():
+    return [synthetic.catalogue(8, per_cell=9)]
+
+
+def counting(monkeypatch):
+    made = []
+    seen = packing.seen  # `compress` asks for each packet's content, and `_code` reads the module of `compress`
+    monkeypatch.setattr(packing, "seen", lambda content: made.append(1) or seen(content))
+    return made
+
+
+@pytest.mark.parametrize("budget", [200, 1500, 2000, 4000, 6000])
+def test_the_page_is_the_one_of_trying_every_packet(base, tmp_path, monkeypatch, budget):
+    monkeypatch.setattr(html, "PACKET_BUDGET", 8 * budget)
+    (tmp_path / "quick").mkdir()
+    (tmp_path / "tried").mkdir()
+    made = counting(monkeypatch)
+    quick = written(tmp_path / "quick", base)
+    first = len(made)
+    monkeypatch.setattr(packing, "_quickly", lambda text: 0)
+    assert quick == written(tmp_path / "tried", base)
+    assert first <= len(made) - first
+    if budget <= 1500:
+        assert first < len(made) - first
+
+
+def test_an_estimate_that_is_far_off_costs_listings_and_says_so(base, tmp_path, monkeypatch):
+    monkeypatch.setattr(packing, "_quickly", lambda text: 1 << 40)
+    assert "For size, no listing is kept on this page" in written(tmp_path, base)

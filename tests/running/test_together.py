@@ -1,0 +1,95 @@
+"""What a case file's items make together changes no result, and no item fails by what another lacks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness import Case, asm
+from harness.backends.assembler import AssemblerBackend
+from harness.model.load import LoadedCase
+from harness.running.item import Item
+from harness.running.run import run_item
+from harness.running.together import Together
+from harness.triton import assemble as assembling
+from references.formats import F32
+
+
+def added(x):
+    return x
+
+
+CASE = Case(
+    inputs={"x": F32},
+    outputs={"y": F32},
+    reference=added,
+    variants={
+        "add": asm("add.rn.f32 $0, $1, $1;", constraints="=r,r"),
+        "mul": asm("mul.rn.f32 $0, $1, $1;", constraints="=r,r"),
+        "no such instruction": asm("mul.rn.f33 $0, $1, $1;", constraints="=r,r"),
+        "ends the compiler": asm("mov.b32 $0, $1;", constraints="=r,r,!!"),
+    },
+)
+OTHER = replace(CASE, variants={"add": asm("add.rn.f32 $0, $1, 0f00000000;", constraints="=r,r")})
+
+
+def items(case=CASE, target="sm_90a", path=Path(__file__), backend="assembler"):
+    loaded = LoadedCase(case, "c", "case", path, "")
+    return [Item(loaded, name, target, backend) for name in case.variants]
+
+
+@pytest.fixture
+def calls(tmp_path, monkeypatch):
+    """What nvdisasm was asked to read, with nothing kept from earlier."""
+    monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path / "cache"))
+    assembling._ahead.clear()
+    real, called = assembling._disassemble, []
+    monkeypatch.setattr(assembling, "_disassemble", lambda *given: called.append(given) or real(*given))
+    return called
+
+
+def outcomes(found):
+    told = [(r.verdict, r.words, r.sass, r.instructions, r.ptx, r.resources) for r in found.results]
+    return told, found.texts
+
+
+def test_results_are_those_of_items_run_alone(calls):
+    alone = [outcomes(run_item(item, AssemblerBackend(), "quick")) for item in items()]
+    assert [told[0][0] for told, _ in alone] == ["pass", "pass", "error", "error"]
+    assert len(calls) == 2
+    calls.clear()
+    assembling._kept.folder.rename(assembling._kept.folder.parent / "before")
+
+    backend, together, found = AssemblerBackend(), Together(), []
+    for item in items():
+        together(item, backend, "quick", items())
+        found.append(outcomes(run_item(item, backend, "quick")))
+    assert found == alone
+    assert len(calls) == 1
+    counts = [told[0][3] for told, _ in found[:2]]
+    assert ["FADD" in c for c in counts] == [True, False]
+    assert ["FMUL" in c for c in counts] == [False, True]
+
+
+def test_only_what_runs_on_the_target_by_the_backend_is_made(calls):
+    backend, together = AssemblerBackend(disassembled=("sm_90a",)), Together()
+    others = [
+        *items(OTHER, path=Path("other.py")),
+        *items(OTHER, "sm_80"),
+        *items(OTHER, backend="emulator"),
+    ]
+    together(items()[0], backend, "quick", [items()[0], *others])
+    together(items(target="sm_80")[0], backend, "quick", items(target="sm_80"))
+    assert calls == []
+
+
+def test_it_is_made_once_for_a_file_and_a_target(calls):
+    backend, together = AssemblerBackend(), Together()
+    for item in items()[:2]:
+        together(item, backend, "quick", items()[:2])
+    assembling._ahead.clear()
+    assert len(calls) == 1
+    together(items()[0], backend, "quick", items()[:2])
+    assert len(calls) == 1

@@ -1,0 +1,142 @@
+"""Several cubins read by one call of nvdisasm: each part reads as if its cubin had been given alone."""
+
+import re
+import subprocess
+
+import pytest
+
+from harness.triton import assemble as assembling
+from harness.triton.assemble import Assembly, disassemble, disassemble_ahead
+from harness.triton.cubins import MOST, kernel_of, merged, parted
+from harness.triton.targets import assembler, tool
+
+HEADER = ".version 8.6\n.target {}\n.address_size 64\n"
+PARAMETERS = "(.param .u64 from, .param .u64 to)"
+BEGIN = """
+    .reg .b64 %p, %q; .reg .f32 %a, %b; .reg .pred %c; .reg .b32 %i;
+    ld.param.u64 %p, [from]; ld.param.u64 %q, [to]; ld.global.f32 %a, [%p]; ld.global.f32 %b, [%p+4];
+"""
+STRAIGHT = "add.rn.f32 %a, %a, %b; st.global.f32 [%q], %a; ret;"
+DIVISION = "div.rn.f32 %a, %a, %b; st.global.f32 [%q], %a; ret;"  # with a function inside, its slow path
+LOOP = """
+    mov.u32 %i, 0;
+again: mul.rn.f32 %a, %a, %b; add.u32 %i, %i, 1; setp.gt.f32 %c, %a, 0f40000000; @%c bra again;
+    setp.lt.u32 %c, %i, 7; @%c bra done; st.global.f32 [%q+4], %b;
+done: st.global.f32 [%q], %a; ret;
+"""
+
+
+CALLED = ".extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);\n.global .b8 words[3] = {72, 105, 0};\n"
+PRINTS = """
+    { .param .b64 x; .param .b64 y; .param .b32 r; .reg .b64 %w; mov.u64 %w, words; cvta.global.u64 %w, %w;
+      st.param.b64 [x], %w; st.param.b64 [y], 0; call (r), vprintf, (x, y); } ret;
+"""
+
+
+def cubin(body, target="sm_90a", name="elementwise_1d", folder=None, more=""):
+    text = HEADER.format(target) + more + f".visible .entry {name}{PARAMETERS} {{{BEGIN}{body}}}\n"
+    source, made = folder / "k.ptx", folder / "k.cubin"
+    source.write_text(text)
+    command = [assembler(target).path, "-lineinfo", f"--gpu-name={target}", str(source), "-o", str(made)]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return made.read_bytes()
+
+
+def alone(code):
+    return assembling._disassemble(code, str(tool("nvdisasm")))
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
+def test_what_is_read_together_reads_as_it_does_alone(tmp_path, target):
+    bodies = [(STRAIGHT, "elementwise_1d"), (DIVISION, "elementwise_1d"), (LOOP, "elementwise_1d"), (DIVISION, "rows")]
+    codes = [cubin(body, target, name, tmp_path) for body, name in bodies]
+    codes += [cubin(PRINTS, target, folder=tmp_path, more=CALLED) for n in range(2)]
+    kernels = [kernel_of(code) for code in codes]
+    found = dict.fromkeys(k.alike for k in kernels if k)
+    groups = [[k for k in kernels if k and k.alike == first] for first in found]
+    assert max(map(len, groups)) > 1
+    for group in groups:
+        texts = parted(group, alone(merged(group)))
+        assert texts == [alone(codes[kernels.index(kernel)]) for kernel in group]
+
+
+def test_what_was_made_ahead_is_what_disassemble_gives(tmp_path, monkeypatch):
+    """Also where the cache is turned off: the texts are handed over within the process."""
+    codes = [cubin(body, folder=tmp_path) for body in (STRAIGHT, LOOP)]
+    expected = [alone(code) for code in codes]
+    monkeypatch.setenv("PTXDIFF_CACHE_DIR", "")
+    real, called = assembling._disassemble, []
+    monkeypatch.setattr(assembling, "_disassemble", lambda *given: called.append(given) or real(*given))
+    assemblies = [Assembly(code, {}) for code in codes]
+    disassemble_ahead(assemblies, str(tool("nvdisasm")))
+    assert [disassemble(a, str(tool("nvdisasm"))).text for a in assemblies] == expected
+    assert len(called) == 1
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pair")
+    kernels = [kernel_of(cubin(body, folder=folder)) for body in (STRAIGHT, LOOP)]
+    return kernels, alone(merged(kernels))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda text: re.sub(r"^.*MOV.*\n|^.*FADD.*\n", "", text, count=1, flags=re.M),  # an instruction lost
+        lambda text: text[: text.index("//-", text.index(".text.K01"))],  # the symbols lost
+        lambda text: (
+            text[: text.index("//-", text.index(".text.K00"))] + text[text.index("//--------------------- SYM") :]
+        ),
+        lambda text: text.replace(".text.K00", ".text.K77"),  # a kernel that nobody gave
+        lambda text: text.replace("K01", "K00"),  # two of one name
+        lambda text: text + "//--------------------- .text.another   -----\n",
+        lambda text: "",
+    ],
+)
+def test_a_text_that_is_not_as_expected_is_not_taken_apart(pair, spoil):
+    kernels, text = pair
+    assert parted(kernels, text)
+    assert parted(kernels, spoil(text)) is None
+
+
+def test_the_code_of_one_kernel_is_not_taken_for_that_of_another(pair, tmp_path):
+    """By the number of its instructions."""
+    kernels, text = pair
+    longer = kernel_of(cubin(DIVISION, folder=tmp_path))
+    assert parted([longer, kernels[1]], text) is None
+
+
+def test_what_comes_back_wrong_is_read_alone(tmp_path, monkeypatch):
+    codes = [cubin(body, folder=tmp_path) for body in (STRAIGHT, DIVISION)]
+    monkeypatch.setenv("PTXDIFF_CACHE_DIR", str(tmp_path / "cache"))
+    real, called = assembling._disassemble, []
+
+    def planted(code, reader):
+        called.append(code)
+        return "nothing" if code not in codes else real(code, reader)
+
+    monkeypatch.setattr(assembling, "_disassemble", planted)
+    assemblies = [Assembly(code, {}) for code in codes]
+    disassemble_ahead(assemblies, str(tool("nvdisasm")))
+    assert "FADD" in disassemble(assemblies[0], str(tool("nvdisasm"))).opcodes
+    assert called[1:] == codes[:1]
+
+
+def test_what_is_no_single_kernel_is_left_alone(tmp_path):
+    assert kernel_of(b"") is None
+    assert kernel_of(b"\x7fELF\x02" + bytes(200)) is None
+    good = cubin(STRAIGHT, folder=tmp_path)
+    assert kernel_of(good)
+    assert kernel_of(good[: len(good) // 2]) is None
+    two = f".visible .entry other{PARAMETERS} {{{BEGIN}{STRAIGHT}}}\n"
+    assert kernel_of(cubin(STRAIGHT, folder=tmp_path, more=two)) is None
+
+
+def test_kernels_of_two_targets_are_not_put_into_one_file(pair, tmp_path):
+    kernels, _ = pair
+    other = kernel_of(cubin(STRAIGHT, "sm_80", folder=tmp_path))
+    with pytest.raises(ValueError, match="cannot be in one file"):
+        merged([kernels[0], other])
+    with pytest.raises(ValueError, match="cannot be in one file"):
+        merged([kernels[0]] * (MOST + 1))

@@ -1,0 +1,65 @@
+"""A kernel is digested once within an item, and anew for the next one."""
+
+import triton
+import triton.language as tl
+
+from harness.triton import spec
+from harness.triton.spec import FunctionRef, digested_once
+
+ADDED: tl.constexpr = tl.constexpr(1)
+
+
+@triton.jit
+def increased(x):
+    return x + ADDED
+
+
+@triton.jit
+def decreased(x):
+    return x - ADDED
+
+
+def test_a_change_is_seen_by_the_next_item(monkeypatch):
+    with digested_once():
+        first = FunctionRef.of(increased)
+        assert FunctionRef.of(increased) is first
+    monkeypatch.setitem(globals(), "ADDED", tl.constexpr(2))
+    with digested_once():
+        assert FunctionRef.of(increased).code != first.code
+    assert FunctionRef.of(increased).code != first.code
+
+
+def test_functions_and_kinds_of_digests_are_told_apart():
+    with digested_once():
+        assert FunctionRef.of(increased).code != FunctionRef.of(decreased).code
+        portable = FunctionRef.of(increased, portable=True)
+        assert portable.portable
+        assert portable.code != FunctionRef.of(increased).code
+
+
+def test_a_function_is_kept_alive_so_that_no_other_gets_its_id():
+    def made():
+        @triton.jit
+        def passing(x):
+            return x
+
+        return passing
+
+    with digested_once():
+        function = made()
+        number = id(function)
+        FunctionRef.of(function)
+        del function
+        kept = spec._met.get()
+        assert kept is not None
+        assert id(kept[number, False][0]) == number
+
+
+def test_an_item_within_another_one_digests_for_itself():
+    with digested_once():
+        FunctionRef.of(increased)
+        outer = spec._met.get()
+        with digested_once():
+            assert spec._met.get() == {}
+        assert spec._met.get() is outer
+    assert spec._met.get() is None
